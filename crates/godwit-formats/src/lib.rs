@@ -1,0 +1,8 @@
+//! Bytes on disk to batches and packed records, and back.
+
+pub mod bam;
+pub mod bgzf;
+pub mod fasta;
+pub mod fastq;
+pub mod index;
+pub mod sam;

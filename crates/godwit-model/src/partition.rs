@@ -1,0 +1,83 @@
+//! Partitions: regions of the genome that are sorted, marked and written independently.
+
+use crate::SortKey;
+
+/// Index of a partition in its [`PartitionPlan`], in genome order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u32);
+
+/// Cuts of the genome into partitions. Partition `i` holds the keys in `[starts[i], starts[i + 1])`; the first starts at
+/// the smallest key, and records without a position always have the last partition for themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionPlan {
+    starts: Vec<SortKey>,
+}
+
+impl PartitionPlan {
+    /// A plan of at most `partitions` mapped partitions, each with about the same number of the sampled records, plus
+    /// one for records without a position.
+    ///
+    /// `sorted_sample`: sort keys in ascending order, usually those of a run's first block. Cuts fall between
+    /// positions, never inside one, so a single deep position stays whole and fewer partitions may come out.
+    pub fn from_sample(sorted_sample: &[SortKey], partitions: u32) -> Self {
+        let mapped = &sorted_sample[..sorted_sample.partition_point(|key| *key < SortKey::UNPLACED)];
+        let partitions = partitions.max(1) as usize;
+        let mut starts = vec![SortKey::FIRST];
+        for cut in 1..partitions {
+            let Some(key) = mapped.get(mapped.len() * cut / partitions) else { break };
+            let start = key.forward_of_position();
+            if start > starts[starts.len() - 1] {
+                starts.push(start);
+            }
+        }
+        starts.push(SortKey::UNPLACED);
+        Self { starts }
+    }
+
+    /// Number of partitions, the one without positions included.
+    pub fn partitions(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Smallest key of each partition, ascending.
+    pub fn starts(&self) -> &[SortKey] {
+        &self.starts
+    }
+
+    /// The partition that holds a key.
+    pub fn partition_of(&self, key: SortKey) -> PartitionId {
+        PartitionId(self.starts.partition_point(|start| *start <= key) as u32 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unplaced_records_are_alone_in_the_last_partition() {
+        let keys: Vec<SortKey> = (0..100).map(|position| SortKey::new(0, position, false)).collect();
+        let plan = PartitionPlan::from_sample(&keys, 4);
+        assert_eq!(plan.partitions(), 5);
+        assert_eq!(plan.partition_of(SortKey::new(-1, -1, false)), PartitionId(4));
+        assert_eq!(plan.partition_of(SortKey::new(9, 0, false)), PartitionId(3));
+        assert_eq!(plan.partition_of(SortKey::FIRST), PartitionId(0));
+    }
+
+    #[test]
+    fn both_strands_of_a_position_share_a_partition() {
+        let keys: Vec<SortKey> = (0..64).flat_map(|p| [SortKey::new(0, p, false), SortKey::new(0, p, true)]).collect();
+        let plan = PartitionPlan::from_sample(&keys, 7);
+        for position in 0..64 {
+            let strand = |reverse| plan.partition_of(SortKey::new(0, position, reverse));
+            assert_eq!(strand(false), strand(true));
+        }
+    }
+
+    #[test]
+    fn one_deep_position_is_not_cut() {
+        let keys = vec![SortKey::new(3, 7, false); 1000];
+        assert_eq!(PartitionPlan::from_sample(&keys, 128).partitions(), 3);
+        assert_eq!(PartitionPlan::from_sample(&[], 128).partitions(), 2);
+    }
+}

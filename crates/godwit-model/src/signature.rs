@@ -1,0 +1,178 @@
+//! Signatures: what duplicate marking needs to know of a read or a pair, small enough to sort and send.
+//!
+//! They are written while both mates are still together and decided far from the records (Picard 3.4.0
+//! `ReadEndsForMarkDuplicates`). Plain fixed-size structs, so that an external sort moves them as bytes.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::RecordId;
+
+/// `read_group` of a read without one, or with one the header does not list.
+pub const NO_READ_GROUP: u16 = u16::MAX;
+
+/// Bits of [`EndSignature::flags`].
+pub mod end_flags {
+    /// The read is on the reverse strand.
+    pub const REVERSE: u16 = 0x1;
+    /// FLAG 0x40.
+    pub const FIRST: u16 = 0x2;
+    /// FLAG 0x1 without 0x8: the read has a mapped mate somewhere.
+    pub const MATE_MAPPED: u16 = 0x4;
+}
+
+/// Bits of [`PairSignature::flags`].
+pub mod pair_flags {
+    /// End 1 is on the reverse strand.
+    pub const REVERSE1: u16 = 0x1;
+    /// End 2 is on the reverse strand.
+    pub const REVERSE2: u16 = 0x2;
+    /// End 1 has FLAG 0x40.
+    pub const FIRST1: u16 = 0x4;
+    /// End 2 has FLAG 0x40.
+    pub const FIRST2: u16 = 0x8;
+    /// First place of the three bits that hold the orientation used for optical duplicates.
+    pub const OPTICAL_SHIFT: u16 = 4;
+}
+
+/// Strands of a read or a pair, numbered as in Picard 3.4.0 `ReadEnds`, whose order breaks ties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Orientation {
+    /// One forward read.
+    F = 0,
+    /// One reverse read.
+    R = 1,
+    /// Both forward.
+    FF = 2,
+    /// Forward, then reverse.
+    FR = 3,
+    /// Both reverse.
+    RR = 4,
+    /// Reverse, then forward.
+    RF = 5,
+}
+
+impl Orientation {
+    /// The orientation of a pair from the strands of its ends.
+    pub fn of_pair(reverse1: bool, reverse2: bool) -> Self {
+        match (reverse1, reverse2) {
+            (false, false) => Self::FF,
+            (false, true) => Self::FR,
+            (true, true) => Self::RR,
+            (true, false) => Self::RF,
+        }
+    }
+}
+
+/// Where on the flow cell a read was seen, from its name. Coordinates keep their low 16 bits, as Picard's do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct ReadLocation {
+    /// Tile, -1 for none.
+    pub tile: i16,
+    /// Pixel column.
+    pub x: i16,
+    /// Pixel row.
+    pub y: i16,
+}
+
+impl ReadLocation {
+    /// A name that tells no location.
+    pub const NONE: Self = Self { tile: -1, x: -1, y: -1 };
+
+    /// Picard's `hasLocation`.
+    pub fn is_known(self) -> bool {
+        self.tile != -1
+    }
+}
+
+/// One primary mapped read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct EndSignature {
+    /// 128-bit hash of read group and name: mates meet by it.
+    pub name: [u64; 2],
+    /// The record.
+    pub record: RecordId,
+    /// Contig index.
+    pub contig: i32,
+    /// 0-based unclipped 5' position.
+    pub five_prime: i32,
+    /// 0-based POS.
+    pub position: i32,
+    /// The mate's contig index where it has a mapped mate, else -1.
+    pub mate_contig: i32,
+    /// Index of the library.
+    pub library: u16,
+    /// Index of the read group in the header, [`NO_READ_GROUP`] for none.
+    pub read_group: u16,
+    /// Place on the flow cell.
+    pub location: ReadLocation,
+    /// Picard's duplicate score of the read.
+    pub score: i16,
+    /// [`end_flags`].
+    pub flags: u16,
+    /// Always 0.
+    pub padding: u16,
+}
+
+/// Two mapped mates. End 1 leads: it has the smaller (contig, 5' position), or came first in coordinate order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct PairSignature {
+    /// 128-bit hash of read group and name.
+    pub name: [u64; 2],
+    /// The record of end 1.
+    pub record1: RecordId,
+    /// The record of end 2.
+    pub record2: RecordId,
+    /// Contig index of end 1.
+    pub contig1: i32,
+    /// 0-based unclipped 5' position of end 1.
+    pub five_prime1: i32,
+    /// 0-based POS of end 1.
+    pub position1: i32,
+    /// Contig index of end 2.
+    pub contig2: i32,
+    /// 0-based unclipped 5' position of end 2.
+    pub five_prime2: i32,
+    /// 0-based POS of end 2.
+    pub position2: i32,
+    /// Index of the library.
+    pub library: u16,
+    /// Index of the read group in the header, [`NO_READ_GROUP`] for none.
+    pub read_group: u16,
+    /// Place on the flow cell.
+    pub location: ReadLocation,
+    /// Picard's duplicate score of end 1.
+    pub score1: i16,
+    /// Picard's duplicate score of end 2.
+    pub score2: i16,
+    /// [`pair_flags`].
+    pub flags: u16,
+}
+
+/// Records of one library as Picard counts them before marking (`DuplicationMetrics.addReadToLibraryMetrics`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DuplicateCounts {
+    /// Mapped primary reads without a mapped mate.
+    pub unpaired_reads: u64,
+    /// Mapped primary reads with a mapped mate: twice the pairs.
+    pub paired_reads: u64,
+    /// Secondary and supplementary records.
+    pub not_primary: u64,
+    /// Unmapped records.
+    pub unmapped: u64,
+}
+
+impl DuplicateCounts {
+    /// Adds another count.
+    pub fn add(&mut self, other: &Self) {
+        self.unpaired_reads += other.unpaired_reads;
+        self.paired_reads += other.paired_reads;
+        self.not_primary += other.not_primary;
+        self.unmapped += other.unmapped;
+    }
+}
+
+const _: () = assert!(size_of::<EndSignature>() == 56 && size_of::<PairSignature>() == 72);
