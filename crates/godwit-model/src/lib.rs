@@ -16,5 +16,7 @@ pub use block::{BlockId, RecordId};
 pub use genome::{Contig, Genome, GenomeError};
 pub use partition::{PartitionId, PartitionPlan};
 pub use record::{CigarOp, RawRecord, RecordError, SortKey, reg2bin};
-pub use signature::{DuplicateCounts, EndSignature, NO_READ_GROUP, Orientation, PairSignature, ReadLocation, end_flags, pair_flags};
+pub use signature::{
+    DuplicateCounts, EndSignature, NO_READ_GROUP, Orientation, PairSignature, ReadLocation, end_flags, pair_flags,
+};
 pub use span::{ContigId, Locus, Span};

@@ -32,7 +32,8 @@ fn five_prime_end_undoes_soft_and_hard_clips() {
 
 #[test]
 fn tags_of_every_type_are_walked() {
-    let mut tags = b"XAAxNMC\x01XSs\x01\x00XIi\x01\x00\x00\x00XFf\x00\x00\x00\x00XBBs\x02\x00\x00\x00\x01\x00\x02\x00".to_vec();
+    let mut tags =
+        b"XAAxNMC\x01XSs\x01\x00XIi\x01\x00\x00\x00XFf\x00\x00\x00\x00XBBs\x02\x00\x00\x00\x01\x00\x02\x00".to_vec();
     tags.extend(b"XZZtext\0RGZlane1\0");
     let bytes = packed(0, 1, 0, &[(4, 0)], &tags);
     let record = RawRecord::checked(&bytes, 1).unwrap();
