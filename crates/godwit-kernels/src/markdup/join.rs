@@ -1,0 +1,99 @@
+//! Joining two mates into a pair as Picard 3.4.0 `MarkDuplicates.buildSortedReadEndLists` does.
+
+use godwit_model::{EndSignature, Orientation, PairSignature, end_flags, pair_flags};
+
+/// A read name used by more reads of one read group than Picard can join.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("two reads of one name wait for a mate on contig {mate_contig} (0-based index)")]
+pub struct JoinError {
+    /// The end that came second in coordinate order.
+    pub end: EndSignature,
+    /// Where both say their mate is: contig index.
+    pub mate_contig: i32,
+}
+
+/// Joins two ends; `earlier` comes first in the coordinate-sorted file.
+pub(super) fn join(earlier: &EndSignature, later: &EndSignature) -> PairSignature {
+    let (earlier_reverse, later_reverse) = (earlier.is_reverse(), later.is_reverse());
+    // Optical duplicates compare strands in sequencing order: read 1 first.
+    let optical = if later.flags & end_flags::FIRST != 0 {
+        Orientation::of_pair(later_reverse, earlier_reverse)
+    } else {
+        Orientation::of_pair(earlier_reverse, later_reverse)
+    };
+    let later_trails = (later.contig, later.five_prime) >= (earlier.contig, earlier.five_prime);
+    let (one, two) = if later_trails { (earlier, later) } else { (later, earlier) };
+    let mut flags = (optical as u16) << pair_flags::OPTICAL_SHIFT;
+    for (bit, set) in [
+        (pair_flags::REVERSE1, one.is_reverse()),
+        (pair_flags::REVERSE2, two.is_reverse()),
+        (pair_flags::FIRST1, one.flags & end_flags::FIRST != 0),
+        (pair_flags::FIRST2, two.flags & end_flags::FIRST != 0),
+    ] {
+        flags |= if set { bit } else { 0 };
+    }
+    PairSignature {
+        name: earlier.name,
+        record1: one.record,
+        record2: two.record,
+        contig1: one.contig,
+        five_prime1: one.five_prime,
+        position1: one.position,
+        contig2: two.contig,
+        five_prime2: two.five_prime,
+        position2: two.position,
+        library: earlier.library,
+        read_group: earlier.read_group,
+        location: earlier.location,
+        score1: one.score,
+        score2: two.score,
+        flags,
+    }
+}
+
+/// The two ends of a pair whose mates name each other's contigs, as they were before [`join`].
+pub(super) fn ends_of(pair: &PairSignature) -> [EndSignature; 2] {
+    let end = |two: bool| {
+        let (reverse, first) =
+            if two { (pair_flags::REVERSE2, pair_flags::FIRST2) } else { (pair_flags::REVERSE1, pair_flags::FIRST1) };
+        let mut flags = end_flags::MATE_MAPPED;
+        flags |= if pair.flags & reverse != 0 { end_flags::REVERSE } else { 0 };
+        flags |= if pair.flags & first != 0 { end_flags::FIRST } else { 0 };
+        let pick = |a, b| if two { b } else { a };
+        EndSignature {
+            name: pair.name,
+            record: if two { pair.record2 } else { pair.record1 },
+            contig: pick(pair.contig1, pair.contig2),
+            five_prime: pick(pair.five_prime1, pair.five_prime2),
+            position: pick(pair.position1, pair.position2),
+            mate_contig: pick(pair.contig2, pair.contig1),
+            library: pair.library,
+            read_group: pair.read_group,
+            location: pair.location,
+            score: if two { pair.score2 } else { pair.score1 },
+            flags,
+            padding: 0,
+        }
+    };
+    [end(false), end(true)]
+}
+
+/// Joins all reads of one name and read group, in coordinate order, as Picard's map of waiting mates does: a read takes
+/// the mate that waits for its contig, else waits itself for the contig of its mate.
+///
+/// # Errors
+/// [`JoinError`] when two reads wait for the same contig, where Picard stops too.
+pub(super) fn join_group(ends: &mut [EndSignature], mut emit: impl FnMut(PairSignature)) -> Result<(), JoinError> {
+    ends.sort_unstable_by_key(|end| end.file_order());
+    let mut waiting: Vec<EndSignature> = Vec::new();
+    for end in ends.iter() {
+        if let Some(at) = waiting.iter().position(|other| other.mate_contig == end.contig) {
+            emit(join(&waiting.swap_remove(at), end));
+        } else if waiting.iter().any(|other| other.mate_contig == end.mate_contig) {
+            return Err(JoinError { end: *end, mate_contig: end.mate_contig });
+        } else {
+            waiting.push(*end);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! From records to signatures, while the records of a template are still neighbours.
+
+use godwit_model::{
+    DuplicateCounts, EndSignature, NO_READ_GROUP, PairSignature, RawRecord, ReadLocation, RecordId, end_flags, flags,
+};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::join::join;
+use super::location::read_location;
+
+/// Qualities below this do not count for the score (htsjdk 4.2.0 `DuplicateScoringStrategy`).
+const MIN_SCORED_QUALITY: u8 = 15;
+/// Highest score of one read, so that the sum of two cannot overflow 16 bits: `Short.MAX_VALUE / 2`.
+const MAX_SCORE: u32 = 16_383;
+/// What a read that failed the vendor's checks loses: `Short.MIN_VALUE / 2`.
+const QC_FAIL_PENALTY: i16 = -16_384;
+
+/// What a block tells about duplicates.
+#[derive(Debug, Default)]
+pub struct BlockSignatures {
+    /// Mates that were neighbours, joined.
+    pub pairs: Vec<PairSignature>,
+    /// Reads without a mapped mate, and reads whose mate was not their neighbour.
+    pub ends: Vec<EndSignature>,
+    /// Records per library index.
+    pub counts: Vec<DuplicateCounts>,
+}
+
+/// Collects the signatures of a block from its records in order.
+#[derive(Default)]
+pub struct SignatureBuilder {
+    block: BlockSignatures,
+    /// Primary mapped reads of the current template that have a mapped mate.
+    mates: Vec<EndSignature>,
+    template: Template,
+    key: Vec<u8>,
+}
+
+/// What all records of one name share.
+struct Template {
+    name: Vec<u8>,
+    read_group: u16,
+    hash: [u64; 2],
+    location: ReadLocation,
+}
+
+impl Default for Template {
+    fn default() -> Self {
+        Self { name: Vec::new(), read_group: NO_READ_GROUP, hash: [0; 2], location: ReadLocation::NONE }
+    }
+}
+
+impl SignatureBuilder {
+    /// An empty builder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next record of the block.
+    ///
+    /// `read_group` and `library` are indices ([`NO_READ_GROUP`] for none), `read_group_id` the read group's `ID`, or
+    /// empty: mates meet by it and their name, concatenated as Picard does.
+    pub fn push(&mut self, id: RecordId, record: RawRecord, read_group: u16, library: u16, read_group_id: &[u8]) {
+        let flag = record.flag();
+        let with_mate = flag & flags::PAIRED != 0 && flag & flags::MATE_UNMAPPED == 0;
+        let counts = self.counts_of(library);
+        if flag & flags::UNMAPPED != 0 {
+            counts.unmapped += 1;
+            return;
+        }
+        if flag & flags::NOT_PRIMARY != 0 {
+            counts.not_primary += 1;
+            return;
+        }
+        if with_mate {
+            counts.paired_reads += 1;
+        } else {
+            counts.unpaired_reads += 1;
+        }
+        if self.template.name != record.name() || self.template.read_group != read_group {
+            self.start_template(record.name(), read_group, read_group_id);
+        }
+        let end = self.end_signature(id, record, library, with_mate);
+        if with_mate {
+            self.mates.push(end);
+        } else {
+            self.block.ends.push(end);
+        }
+    }
+
+    /// The signatures of all records pushed so far; the builder is empty again.
+    pub fn finish_block(&mut self) -> BlockSignatures {
+        self.flush_mates();
+        self.template = Template::default();
+        std::mem::take(&mut self.block)
+    }
+
+    fn counts_of(&mut self, library: u16) -> &mut DuplicateCounts {
+        let counts = &mut self.block.counts;
+        let index = usize::from(library);
+        if counts.len() <= index {
+            counts.resize(index + 1, DuplicateCounts::default());
+        }
+        &mut counts[index]
+    }
+
+    fn start_template(&mut self, name: &[u8], read_group: u16, read_group_id: &[u8]) {
+        self.flush_mates();
+        self.key.clear();
+        self.key.extend_from_slice(read_group_id);
+        self.key.extend_from_slice(name);
+        let hash = xxh3_128(&self.key);
+        self.template.name.clear();
+        self.template.name.extend_from_slice(name);
+        self.template.read_group = read_group;
+        self.template.hash = [(hash >> 64) as u64, hash as u64];
+        self.template.location = read_location(name);
+    }
+
+    fn end_signature(&self, id: RecordId, record: RawRecord, library: u16, with_mate: bool) -> EndSignature {
+        let flag = record.flag();
+        let mut bits = 0;
+        if flag & flags::REVERSE != 0 {
+            bits |= end_flags::REVERSE;
+        }
+        if flag & flags::FIRST != 0 {
+            bits |= end_flags::FIRST;
+        }
+        if with_mate {
+            bits |= end_flags::MATE_MAPPED;
+        }
+        EndSignature {
+            name: self.template.hash,
+            record: id,
+            contig: record.contig(),
+            five_prime: record.unclipped_five_prime(),
+            position: record.position(),
+            mate_contig: if with_mate { record.mate_contig() } else { -1 },
+            library,
+            read_group: self.template.read_group,
+            location: self.template.location,
+            score: score(record),
+            flags: bits,
+            padding: 0,
+        }
+    }
+
+    /// Joins the two mates of the current template; anything else waits for the join over all blocks.
+    fn flush_mates(&mut self) {
+        if let [a, b] = self.mates[..]
+            && a.mate_contig == b.contig
+            && b.mate_contig == a.contig
+        {
+            let (earlier, later) = if a.file_order() <= b.file_order() { (a, b) } else { (b, a) };
+            self.block.pairs.push(join(&earlier, &later));
+        } else {
+            self.block.ends.extend_from_slice(&self.mates);
+        }
+        self.mates.clear();
+    }
+}
+
+/// Picard's duplicate score of one read: the sum of its qualities of 15 and above, capped, less for a QC failure.
+fn score(record: RawRecord) -> i16 {
+    let qualities = record.qualities();
+    let sum: u32 = if qualities.first() == Some(&0xff) {
+        0
+    } else {
+        // Java's bytes are signed: a quality above 127 counts as negative and is left out.
+        qualities.iter().map(|q| if (MIN_SCORED_QUALITY..=127).contains(q) { u32::from(*q) } else { 0 }).sum()
+    };
+    let penalty = if record.flag() & flags::QC_FAIL != 0 { QC_FAIL_PENALTY } else { 0 };
+    sum.min(MAX_SCORE) as i16 + penalty
+}

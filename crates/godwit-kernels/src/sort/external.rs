@@ -1,0 +1,337 @@
+//! An external merge sort of fixed-size items within a memory budget.
+
+use std::cmp::Ordering;
+use std::io;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::{LoserTree, Spill};
+
+/// Sorted runs merged at once; more are merged in several passes, so that read buffers stay within the budget.
+const MAX_FAN_IN: usize = 64;
+/// Items a sorter holds at least, so that a tiny budget still makes progress.
+const MIN_ITEMS: usize = 1024;
+
+/// A fixed-size item with a total order.
+pub trait Sortable: Pod + Send + Sync {
+    /// The order. Items that compare equal may come out in any order, so it should be total.
+    fn order(&self, other: &Self) -> Ordering;
+}
+
+impl Sortable for u64 {
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+impl Sortable for u128 {
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+/// A sorted run in the spill: stretches of it, in order.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    extents: Vec<Extent>,
+}
+
+/// Items that lie together in the spill.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    offset: u64,
+    items: usize,
+}
+
+impl Run {
+    fn append<T: Sortable>(&mut self, items: &[T], spill: &dyn Spill) -> io::Result<()> {
+        if !items.is_empty() {
+            let offset = spill.append(bytemuck::cast_slice(items))?;
+            self.extents.push(Extent { offset, items: items.len() });
+        }
+        Ok(())
+    }
+
+    fn items(&self) -> usize {
+        self.extents.iter().map(|extent| extent.items).sum()
+    }
+}
+
+/// Takes items in any order, holds at most a budget of them, spills the rest as sorted runs.
+pub struct ExternalSorter<T> {
+    buffer: Vec<T>,
+    budget_items: usize,
+    runs: Vec<Run>,
+    spill: Arc<dyn Spill>,
+}
+
+impl<T: Sortable> ExternalSorter<T> {
+    /// A sorter that holds at most `budget_bytes` of items in memory (a floor of 1,024 items apart).
+    pub fn new(budget_bytes: usize, spill: Arc<dyn Spill>) -> Self {
+        let budget_items = (budget_bytes / size_of::<T>()).max(MIN_ITEMS);
+        Self { buffer: Vec::new(), budget_items, runs: Vec::new(), spill }
+    }
+
+    /// Takes items.
+    ///
+    /// # Errors
+    /// What the spill reports.
+    pub fn extend(&mut self, mut items: &[T]) -> io::Result<()> {
+        while !items.is_empty() {
+            let room = (self.budget_items - self.buffer.len()).min(items.len());
+            self.reserve(room);
+            self.buffer.extend_from_slice(&items[..room]);
+            items = &items[room..];
+            if self.buffer.len() == self.budget_items {
+                self.spill_buffer()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Doubles the buffer like a `Vec` would, but never beyond the budget.
+    fn reserve(&mut self, room: usize) {
+        let needed = self.buffer.len() + room;
+        if needed > self.buffer.capacity() {
+            let target = (self.buffer.capacity() * 2).clamp(needed, self.budget_items.max(needed));
+            self.buffer.reserve_exact(target - self.buffer.len());
+        }
+    }
+
+    fn spill_buffer(&mut self) -> io::Result<()> {
+        self.buffer.sort_unstable_by(T::order);
+        let mut run = Run::default();
+        run.append(&self.buffer, &*self.spill)?;
+        self.runs.push(run);
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Ends the input: all items in order.
+    ///
+    /// # Errors
+    /// What the spill reports.
+    pub fn finish(mut self) -> io::Result<Sorted<T>> {
+        if self.runs.is_empty() {
+            self.buffer.sort_unstable_by(T::order);
+        } else {
+            if !self.buffer.is_empty() {
+                self.spill_buffer()?;
+            }
+            self.buffer = Vec::new();
+        }
+        let mut sorted =
+            Sorted { memory: self.buffer, runs: self.runs, budget_items: self.budget_items, spill: self.spill };
+        while sorted.runs.len() > MAX_FAN_IN {
+            sorted.merge_first_runs()?;
+        }
+        Ok(sorted)
+    }
+}
+
+/// All items of a finished [`ExternalSorter`], in order; can be read more than once.
+pub struct Sorted<T> {
+    memory: Vec<T>,
+    runs: Vec<Run>,
+    budget_items: usize,
+    spill: Arc<dyn Spill>,
+}
+
+impl<T: Sortable> Sorted<T> {
+    /// Number of items.
+    pub fn items(&self) -> usize {
+        self.memory.len() + self.runs.iter().map(Run::items).sum::<usize>()
+    }
+
+    /// Reads all items in order.
+    ///
+    /// # Errors
+    /// What the spill reports.
+    pub fn iter(&self) -> io::Result<SortedIter<'_, T>> {
+        if self.runs.is_empty() {
+            Ok(SortedIter::Memory(self.memory.iter()))
+        } else {
+            SortedIter::merge(&self.runs, self.budget_items, &*self.spill)
+        }
+    }
+
+    /// Merges the first runs into one, which goes to the end.
+    fn merge_first_runs(&mut self) -> io::Result<()> {
+        let group: Vec<Run> = self.runs.drain(..MAX_FAN_IN).collect();
+        let mut run = Run::default();
+        let mut chunk: Vec<T> = Vec::with_capacity(self.budget_items.min(1 << 16));
+        let mut merged = SortedIter::merge(&group, self.budget_items, &*self.spill)?;
+        while let Some(item) = merged.next()? {
+            chunk.push(item);
+            if chunk.len() == chunk.capacity() {
+                run.append(&chunk, &*self.spill)?;
+                chunk.clear();
+            }
+        }
+        run.append(&chunk, &*self.spill)?;
+        self.runs.push(run);
+        Ok(())
+    }
+}
+
+/// Reads the items of a [`Sorted`] in order.
+pub enum SortedIter<'s, T> {
+    /// Everything stayed in memory.
+    Memory(std::slice::Iter<'s, T>),
+    /// A merge of spilled runs.
+    Merge {
+        /// One reader per run.
+        readers: Vec<RunReader<'s, T>>,
+        /// The next item of each.
+        tree: LoserTree<Ordered<T>>,
+    },
+}
+
+impl<'s, T: Sortable> SortedIter<'s, T> {
+    fn merge(runs: &'s [Run], budget_items: usize, spill: &'s dyn Spill) -> io::Result<Self> {
+        let buffer_items = (budget_items / runs.len().max(1)).max(1);
+        let mut readers: Vec<_> = runs.iter().map(|run| RunReader::new(run, buffer_items, spill)).collect();
+        let mut keys = Vec::with_capacity(readers.len());
+        for reader in &mut readers {
+            keys.push(reader.next()?.map(Ordered));
+        }
+        Ok(Self::Merge { readers, tree: LoserTree::new(keys) })
+    }
+
+    /// The next item.
+    ///
+    /// # Errors
+    /// What the spill reports.
+    #[expect(clippy::should_implement_trait, reason = "reading may fail, so this is no `Iterator`")]
+    pub fn next(&mut self) -> io::Result<Option<T>> {
+        match self {
+            Self::Memory(items) => Ok(items.next().copied()),
+            Self::Merge { readers, tree } => {
+                let Some(source) = tree.winner() else { return Ok(None) };
+                let next = readers[source].next()?.map(Ordered);
+                Ok(tree.advance(next).map(|ordered| ordered.0))
+            }
+        }
+    }
+}
+
+/// An item ordered by [`Sortable::order`].
+pub struct Ordered<T>(T);
+
+impl<T: Sortable> Ord for Ordered<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.order(&other.0)
+    }
+}
+
+impl<T: Sortable> PartialOrd for Ordered<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Sortable> PartialEq for Ordered<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T: Sortable> Eq for Ordered<T> {}
+
+/// Reads one run through a buffer.
+pub struct RunReader<'s, T> {
+    extents: std::slice::Iter<'s, Extent>,
+    current: Extent,
+    buffer: Vec<T>,
+    next: usize,
+    buffer_items: usize,
+    spill: &'s dyn Spill,
+}
+
+impl<'s, T: Sortable> RunReader<'s, T> {
+    fn new(run: &'s Run, buffer_items: usize, spill: &'s dyn Spill) -> Self {
+        let current = Extent { offset: 0, items: 0 };
+        Self { extents: run.extents.iter(), current, buffer: Vec::new(), next: 0, buffer_items, spill }
+    }
+
+    fn next(&mut self) -> io::Result<Option<T>> {
+        if self.next == self.buffer.len() && !self.refill()? {
+            return Ok(None);
+        }
+        let item = self.buffer[self.next];
+        self.next += 1;
+        Ok(Some(item))
+    }
+
+    fn refill(&mut self) -> io::Result<bool> {
+        while self.current.items == 0 {
+            match self.extents.next() {
+                Some(extent) => self.current = *extent,
+                None => return Ok(false),
+            }
+        }
+        let items = self.buffer_items.min(self.current.items);
+        self.buffer.resize(items, T::zeroed());
+        self.spill.read_at(self.current.offset, bytemuck::cast_slice_mut(&mut self.buffer))?;
+        self.current.offset += (items * size_of::<T>()) as u64;
+        self.current.items -= items;
+        self.next = 0;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Mutex;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Scratch space in memory.
+    #[derive(Default)]
+    pub(crate) struct MemorySpill(Mutex<Vec<u8>>);
+
+    impl Spill for MemorySpill {
+        fn append(&self, bytes: &[u8]) -> io::Result<u64> {
+            let mut space = self.0.lock().unwrap();
+            space.extend_from_slice(bytes);
+            Ok((space.len() - bytes.len()) as u64)
+        }
+
+        fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+            let start = offset as usize;
+            bytes.copy_from_slice(&self.0.lock().unwrap()[start..start + bytes.len()]);
+            Ok(())
+        }
+    }
+
+    fn sort(items: &[u64], budget_bytes: usize) -> Vec<u64> {
+        let mut sorter = ExternalSorter::new(budget_bytes, Arc::new(MemorySpill::default()));
+        items.chunks(700).for_each(|chunk| sorter.extend(chunk).unwrap());
+        let sorted = sorter.finish().unwrap();
+        assert_eq!(sorted.items(), items.len());
+        let mut iter = sorted.iter().unwrap();
+        std::iter::from_fn(|| iter.next().unwrap()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn spilled_and_unspilled_items_come_out_in_order(items in prop::collection::vec(any::<u64>(), 0..5000)) {
+            let mut expected = items.clone();
+            expected.sort_unstable();
+            prop_assert_eq!(sort(&items, 0), expected.clone());
+            prop_assert_eq!(sort(&items, 1 << 20), expected);
+        }
+    }
+
+    #[test]
+    fn more_runs_than_the_fan_in_are_merged_in_passes() {
+        let items: Vec<u64> =
+            (0..(MAX_FAN_IN * MIN_ITEMS * 2 + 5) as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mut expected = items.clone();
+        expected.sort_unstable();
+        assert_eq!(sort(&items, 0), expected);
+    }
+}

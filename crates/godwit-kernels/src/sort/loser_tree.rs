@@ -1,0 +1,94 @@
+//! A loser tree: merges k sorted sources with one comparison per level and record (Knuth, TAOCP vol. 3, §5.4.1).
+//!
+//! The tree holds only keys; the caller owns the sources. Ties go to the source with the smaller index, which keeps
+//! merges stable.
+
+/// A tournament over the next keys of `k` sources; an exhausted source has no key.
+pub struct LoserTree<K> {
+    keys: Vec<Option<K>>,
+    /// `losers[n]` for n >= 1: the source that lost the match at inner node n; `losers[0]`: the winner.
+    losers: Vec<usize>,
+}
+
+impl<K: Ord> LoserTree<K> {
+    /// A tree over the first key of every source.
+    pub fn new(keys: Vec<Option<K>>) -> Self {
+        let sources = keys.len().max(1);
+        let mut tree = Self { keys, losers: vec![usize::MAX; sources] };
+        let mut winners = vec![usize::MAX; 2 * sources];
+        for (source, winner) in winners[sources..].iter_mut().enumerate() {
+            *winner = source;
+        }
+        for node in (1..sources).rev() {
+            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
+            let (winner, loser) = if tree.beats(a, b) { (a, b) } else { (b, a) };
+            winners[node] = winner;
+            tree.losers[node] = loser;
+        }
+        tree.losers[0] = if sources == 1 { 0 } else { winners[1] };
+        tree
+    }
+
+    fn beats(&self, a: usize, b: usize) -> bool {
+        match (self.keys.get(a).and_then(Option::as_ref), self.keys.get(b).and_then(Option::as_ref)) {
+            (Some(x), Some(y)) => (x, a) < (y, b),
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => a < b,
+        }
+    }
+
+    /// The source with the smallest key, `None` when all are exhausted.
+    pub fn winner(&self) -> Option<usize> {
+        let source = self.losers[0];
+        self.keys.get(source)?.as_ref().map(|_| source)
+    }
+
+    /// Gives the winner its next key (`None`: exhausted), plays its matches again and returns the key it won with.
+    pub fn advance(&mut self, key: Option<K>) -> Option<K> {
+        let sources = self.losers.len();
+        let mut winner = self.losers[0];
+        let won_with = std::mem::replace(self.keys.get_mut(winner)?, key);
+        let mut node = (winner + sources) / 2;
+        while node >= 1 {
+            let rival = self.losers[node];
+            if self.beats(rival, winner) {
+                self.losers[node] = winner;
+                winner = rival;
+            }
+            node /= 2;
+        }
+        self.losers[0] = winner;
+        won_with
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn merge(sources: &[Vec<u8>]) -> Vec<(u8, usize)> {
+        let mut next = vec![1; sources.len()];
+        let mut tree = LoserTree::new(sources.iter().map(|source| source.first().copied()).collect());
+        let mut merged = Vec::new();
+        while let Some(source) = tree.winner() {
+            merged.push((sources[source][next[source] - 1], source));
+            tree.advance(sources[source].get(next[source]).copied());
+            next[source] += 1;
+        }
+        merged
+    }
+
+    proptest! {
+        #[test]
+        fn merging_equals_a_stable_sort(mut sources in prop::collection::vec(prop::collection::vec(0u8..9, 0..12), 0..9)) {
+            sources.iter_mut().for_each(|source| source.sort_unstable());
+            let mut expected: Vec<(u8, usize)> =
+                sources.iter().enumerate().flat_map(|(i, source)| source.iter().map(move |key| (*key, i))).collect();
+            expected.sort();
+            prop_assert_eq!(merge(&sources), expected);
+        }
+    }
+}
