@@ -1,1 +1,21 @@
-//! bam
+//! BAM (SAMv1 §4.2): headers, and a reader of packed records.
+//!
+//! Flows in: a BAM file of any origin. Flows out: its [`Header`](crate::sam::Header) and chunks of packed records that
+//! later code may trust ([`check_record`]). Records are written through [`crate::bgzf::Writer`]; fields of records are
+//! read through [`godwit_model::RawRecord`].
+
+mod check;
+mod error;
+mod header;
+mod reader;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{RecordProblem, check_record};
+pub use error::BamError;
+pub use header::encode_header;
+pub use reader::{Reader, RecordChunk};
+
+/// First bytes of a BAM file, uncompressed.
+const MAGIC: [u8; 4] = *b"BAM\x01";

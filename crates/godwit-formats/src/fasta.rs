@@ -1,1 +1,57 @@
-//! fasta
+//! FASTA references: bases of each contig as a stream, and the `.fai` index.
+//!
+//! Flows in: a FASTA file, plain, gzip or BGZF. Flows out: names and runs of bases in the order of the file
+//! ([`Reader`]), and [`FaiRecord`]s. Where samtools drops or repairs (contigs without bases, names used twice, other
+//! bytes than letters), this refuses, because an aligner's index would count contigs differently. Random access is not
+//! done here.
+
+mod error;
+mod reader;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::path::Path;
+
+pub use error::FastaError;
+pub use reader::Reader;
+
+/// One line of a `.fai` file: where a contig's bases lie in a plain FASTA file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaiRecord {
+    /// The title up to the first white space.
+    pub name: String,
+    /// Bases of the contig.
+    pub bases: u64,
+    /// Offset of its first base in the (uncompressed) file.
+    pub offset: u64,
+    /// Bases of each line but the last.
+    pub line_bases: u64,
+    /// Bytes of each line but the last, line end included.
+    pub line_bytes: u64,
+}
+
+/// The `.fai` of a plain FASTA file, in one pass.
+///
+/// # Errors
+/// [`FastaError`]; [`FastaError::Compressed`] for a compressed file, whose offsets would be of no use.
+pub fn index(path: &Path) -> Result<Vec<FaiRecord>, FastaError> {
+    let mut reader = Reader::open(path, 1)?;
+    if !reader.is_plain() {
+        return Err(FastaError::Compressed { path: path.to_owned() });
+    }
+    while reader.next_contig()?.is_some() {}
+    Ok(reader.into_contigs())
+}
+
+/// Writes the lines of a `.fai` file as `samtools faidx` does.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_fai(records: &[FaiRecord], mut out: impl Write) -> io::Result<()> {
+    for FaiRecord { name, bases, offset, line_bases, line_bytes } in records {
+        writeln!(out, "{name}\t{bases}\t{offset}\t{line_bases}\t{line_bytes}")?;
+    }
+    Ok(())
+}

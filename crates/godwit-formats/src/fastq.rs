@@ -1,1 +1,215 @@
-//! fastq
+//! FASTQ files of one lane in, Arrow batches cut into blocks out.
+//!
+//! Flows in: one file (single-end) or two (mates in step), each plain text, gzip or BGZF, told apart by content.
+//! Flows out: [`LaneEvent`]s. Record batches of [`godwit_model::schema::reads`] in the order of the input, mates
+//! interleaved, and after the last batch of each block a [`LaneEvent::BlockEnd`]. Blocks are cut as `bwa mem -K`
+//! (0.7.17, `bseq_read`) cuts its batches: a read or a pair is appended, its bases are added, and the block ends when it
+//! has at least [`LaneOptions::block_bases`] bases and an even number of reads.
+//!
+//! Names, comments and qualities are what bwa hands to its aligner: the name ends at the first white space and loses a
+//! trailing `/digit`, the comment is the rest of the line, a carriage return before the line feed is no part of a
+//! line, FASTA records and reads without bases have no qualities. Where bwa stops in silence or reads damaged text as
+//! if it were whole, this reader refuses and names the file and the record.
+//!
+//! Each file is decompressed ahead on threads of its own, into a bounded queue. This module does not cut adapters, does
+//! not split interleaved files into mates and does not judge quality encodings other than Phred+33.
+
+mod bgzf;
+mod columns;
+mod error;
+mod gzip;
+mod input;
+mod layout;
+mod record;
+mod source;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use arrow_array::RecordBatch;
+
+use self::columns::ReadColumns;
+pub use self::error::{FastqError, Place};
+use self::record::Records;
+
+/// Most bytes of one record, title to qualities. It bounds memory on files that are no FASTQ at all, and two of them fit
+/// the 32-bit offsets of a batch.
+pub const MAX_RECORD_BYTES: usize = 512 << 20;
+
+/// How a lane is read.
+#[derive(Clone, Debug)]
+pub struct LaneOptions {
+    /// Bases at which a block ends, both mates counted: bwa's `-K`.
+    pub block_bases: u64,
+    /// Bytes of names, comments, sequences and qualities at which a batch ends; at most [`MAX_RECORD_BYTES`] count.
+    pub batch_bytes: usize,
+    /// Threads that decompress BGZF, shared evenly by the files of the lane, at least one each. Plain text and gzip take
+    /// one thread per file whatever stands here.
+    pub decompress_threads: usize,
+    /// Accept a BGZF file without its empty last block, and `+` lines whose title is not that of the record. Nothing else
+    /// is relaxed.
+    pub lenient: bool,
+}
+
+impl Default for LaneOptions {
+    /// Blocks of 100 Mb, batches of 4 MiB, two threads, strict.
+    fn default() -> Self {
+        Self { block_bases: 100_000_000, batch_bytes: 4 << 20, decompress_threads: 2, lenient: false }
+    }
+}
+
+/// What a lane yields, in the order of its files.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LaneEvent {
+    /// Reads of the current block: schema [`godwit_model::schema::reads`], at least one row; with two files mates are
+    /// rows 2i and 2i+1 of the same batch.
+    Reads(RecordBatch),
+    /// The current block is whole. Blocks are never empty.
+    BlockEnd {
+        /// Reads of the block, mates counted singly.
+        reads: u64,
+        /// Bases of the block.
+        bases: u64,
+    },
+}
+
+/// Reads the files of one lane. Dropping it stops its threads; a thread that waits for a pipe ends with the pipe.
+///
+/// ```
+/// use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
+/// # let directory = tempfile::tempdir()?;
+/// # let file = directory.path().join("reads.fq");
+/// std::fs::write(&file, "@a/1 BC:Z:ACGT\nACGT\n+\nIIII\n@b\nGG\n+\nII\n")?;
+/// let mut lane = LaneReader::open(&[file], &LaneOptions::default())?;
+/// let Some(LaneEvent::Reads(batch)) = lane.next()? else { panic!("reads come first") };
+/// assert_eq!(batch.num_rows(), 2);
+/// assert_eq!(lane.next()?, Some(LaneEvent::BlockEnd { reads: 2, bases: 6 }));
+/// assert_eq!(lane.next()?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LaneReader {
+    first: Records,
+    second: Option<Records>,
+    columns: ReadColumns,
+    block_bases: u64,
+    batch_bytes: usize,
+    reads: u64,
+    bases: u64,
+    block_end: Option<LaneEvent>,
+    finished: bool,
+}
+
+impl LaneReader {
+    /// Opens one file (single-end) or two (read 1, read 2) and starts to read ahead.
+    ///
+    /// # Errors
+    /// [`FastqError::FileCount`], [`FastqError::Open`], [`FastqError::Thread`]. What is wrong inside a file comes from
+    /// [`LaneReader::next`].
+    pub fn open(files: &[PathBuf], options: &LaneOptions) -> Result<Self, FastqError> {
+        let (first, second) = match files {
+            [first] => (first, None),
+            [first, second] => (first, Some(second)),
+            _ => return Err(FastqError::FileCount { count: files.len() }),
+        };
+        let threads = options.decompress_threads.div_ceil(files.len()).max(1);
+        let open = |file: &PathBuf| Records::open(file, threads, options.lenient);
+        Ok(Self {
+            first: open(first)?,
+            second: second.map(open).transpose()?,
+            columns: ReadColumns::new(),
+            block_bases: options.block_bases,
+            batch_bytes: options.batch_bytes.min(MAX_RECORD_BYTES),
+            reads: 0,
+            bases: 0,
+            block_end: None,
+            finished: false,
+        })
+    }
+
+    /// The next batch or end of block; `None` after the last block, and after an error.
+    ///
+    /// # Errors
+    /// Everything that [`FastqError`] says about the content of files. Reads before the damage may already have been
+    /// returned, the damaged record never is, nor is the end of its block.
+    #[expect(clippy::should_implement_trait, reason = "fallible: callers use `while let Some(..) = lane.next()?`")]
+    pub fn next(&mut self) -> Result<Option<LaneEvent>, FastqError> {
+        if let Some(end) = self.block_end.take() {
+            return Ok(Some(end));
+        }
+        if self.finished {
+            return Ok(None);
+        }
+        let event = self.fill();
+        self.finished |= event.is_err();
+        event
+    }
+
+    /// Bytes taken from the files so far, as they are on disk. Runs ahead of the reads returned by what is buffered.
+    pub fn compressed_bytes_read(&self) -> u64 {
+        self.first.bytes_read() + self.second.as_ref().map_or(0, Records::bytes_read)
+    }
+
+    /// Bytes of the files on disk; `None` where one is a pipe.
+    pub fn compressed_bytes_total(&self) -> Option<u64> {
+        let second = self.second.as_ref().map_or(Some(0), Records::bytes_total)?;
+        Some(self.first.bytes_total()? + second)
+    }
+
+    /// Appends reads until a batch is full, a block is whole or the input ends.
+    fn fill(&mut self) -> Result<Option<LaneEvent>, FastqError> {
+        loop {
+            if !self.append()? {
+                self.finished = true;
+                let end = self.end_block();
+                if self.columns.is_empty() {
+                    return Ok(end);
+                }
+                self.block_end = end;
+                break;
+            }
+            // bwa 0.7.17 bwa.c, bseq_read: `if (size >= chunk_size && (n&1) == 0) break;` after each read or pair.
+            if self.bases >= self.block_bases && self.reads.is_multiple_of(2) {
+                self.block_end = self.end_block();
+                break;
+            }
+            if self.columns.bytes() >= self.batch_bytes {
+                break;
+            }
+        }
+        Ok(Some(LaneEvent::Reads(self.columns.take())))
+    }
+
+    fn end_block(&mut self) -> Option<LaneEvent> {
+        let (reads, bases) = (std::mem::take(&mut self.reads), std::mem::take(&mut self.bases));
+        (reads > 0).then_some(LaneEvent::BlockEnd { reads, bases })
+    }
+
+    /// Appends one read, or one of each file; `false` at the end of the input.
+    fn append(&mut self) -> Result<bool, FastqError> {
+        let more = self.first.advance()?;
+        let Some(second) = &mut self.second else {
+            if more {
+                self.bases += self.columns.push(&self.first.record());
+                self.reads += 1;
+            }
+            return Ok(more);
+        };
+        match (more, second.advance()?) {
+            (true, true) => {}
+            (false, false) => return Ok(false),
+            (true, false) => return Err(FastqError::unequal_counts(second, &self.first)),
+            (false, true) => return Err(FastqError::unequal_counts(&self.first, second)),
+        }
+        let (read1, read2) = (self.first.record(), second.record());
+        if read1.name != read2.name {
+            return Err(FastqError::mates_out_of_step(&self.first, second));
+        }
+        self.bases += self.columns.push(&read1) + self.columns.push(&read2);
+        self.reads += 2;
+        Ok(true)
+    }
+}

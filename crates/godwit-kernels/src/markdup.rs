@@ -14,6 +14,9 @@ mod optical;
 mod signature;
 mod verdicts;
 
+#[cfg(test)]
+mod tests;
+
 pub use join::JoinError;
 pub use location::read_location;
 pub use marker::{MarkError, Marker, MarkerOptions};

@@ -23,3 +23,8 @@ pub trait Spill: Send + Sync {
     /// Whatever the device reports; fewer bytes than asked for is [`io::ErrorKind::UnexpectedEof`].
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    pub(crate) use super::external::tests::MemorySpill;
+}

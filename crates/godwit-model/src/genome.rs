@@ -23,7 +23,7 @@ pub struct Genome {
 }
 
 /// Why a list of contigs is not a genome.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenomeError {
     /// Two contigs share a name, so records could not be told apart.
     #[error("contig name {name} appears twice in the reference; rename one of them")]

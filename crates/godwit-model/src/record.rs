@@ -65,7 +65,7 @@ impl CigarOp {
 }
 
 /// Why bytes are not a BAM record.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Shorter than its fixed fields or than the lengths in them say.
     #[error("a BAM record of {bytes} bytes is too short for its fields, which take {needed}")]

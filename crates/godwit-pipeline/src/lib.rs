@@ -1,1 +1,28 @@
-//! Placeholder.
+//! The main job on one node: FASTQ to blocks, blocks through an aligner, records sorted and marked, one BAM written.
+//!
+//! [`align()`] is the whole of it; [`markdup()`] is its second half on reads aligned elsewhere; [`simulate`] makes reads
+//! whose truth is known. Jobs tell an [`Observer`] how they go on and stop when their flag is set. Nothing here knows a
+//! terminal or a command line.
+
+mod align;
+mod error;
+mod markdup;
+mod memory;
+mod observer;
+mod partitioned_file;
+mod read_groups;
+mod reduce;
+mod reference;
+mod run_report;
+mod runs;
+mod scratch;
+pub mod simulate;
+
+pub use align::{AlignOptions, align};
+pub use error::{Blame, PipelineError};
+pub use markdup::{MarkdupOptions, markdup};
+pub use memory::{MemoryPlan, MemoryTooSmall};
+pub use observer::{Event, Observer, Silent};
+pub use reference::{build_index, current_index};
+pub use reduce::{DuplicatePolicy, Segment};
+pub use run_report::{InputFile, OutputFile, RunReport, Stage};

@@ -1,0 +1,156 @@
+//! Compares the bases of a FASTA file with those in an index, both streamed side by side.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::fasta::read_full;
+use super::index::IndexError;
+use super::layout::Layout;
+
+/// Bytes of `.pac` held at a time, four bases each.
+const WINDOW_BYTES: usize = 256 << 10;
+/// Set in the code of everything but A, C, G and T. Shifted to any of the four places of a byte it stays above the byte,
+/// so that such a letter never equals two packed bases.
+const NOT_A_BASE: u32 = 0x100;
+
+/// Two-bit codes of bases, as bwa's `nst_nt4_table`.
+const CODES: [u32; 256] = {
+    let mut codes = [NOT_A_BASE; 256];
+    let mut code = 0;
+    while code < 4 {
+        codes[b"ACGT"[code] as usize] = code as u32;
+        codes[b"acgt"[code] as usize] = code as u32;
+        code += 1;
+    }
+    codes
+};
+
+/// The index's side of the comparison, at a place in all contigs joined.
+pub(super) struct PackedBases<'a> {
+    path: PathBuf,
+    file: File,
+    /// Bytes of `.pac` from base `window_start` on.
+    window: Vec<u8>,
+    window_start: u64,
+    position: u64,
+    holes: &'a [(u64, u64)],
+}
+
+impl<'a> PackedBases<'a> {
+    /// At the first base of the index in that `.pac` file.
+    pub(super) fn open(path: &Path, layout: &'a Layout) -> Result<Self, IndexError> {
+        let file = File::open(path).map_err(|source| IndexError::read(path, source))?;
+        Ok(Self { path: path.to_owned(), file, window: Vec::new(), window_start: 0, position: 0, holes: &layout.holes })
+    }
+
+    /// Compares the next bases; the index of the first that differs. Where the index has a hole, any letter other than
+    /// A, C, G and T is equal: bwa replaced it by a random base.
+    pub(super) fn first_difference(&mut self, bases: &[u8]) -> Result<Option<usize>, IndexError> {
+        let mut done = 0;
+        while done < bases.len() {
+            let rest = &bases[done..];
+            let (in_hole, until) = self.stretch();
+            let stretch = usize::try_from(until - self.position).map_or(rest.len(), |bases| bases.min(rest.len()));
+            let (compared, difference) = if in_hole {
+                (stretch, rest[..stretch].iter().position(|base| CODES[usize::from(*base)] != NOT_A_BASE))
+            } else {
+                self.compare_packed(&rest[..stretch])?
+            };
+            if let Some(offset) = difference {
+                return Ok(Some(done + offset));
+            }
+            done += compared;
+            self.position += compared as u64;
+        }
+        Ok(None)
+    }
+
+    /// Whether the place is in a hole, and the end of that hole or of the bases before the next one.
+    fn stretch(&mut self) -> (bool, u64) {
+        while let Some(((start, length), later)) = self.holes.split_first() {
+            if self.position >= start + length {
+                self.holes = later;
+                continue;
+            }
+            return if self.position < *start { (false, *start) } else { (true, start + length) };
+        }
+        (false, u64::MAX)
+    }
+
+    /// Compares as many bases as the window holds: how many, and the first that differs.
+    fn compare_packed(&mut self, bases: &[u8]) -> Result<(usize, Option<usize>), IndexError> {
+        if self.position >= self.window_start + 4 * self.window.len() as u64 {
+            self.refill()?;
+        }
+        let skipped = (self.position - self.window_start) as usize;
+        let held = (4 * self.window.len()).saturating_sub(skipped);
+        let compared = bases.len().min(held);
+        if compared == 0 {
+            return Ok((0, Some(0)));
+        }
+        Ok((compared, compare(&self.window, skipped, &bases[..compared])))
+    }
+
+    /// Moves the window to the current place; holes are passed over by a seek.
+    fn refill(&mut self) -> Result<(), IndexError> {
+        use std::io::{Seek, SeekFrom};
+        let failed = |source| IndexError::read(&self.path, source);
+        let byte = self.position / 4;
+        self.file.seek(SeekFrom::Start(byte)).map_err(failed)?;
+        self.window.resize(WINDOW_BYTES, 0);
+        let filled = read_full(&mut self.file.by_ref(), &mut self.window).map_err(failed)?;
+        self.window.truncate(filled);
+        self.window_start = byte * 4;
+        Ok(())
+    }
+}
+
+/// Index of the first of `bases` that is not the base packed at `offset` and on.
+fn compare(packed: &[u8], offset: usize, bases: &[u8]) -> Option<usize> {
+    let code = |base: u8| CODES[usize::from(base)];
+    let differs = |index: usize| {
+        let place = offset + index;
+        code(bases[index]) != u32::from(packed[place / 4] >> (6 - 2 * (place % 4)) & 3)
+    };
+    let head = ((4 - offset % 4) % 4).min(bases.len());
+    if let Some(index) = (0..head).find(|index| differs(*index)) {
+        return Some(index);
+    }
+    let whole = &packed[(offset + head) / 4..];
+    let (quads, _) = bases[head..].as_chunks::<4>();
+    let unequal = quads.iter().zip(whole).position(|(quad, byte)| {
+        code(quad[0]) << 6 | code(quad[1]) << 4 | code(quad[2]) << 2 | code(quad[3]) != u32::from(*byte)
+    });
+    let resume = head + 4 * unequal.unwrap_or(quads.len());
+    (resume..bases.len()).find(|index| differs(*index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(bases: &[u8]) -> Vec<u8> {
+        let quad = |quad: &[u8]| (0..4).fold(0, |byte, at| byte << 2 | quad.get(at).map_or(0, |b| CODES[usize::from(*b)] as u8));
+        bases.chunks(4).map(quad).collect()
+    }
+
+    #[test]
+    fn the_first_difference_is_found_at_every_offset() {
+        let bases = b"ACGTTGCAacgtNGATTACA".map(|base| if base == b'N' { b'C' } else { base });
+        let packed = pack(&bases);
+        for start in 0..bases.len() {
+            assert_eq!(compare(&packed, start, &bases[start..]), None);
+            for changed in start..bases.len() {
+                for letter in [b'N', b'A', b'C', b'G', b'T'] {
+                    if letter == bases[changed].to_ascii_uppercase() {
+                        continue;
+                    }
+                    let mut other = bases;
+                    other[changed] = letter;
+                    assert_eq!(compare(&packed, start, &other[start..]), Some(changed - start));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The five files of a bwa 0.7.17 index: what they say of the reference, and whether they fit each other.
+//!
+//! Formats as written by bwa 0.7.17 (`bntseq.c` `bns_dump` and `bns_fasta2bntseq`, `bwt.c` `bwt_dump_bwt` and
+//! `bwt_dump_sa`, `bwtindex.c`); all numbers little-endian. `.bwt` and `.sa` are measured, not read.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use godwit_model::{Contig, Genome};
+
+use super::index::{IndexError, StaleReason};
+
+/// What is appended to the path of the reference, the leading dot included.
+pub const INDEX_EXTENSIONS: [&str; 5] = [".amb", ".ann", ".bwt", ".pac", ".sa"];
+/// Bases per entry of the occurrence table in `.bwt`.
+const OCCURRENCE_INTERVAL: u64 = 128;
+/// Longest first field of a line of an `.alt` file; bwa reads it into an array of 1024 bytes without looking.
+const MAX_ALT_NAME_BYTES: usize = 1023;
+
+/// What the index knows of the reference.
+pub(super) struct Layout {
+    pub(super) genome: Genome,
+    /// Runs of bases other than A, C, G and T, in genome order: 0-based offset in all contigs joined, and bases.
+    pub(super) holes: Vec<(u64, u64)>,
+}
+
+/// The path of a file beside the reference.
+pub(super) fn beside(reference: &Path, extension: &str) -> PathBuf {
+    let mut path = reference.as_os_str().to_owned();
+    path.push(extension);
+    path.into()
+}
+
+/// Index files that are not there.
+pub(super) fn missing(reference: &Path) -> Vec<PathBuf> {
+    INDEX_EXTENSIONS.iter().map(|extension| beside(reference, extension)).filter(|path| !path.is_file()).collect()
+}
+
+/// Reads `.ann`, `.amb` and `.alt`, and measures the others by them. The outer error: a file cannot be read.
+pub(super) fn read(reference: &Path) -> Result<Result<Layout, StaleReason>, IndexError> {
+    let annotation = beside(reference, ".ann");
+    let Some((total_bases, mut contigs)) = parse_ann(&read_file(&annotation)?) else {
+        return Ok(Err(broken(annotation, "it does not parse")));
+    };
+    let ambiguity = beside(reference, ".amb");
+    let Some(holes) = parse_amb(&read_file(&ambiguity)?, total_bases, contigs.len()) else {
+        return Ok(Err(broken(ambiguity, "it does not parse, or belongs to another index")));
+    };
+    if let Err(reason) = check_bulk(reference, total_bases)? {
+        return Ok(Err(reason));
+    }
+    let alternates = beside(reference, ".alt");
+    if alternates.is_file() && !mark_alternates(&read_file(&alternates)?, &mut contigs) {
+        return Ok(Err(broken(alternates, "a contig name is longer than 1023 bytes, which bwa cannot read")));
+    }
+    let genome = Genome::new(contigs).map_err(|source| IndexError::Genome { path: reference.to_owned(), source })?;
+    Ok(Ok(Layout { genome, holes }))
+}
+
+fn broken(file: PathBuf, problem: &'static str) -> StaleReason {
+    StaleReason::File { file, problem }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, IndexError> {
+    std::fs::read(path).map_err(|source| IndexError::read(path, source))
+}
+
+/// `.ann`: `total_bases contigs seed`, then for each contig `gi name comment` and `offset bases holes`.
+fn parse_ann(bytes: &[u8]) -> Option<(u64, Vec<Contig>)> {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let [total_bases, count] = numbers(lines.next()?)?;
+    let mut contigs = Vec::new();
+    let mut next_offset = 0;
+    for _ in 0..count {
+        let name = lines.next()?.split(|byte| *byte == b' ').nth(1)?;
+        let [offset, length] = numbers(lines.next()?)?;
+        if offset != next_offset {
+            return None;
+        }
+        next_offset = offset.checked_add(length)?;
+        let name = std::str::from_utf8(name).ok()?.to_owned();
+        contigs.push(Contig { name, length: i32::try_from(length).ok()? as u32, alternate: false });
+    }
+    (next_offset == total_bases).then_some((total_bases, contigs))
+}
+
+/// `.amb`: `total_bases contigs holes`, then for each hole `offset bases letter`.
+fn parse_amb(bytes: &[u8], total_bases: u64, contigs: usize) -> Option<Vec<(u64, u64)>> {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let [total, sequences, count] = numbers(lines.next()?)?;
+    if (total, sequences) != (total_bases, contigs as u64) {
+        return None;
+    }
+    let mut holes = Vec::new();
+    let mut last_end = 0;
+    for _ in 0..count {
+        let [offset, length] = numbers(lines.next()?)?;
+        if offset < last_end {
+            return None;
+        }
+        last_end = offset.checked_add(length).filter(|end| *end <= total_bases)?;
+        holes.push((offset, length));
+    }
+    Some(holes)
+}
+
+/// The first `N` space-separated numbers of a line.
+fn numbers<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
+    let mut fields = std::str::from_utf8(line).ok()?.split(' ');
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = fields.next()?.parse().ok()?;
+    }
+    Some(numbers)
+}
+
+/// Marks the contigs an `.alt` file names, as bwa 0.7.17 `bns_restore` reads it: first field of each line that does not
+/// start with `@`; a last line without a line end does not count. Of two contigs with one name the later is marked, but
+/// those are refused anyway. False where a field is longer than bwa can read.
+fn mark_alternates(bytes: &[u8], contigs: &mut [Contig]) -> bool {
+    let whole_lines = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut names = std::collections::HashSet::new();
+    for line in bytes[..whole_lines].split(|byte| *byte == b'\n') {
+        let name = line.split(|byte| matches!(byte, b'\t' | b'\r')).next().unwrap_or_default();
+        if name.len() > MAX_ALT_NAME_BYTES {
+            return false;
+        }
+        if !name.starts_with(b"@") {
+            names.insert(name);
+        }
+    }
+    for contig in contigs {
+        contig.alternate = names.contains(contig.name.as_bytes());
+    }
+    true
+}
+
+/// Checks the sizes and headers of `.pac`, `.bwt` and `.sa` against the number of bases.
+fn check_bulk(reference: &Path, total_bases: u64) -> Result<Result<(), StaleReason>, IndexError> {
+    let both_strands = 2 * total_bases;
+    let pac = beside(reference, ".pac");
+    // Bases four to a byte, a zero byte where that comes out even, and a byte for the remainder.
+    if measure(&pac)? != total_bases / 4 + 2 {
+        return Ok(Err(broken(pac, "its size does not fit the .ann file")));
+    }
+    let bwt = beside(reference, ".bwt");
+    let occurrences = both_strands.div_ceil(OCCURRENCE_INTERVAL) + 1;
+    let bwt_bytes = 40 + 4 * (both_strands.div_ceil(16) + 8 * occurrences);
+    let bwt_header = header::<5>(&bwt)?;
+    if measure(&bwt)? != bwt_bytes || bwt_header[4] != both_strands {
+        return Ok(Err(broken(bwt, "its size does not fit the .ann file")));
+    }
+    let sa = beside(reference, ".sa");
+    let sa_header = header::<7>(&sa)?;
+    let (interval, entries) = (sa_header[5], sa_header[5].checked_add(both_strands));
+    let entries = entries.and_then(|sum| sum.checked_div(interval)).unwrap_or_default();
+    if sa_header[..5] != bwt_header || sa_header[6] != both_strands || measure(&sa)? != 48 + 8 * entries {
+        return Ok(Err(broken(sa, "it does not belong to the .bwt file")));
+    }
+    Ok(Ok(()))
+}
+
+fn measure(path: &Path) -> Result<u64, IndexError> {
+    std::fs::metadata(path).map(|metadata| metadata.len()).map_err(|source| IndexError::read(path, source))
+}
+
+/// The first `N` numbers of a file, zeros where it is shorter: those fit no index.
+fn header<const N: usize>(path: &Path) -> Result<[u64; N], IndexError> {
+    let failed = |source| IndexError::read(path, source);
+    let mut bytes = Vec::new();
+    File::open(path).map_err(failed)?.take(8 * N as u64).read_to_end(&mut bytes).map_err(failed)?;
+    let mut numbers = [0; N];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contigs_whose_offsets_do_not_join_are_refused() {
+        let whole = b"30 2 11\n0 a (null)\n0 10 0\n0 b some words\n10 20 1\n";
+        assert_eq!(parse_ann(whole).unwrap().1[1].length, 20);
+        assert!(parse_ann(b"30 2 11\n0 a (null)\n0 10 0\n0 b\n11 19 1\n").is_none());
+        assert!(parse_ann(b"31 2 11\n0 a (null)\n0 10 0\n0 b\n10 20 1\n").is_none());
+        assert!(parse_ann(b"30 9 11\n0 a (null)\n0 10 0\n").is_none());
+        assert!(parse_ann(b"").is_none());
+    }
+
+    #[test]
+    fn holes_are_in_order_and_within_the_genome() {
+        assert_eq!(parse_amb(b"30 1 2\n3 4 N\n7 1 R\n", 30, 1), Some(vec![(3, 4), (7, 1)]));
+        assert!(parse_amb(b"30 1 2\n3 4 N\n6 1 R\n", 30, 1).is_none());
+        assert!(parse_amb(b"30 1 1\n3 28 N\n", 30, 1).is_none());
+        assert!(parse_amb(b"30 2 0\n", 30, 1).is_none());
+    }
+
+    #[test]
+    fn alternates_are_read_as_bwa_reads_them() {
+        let mut contigs: Vec<Contig> =
+            ["a", "b", "c", "d"].map(|name| Contig { name: name.into(), length: 1, alternate: false }).into();
+        assert!(mark_alternates(b"@SQ\tSN:a\nb\t0\tx\nc\r\nd", &mut contigs));
+        let marked: Vec<bool> = contigs.iter().map(|contig| contig.alternate).collect();
+        assert_eq!(marked, [false, true, true, false]);
+        assert!(!mark_alternates(&[b"x".repeat(1024), b"\n".to_vec()].concat(), &mut contigs));
+    }
+}

@@ -1,0 +1,208 @@
+//! A child process that leaves no orphan and no riddle.
+//!
+//! It dies with godwit, its last lines on stderr are kept, and its end is turned into an [`EngineError`]. What is said on
+//! its stdin and stdout is none of this module's business.
+
+mod minder;
+mod system;
+
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::EngineError;
+use minder::Tail;
+
+/// How long a child that closed its pipes may take to be gone. It only has to give its memory back.
+const EXIT_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a child is looked at while waiting.
+const POLL: Duration = Duration::from_millis(5);
+/// Bytes a pipe holds: more than the 64 KiB of Linux means fewer switches between the processes. The most a user without
+/// privileges may ask for.
+const PIPE_BYTES: i32 = 1 << 20;
+/// Exit status of a program that refused its arguments.
+const EXIT_USAGE: i32 = 2;
+
+/// What everyone who deals with a child shares.
+pub(crate) struct ChildState {
+    program: PathBuf,
+    command_line: String,
+    child: Mutex<Child>,
+    tail: Arc<Tail>,
+    version: OnceLock<String>,
+    stopped: AtomicBool,
+}
+
+/// A started child and its pipes.
+pub(crate) struct Started {
+    pub(crate) state: Arc<ChildState>,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+}
+
+/// Starts a program with pipes on all three standard streams.
+pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, EngineError> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    system::die_with_parent(&mut command);
+    let command_line = command_line(&command);
+    let (spawned, tail) = minder::spawn(command);
+    let failed = |source| EngineError::Io { program: program.clone(), action: "start", source };
+    let mut child = spawned.map_err(failed)?;
+    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(failed(std::io::Error::other("its pipes are missing")));
+    };
+    system::widen_pipe(&stdin, PIPE_BYTES);
+    system::widen_pipe(&stdout, PIPE_BYTES);
+    let state = ChildState {
+        program,
+        command_line,
+        child: Mutex::new(child),
+        tail,
+        version: OnceLock::new(),
+        stopped: AtomicBool::new(false),
+    };
+    Ok(Started { state: Arc::new(state), stdin, stdout })
+}
+
+fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let quoted = words.map(|word| {
+        let word = word.to_string_lossy();
+        if word.is_empty() || word.contains([' ', '\t', '"', '\'', '\\', '\n']) { format!("{word:?}") } else { word.into_owned() }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+impl ChildState {
+    /// Remembers the engine's version for later messages.
+    pub(crate) fn set_version(&self, version: &str) {
+        // The first one stays: a child says hello once.
+        let _ = self.version.set(version.to_owned());
+    }
+
+    /// The program's path.
+    pub(crate) fn program(&self) -> &PathBuf {
+        &self.program
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status(&self) -> Result<Option<ExitStatus>, EngineError> {
+        self.lock().try_wait().map_err(|source| self.io("wait for", source))
+    }
+
+    /// Waits until the child is gone, at most `patience` where given.
+    fn await_end(&self, patience: Option<Duration>) -> Result<Option<ExitStatus>, EngineError> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        loop {
+            let status = self.status()?;
+            if status.is_some() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Waits for a child that closed its output at the right moment: it has to exit with status 0 now.
+    pub(crate) fn expect_success(&self) -> Result<(), EngineError> {
+        match self.await_end(Some(EXIT_PATIENCE))? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.died(status)),
+            None => Err(self.protocol("it closed its output but goes on running")),
+        }
+    }
+
+    /// The error behind a pipe that broke: the child's death where it died, else `otherwise`.
+    pub(crate) fn explain(&self, otherwise: EngineError) -> EngineError {
+        match self.await_end(Some(EXIT_PATIENCE)) {
+            Ok(Some(status)) => self.died(status),
+            Ok(None) => otherwise,
+            Err(error) => error,
+        }
+    }
+
+    /// A protocol error of this child.
+    pub(crate) fn protocol(&self, problem: impl ToString) -> EngineError {
+        EngineError::Protocol { program: self.program.clone(), problem: problem.to_string(), source: None }
+    }
+
+    /// A failed system call about this child.
+    pub(crate) fn io(&self, action: &'static str, source: std::io::Error) -> EngineError {
+        EngineError::Io { program: self.program.clone(), action, source }
+    }
+
+    fn died(&self, status: ExitStatus) -> EngineError {
+        use std::os::unix::process::ExitStatusExt;
+        let mut stderr_tail = self.tail.wait_and_take();
+        let ending = match (status.code(), status.signal()) {
+            _ if self.stopped.load(Ordering::Relaxed) => "was stopped by godwit".to_owned(),
+            (Some(EXIT_USAGE), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
+                let line = stderr_tail.pop().unwrap_or_default();
+                let message = line.split_once("error: ").map_or(line.as_str(), |(_, message)| message).to_owned();
+                return EngineError::Usage { program: self.program.clone(), message };
+            }
+            (Some(code), _) => format!("exited with status {code} before its work was done"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => format!("ended with {status}"),
+        };
+        EngineError::Died {
+            program: self.program.clone(),
+            command_line: self.command_line.clone(),
+            ending,
+            version: self.version.get().cloned().unwrap_or_else(|| "unknown".to_owned()),
+            stderr_tail,
+        }
+    }
+
+    fn kill(&self) {
+        let mut child = self.lock();
+        if matches!(child.try_wait(), Ok(None)) {
+            self.stopped.store(true, Ordering::Relaxed);
+            // Both fail only for a child that is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The life of a child: waits for it, or ends it. Dropping it kills a child that still runs.
+pub struct ChildHandle {
+    state: Arc<ChildState>,
+}
+
+impl ChildHandle {
+    pub(crate) fn new(state: Arc<ChildState>) -> Self {
+        Self { state }
+    }
+
+    /// Process id, until the child was waited for.
+    pub fn id(&self) -> u32 {
+        self.state.lock().id()
+    }
+
+    /// Kills the child and waits until it is gone. Reader and writer then fail with [`EngineError::Died`].
+    pub fn kill(&self) {
+        self.state.kill();
+    }
+
+    /// Waits until the child has ended by itself, which it does once its input ended and its output was taken.
+    ///
+    /// # Errors
+    /// [`EngineError::Died`] unless it exited with status 0.
+    pub fn wait(&self) -> Result<(), EngineError> {
+        match self.state.await_end(None)? {
+            Some(status) if !status.success() => Err(self.state.died(status)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for ChildHandle {
+    fn drop(&mut self) {
+        self.state.kill();
+    }
+}

@@ -1,0 +1,85 @@
+//! What can go wrong with an engine, one variant per thing the caller can act on.
+
+use std::path::PathBuf;
+
+use crate::stream::StreamError;
+
+/// An engine that could not be found, started, understood or kept alive.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The program is nowhere.
+    #[error("cannot find the program {program} (looked for {}); install it beside godwit or on PATH, or name it in {variable}", list(.tried))]
+    NotFound {
+        /// Its name.
+        program: &'static str,
+        /// Paths that were looked at, in order.
+        tried: Vec<PathBuf>,
+        /// The environment variable that names it.
+        variable: &'static str,
+    },
+    /// The program is there, but not the one this godwit works with.
+    #[error("{} is of {component} {found}, but this godwit needs {component} {expected}; install the matching one", .program.display())]
+    VersionMismatch {
+        /// The program.
+        program: PathBuf,
+        /// What the versions are versions of: `godwit` or the engine.
+        component: &'static str,
+        /// The version needed.
+        expected: String,
+        /// The version found.
+        found: String,
+    },
+    /// The program refused its arguments.
+    #[error("{message} (refused by {})", .program.display())]
+    Usage {
+        /// The program.
+        program: PathBuf,
+        /// What it said.
+        message: String,
+    },
+    /// The program ended before its work was done.
+    #[error("{} (version {version}) {ending}; its command line was: {command_line}{}", .program.display(), last_words(.stderr_tail))]
+    Died {
+        /// The program.
+        program: PathBuf,
+        /// Its command line.
+        command_line: String,
+        /// How it ended: `exited with status 1`, `was killed by signal 9`.
+        ending: String,
+        /// The engine's version, `unknown` before it told.
+        version: String,
+        /// Last lines of its stderr, at most 20.
+        stderr_tail: Vec<String>,
+    },
+    /// The program is alive, but what it says makes no sense.
+    #[error("{} broke the protocol: {problem}; this is a bug, or the program is not part of this godwit", .program.display())]
+    Protocol {
+        /// The program.
+        program: PathBuf,
+        /// What was wrong.
+        problem: String,
+        /// The bytes that could not be read, where it was that.
+        #[source]
+        source: Option<StreamError>,
+    },
+    /// The operating system refused something.
+    #[error("cannot {action} {}", .program.display())]
+    Io {
+        /// The program.
+        program: PathBuf,
+        /// What was tried: `start`, `write to`, `wait for`.
+        action: &'static str,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    shown.join(", ")
+}
+
+fn last_words(lines: &[String]) -> String {
+    if lines.is_empty() { "; it said nothing on stderr".into() } else { format!("; it said:\n{}", lines.join("\n")) }
+}

@@ -1,0 +1,116 @@
+//! Whether a packed record can be trusted.
+
+use godwit_model::{RawRecord, RecordError};
+
+/// Why a packed record cannot be trusted.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordProblem {
+    /// Its size is none a record can have.
+    #[error("its size is {bytes} bytes")]
+    Size {
+        /// `block_size`.
+        bytes: u32,
+    },
+    /// Its lengths, name or contigs do not fit.
+    #[error(transparent)]
+    Fields(#[from] RecordError),
+    /// A field has an impossible value.
+    #[error("its {field} is {value}")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        value: i64,
+    },
+    /// The alignment, clips included, leaves the positions that BAM can hold.
+    #[error("its CIGAR of {bases} bases at 0-based position {position} ends beyond position 2147483647")]
+    Span {
+        /// Bases of all operations.
+        bases: u64,
+        /// 0-based position.
+        position: i32,
+    },
+    /// CIGAR and SEQ disagree.
+    #[error("its CIGAR consumes {cigar_bases} bases, but it has {bases}")]
+    CigarBases {
+        /// Bases of M, I, S, = and X.
+        cigar_bases: u64,
+        /// Bases of SEQ.
+        bases: usize,
+    },
+    /// The tags do not follow each other up to the end of the record.
+    #[error("its tags are malformed at byte {offset} of the record")]
+    Tags {
+        /// Offset of the tag.
+        offset: usize,
+    },
+}
+
+/// Checks everything that readers of packed records rely on: lengths, contigs, positions, CIGAR (also one in a `CG`
+/// tag), and every tag up to the end of the record.
+///
+/// # Errors
+/// [`RecordProblem`], the first found.
+pub fn check_record(bytes: &[u8], contigs: usize) -> Result<RawRecord<'_>, RecordProblem> {
+    let record = RawRecord::checked(bytes, contigs)?;
+    let sequence_bases = i32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
+    for (field, value, least) in [
+        ("number of bases", sequence_bases, 0),
+        ("position", record.position(), -1),
+        ("mate position", record.mate_position(), -1),
+    ] {
+        if value < least {
+            return Err(RecordProblem::Value { field, value: i64::from(value) });
+        }
+    }
+    check_tags(record)?;
+    let (mut bases, mut read_bases) = (0, 0);
+    for op in record.cigar() {
+        if op.code() > 8 {
+            return Err(RecordProblem::Value { field: "CIGAR operation", value: i64::from(op.code()) });
+        }
+        bases += u64::from(op.bases());
+        read_bases += if op.consumes_read() { u64::from(op.bases()) } else { 0 };
+    }
+    if i64::from(record.position()) + 1 + bases as i64 > i64::from(i32::MAX) {
+        return Err(RecordProblem::Span { bases, position: record.position() });
+    }
+    if bases > 0 && record.bases() > 0 && read_bases != record.bases() as u64 {
+        return Err(RecordProblem::CigarBases { cigar_bases: read_bases, bases: record.bases() });
+    }
+    Ok(record)
+}
+
+fn check_tags(record: RawRecord<'_>) -> Result<(), RecordProblem> {
+    let mut rest = record.tags();
+    while !rest.is_empty() {
+        let Some(tag_bytes) = tag_bytes(rest) else {
+            return Err(RecordProblem::Tags { offset: record.bytes().len() - rest.len() });
+        };
+        rest = &rest[tag_bytes..];
+    }
+    Ok(())
+}
+
+/// Bytes of the tag that starts here, name and type included (SAMv1 §4.2.4); `None` where it is malformed.
+fn tag_bytes(rest: &[u8]) -> Option<usize> {
+    let (kind, value) = (*rest.get(2)?, &rest[3..]);
+    let value_bytes = match kind {
+        b'A' | b'c' | b'C' => 1,
+        b's' | b'S' => 2,
+        b'i' | b'I' | b'f' => 4,
+        b'Z' | b'H' => memchr::memchr(0, value)? + 1,
+        b'B' => {
+            let element_bytes = match value.first()? {
+                b'c' | b'C' => 1,
+                b's' | b'S' => 2,
+                b'i' | b'I' | b'f' => 4,
+                _ => return None,
+            };
+            let count = u32::from_le_bytes(value.get(1..5)?.try_into().ok()?) as usize;
+            5 + element_bytes * count
+        }
+        _ => return None,
+    };
+    (value_bytes <= value.len()).then_some(3 + value_bytes)
+}

@@ -1,0 +1,195 @@
+//! A BAM file as its header and chunks of checked records.
+
+use std::path::Path;
+
+use godwit_model::Genome;
+
+use super::check::{RecordProblem, check_record};
+use super::error::BamError;
+use super::MAGIC;
+use crate::bgzf;
+use crate::sam::Header;
+
+/// Largest record accepted; htslib's own limit is 2 GiB, real ones stay far below a megabyte.
+const MAX_RECORD_BYTES: u32 = 1 << 29;
+/// Smallest record: fixed fields and an empty name.
+const MIN_RECORD_BYTES: u32 = 33;
+
+/// Packed records, one behind the other.
+#[derive(Clone, Debug, Default)]
+pub struct RecordChunk {
+    /// The records, without `block_size`.
+    pub data: Vec<u8>,
+    /// Where each record ends in `data`.
+    pub ends: Vec<usize>,
+    /// 0-based index in the file of the first record.
+    pub first_record: u64,
+}
+
+impl RecordChunk {
+    /// The packed records in order.
+    pub fn records(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| &self.data[std::mem::replace(&mut start, *end)..*end])
+    }
+}
+
+/// Reads a BAM file that nobody vouched for.
+#[derive(Debug)]
+pub struct Reader {
+    input: bgzf::Reader,
+    header: Header,
+    genome: Genome,
+    records: u64,
+}
+
+impl Reader {
+    /// Opens a file, decompressed on that many threads, and reads its header. Where the text lacks `@SQ` lines, they are
+    /// made from the binary list.
+    ///
+    /// # Errors
+    /// [`BamError`] about the file or its header.
+    pub fn open(path: &Path, threads: usize) -> Result<Self, BamError> {
+        let mut input = bgzf::Reader::open(path, threads)?;
+        let (header, genome) = HeaderReader { input: &mut input, path }.read()?;
+        Ok(Self { input, header, genome, records: 0 })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The contigs.
+    pub fn genome(&self) -> &Genome {
+        &self.genome
+    }
+
+    /// Replaces the records of `out` by the next ones: about `max_bytes`, at least one record. False, with no records, at
+    /// the end of the file, which then is known to be whole.
+    ///
+    /// # Errors
+    /// [`BamError`] naming the record, or the place of damage; `out` then holds the good records before it.
+    pub fn read_chunk(&mut self, out: &mut RecordChunk, max_bytes: usize) -> Result<bool, BamError> {
+        out.data.clear();
+        out.ends.clear();
+        out.first_record = self.records;
+        while out.ends.is_empty() || out.data.len() < max_bytes {
+            let start = out.data.len();
+            let read = self.read_record(&mut out.data);
+            if !matches!(read, Ok(true)) {
+                out.data.truncate(start);
+                read?;
+                break;
+            }
+            out.ends.push(out.data.len());
+            self.records += 1;
+        }
+        Ok(!out.ends.is_empty())
+    }
+
+    /// Appends one record; false at the end of the file.
+    fn read_record(&mut self, out: &mut Vec<u8>) -> Result<bool, BamError> {
+        let start = out.len();
+        let read = self.input.append_to(out, 4)?;
+        if read == 0 {
+            self.input.require_eof_block()?;
+            return Ok(false);
+        }
+        let size = out[start..].first_chunk().filter(|_| read == 4).map(|bytes| u32::from_le_bytes(*bytes));
+        out.truncate(start);
+        let Some(bytes) = size else { return Err(self.truncated()) };
+        if !(MIN_RECORD_BYTES..=MAX_RECORD_BYTES).contains(&bytes) {
+            return Err(self.damaged(RecordProblem::Size { bytes }));
+        }
+        if self.input.append_to(out, bytes as usize)? < bytes as usize {
+            return Err(self.truncated());
+        }
+        match check_record(&out[start..], self.genome.contigs().len()) {
+            Ok(_) => Ok(true),
+            Err(problem) => Err(self.damaged(problem)),
+        }
+    }
+
+    fn truncated(&self) -> BamError {
+        BamError::TruncatedRecord { path: self.input.path().to_owned(), record: self.records + 1 }
+    }
+
+    fn damaged(&self, source: RecordProblem) -> BamError {
+        BamError::Record { path: self.input.path().to_owned(), record: self.records + 1, source }
+    }
+}
+
+/// Reads the binary header.
+struct HeaderReader<'a> {
+    input: &'a mut bgzf::Reader,
+    path: &'a Path,
+}
+
+impl HeaderReader<'_> {
+    fn read(mut self) -> Result<(Header, Genome), BamError> {
+        let mut magic = Vec::new();
+        self.input.append_to(&mut magic, MAGIC.len())?;
+        if magic != MAGIC {
+            return Err(BamError::NotBam { path: self.path.to_owned() });
+        }
+        let text_bytes = self.length("its text has an impossible length", 0)?;
+        let text = self.bytes(text_bytes)?;
+        // Some writers pad the text with NUL.
+        let text_end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let unusable = |source| BamError::Header { path: self.path.to_owned(), source };
+        let mut header = Header::parse(&text[..text_end]).map_err(unusable)?;
+        let mut genome = header.genome().map_err(unusable)?;
+        let contigs = self.length("it has an impossible number of contigs", 0)?;
+        if genome.contigs().is_empty() && contigs > 0 {
+            for _ in 0..contigs {
+                let (name, bases) = self.contig()?;
+                let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
+                header.push_line(&line).map_err(|source| BamError::Header { path: self.path.to_owned(), source })?;
+            }
+            genome = header.genome().map_err(|source| BamError::Header { path: self.path.to_owned(), source })?;
+            return Ok((header, genome));
+        }
+        for index in 0..contigs.max(genome.contigs().len()) {
+            let listed = if index < contigs { Some(self.contig()?) } else { None };
+            let in_text = genome.contigs().get(index);
+            let same = matches!((&listed, in_text), (Some((name, bases)), Some(contig))
+                if name == contig.name.as_bytes() && *bases == contig.length);
+            if !same {
+                return Err(BamError::ContigLists { path: self.path.to_owned(), contig: index + 1 });
+            }
+        }
+        Ok((header, genome))
+    }
+
+    /// A name without its NUL, and a length.
+    fn contig(&mut self) -> Result<(Vec<u8>, u32), BamError> {
+        let name_bytes = self.length("a contig's name has an impossible length", 1)?;
+        let mut name = self.bytes(name_bytes)?;
+        if name.pop() != Some(0) {
+            return Err(self.damaged("a contig's name is not ended by NUL"));
+        }
+        let bases = self.length("a contig has an impossible length", 0)?;
+        Ok((name, bases as u32))
+    }
+
+    /// A 32-bit length of at least `least`.
+    fn length(&mut self, detail: &'static str, least: i32) -> Result<usize, BamError> {
+        let bytes = self.bytes(4)?;
+        let length = bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes));
+        length.filter(|length| *length >= least).map(|length| length as usize).ok_or_else(|| self.damaged(detail))
+    }
+
+    /// Bytes of the header. The buffer grows with what is there, not with what is claimed.
+    fn bytes(&mut self, count: usize) -> Result<Vec<u8>, BamError> {
+        let mut bytes = Vec::new();
+        if self.input.append_to(&mut bytes, count)? < count {
+            return Err(BamError::TruncatedHeader { path: self.path.to_owned() });
+        }
+        Ok(bytes)
+    }
+
+    fn damaged(&self, detail: &'static str) -> BamError {
+        BamError::BinaryHeader { path: self.path.to_owned(), detail }
+    }
+}

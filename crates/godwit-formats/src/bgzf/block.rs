@@ -1,0 +1,117 @@
+//! One block: compression, decompression and the header between them.
+
+use libdeflater::{CompressionLvl, Compressor, Crc, Decompressor};
+
+/// Most data bytes that a block is given, htslib's choice: compressed data that does not shrink still fits a block.
+pub const MAX_BLOCK_DATA: usize = 0xff00;
+
+/// The empty block that marks the end of a whole file (SAMv1 §4.1.2).
+pub const EOF_BLOCK: [u8; 28] = [
+    0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 27, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+/// Bytes before the compressed data, when written here.
+const HEADER_BYTES: usize = 18;
+/// Bytes of a gzip header up to its extra field.
+pub(super) const FIXED_HEADER_BYTES: usize = 12;
+/// CRC32 and length.
+const TRAILER_BYTES: usize = 8;
+/// Most bytes of a block, compressed or not.
+const MAX_BLOCK_BYTES: usize = 1 << 16;
+/// Type and length of one stored deflate block (RFC 1951 §3.2.4).
+const STORED_HEADER_BYTES: usize = 5;
+
+/// Compresses single blocks with libdeflate: the same data and level always give the same bytes.
+pub struct BlockCompressor {
+    compressor: Compressor,
+}
+
+impl std::fmt::Debug for BlockCompressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlockCompressor").finish_non_exhaustive()
+    }
+}
+
+impl BlockCompressor {
+    /// A compressor of level 0 (stored) to 12; levels above are taken as 12.
+    pub fn new(level: u8) -> Self {
+        let level = CompressionLvl::new(i32::from(level)).unwrap_or(CompressionLvl::best());
+        Self { compressor: Compressor::new(level) }
+    }
+
+    /// Appends one block with all of `data`, at most [`MAX_BLOCK_DATA`] bytes; more are left out.
+    pub fn compress(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        debug_assert!(data.len() <= MAX_BLOCK_DATA);
+        let data = &data[..data.len().min(MAX_BLOCK_DATA)];
+        let start = out.len();
+        out.resize(start + MAX_BLOCK_BYTES, 0);
+        let block = &mut out[start..];
+        block[..HEADER_BYTES].copy_from_slice(&EOF_BLOCK[..HEADER_BYTES]);
+        let space = &mut block[HEADER_BYTES..MAX_BLOCK_BYTES - TRAILER_BYTES];
+        let deflated = self.compressor.deflate_compress(data, space);
+        let data_end = HEADER_BYTES + deflated.unwrap_or_else(|_| store(data, space));
+        block[16..18].copy_from_slice(&((data_end + TRAILER_BYTES - 1) as u16).to_le_bytes());
+        block[data_end..data_end + 4].copy_from_slice(&crc32(data).to_le_bytes());
+        block[data_end + 4..data_end + TRAILER_BYTES].copy_from_slice(&(data.len() as u32).to_le_bytes());
+        out.truncate(start + data_end + TRAILER_BYTES);
+    }
+}
+
+fn crc32(data: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(data);
+    crc.sum()
+}
+
+/// One stored deflate block: it always fits, because [`MAX_BLOCK_DATA`] leaves room for it.
+fn store(data: &[u8], space: &mut [u8]) -> usize {
+    let count = data.len() as u16;
+    space[0] = 1;
+    space[1..3].copy_from_slice(&count.to_le_bytes());
+    space[3..5].copy_from_slice(&(!count).to_le_bytes());
+    space[STORED_HEADER_BYTES..STORED_HEADER_BYTES + data.len()].copy_from_slice(data);
+    STORED_HEADER_BYTES + data.len()
+}
+
+/// Compressed bytes of the block that starts here, from a whole gzip header; `None` where the header is none of BGZF.
+/// `Err` holds the bytes of header that are needed to know.
+pub(super) fn block_bytes(header: &[u8]) -> Result<Option<usize>, usize> {
+    let Some(fixed) = header.first_chunk::<FIXED_HEADER_BYTES>() else { return Err(FIXED_HEADER_BYTES) };
+    // RFC 1952 §2.3: magic, deflate, an extra field and nothing else.
+    if !fixed.starts_with(&[0x1f, 0x8b, 8, 4]) {
+        return Ok(None);
+    }
+    let extra_end = FIXED_HEADER_BYTES + usize::from(u16::from_le_bytes([fixed[10], fixed[11]]));
+    let Some(mut extra) = header.get(FIXED_HEADER_BYTES..extra_end) else { return Err(extra_end) };
+    while let [id1, id2, low, high, rest @ ..] = extra {
+        let field_bytes = usize::from(u16::from_le_bytes([*low, *high]));
+        if (*id1, *id2, field_bytes) == (b'B', b'C', 2) && rest.len() >= 2 {
+            let bytes = usize::from(u16::from_le_bytes([rest[0], rest[1]])) + 1;
+            return Ok((bytes >= extra_end + TRAILER_BYTES).then_some(bytes));
+        }
+        extra = rest.get(field_bytes..).unwrap_or_default();
+    }
+    Ok(None)
+}
+
+/// Appends the data of one block whose length [`block_bytes`] told.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn inflate(decompressor: &mut Decompressor, block: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    let Some(trailer) = block.last_chunk::<4>() else { return Err("the block has no trailer") };
+    let data_bytes = u32::from_le_bytes(*trailer) as usize;
+    if data_bytes > MAX_BLOCK_BYTES {
+        return Err("the block claims more than 64 KiB of data");
+    }
+    let start = out.len();
+    out.resize(start + data_bytes, 0);
+    // libdeflate checks the checksum and that there is not too much data.
+    match decompressor.gzip_decompress(block, &mut out[start..]) {
+        Ok(count) if count == data_bytes => Ok(()),
+        Ok(_) | Err(_) => {
+            out.truncate(start);
+            Err("the data, checksum or length of the block is wrong")
+        }
+    }
+}

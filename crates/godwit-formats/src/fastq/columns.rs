@@ -1,0 +1,86 @@
+//! Reads collected into the columns of one batch: one copy per field, no allocation per read.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BinaryArray, RecordBatch};
+use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::SchemaRef;
+use godwit_model::schema;
+
+use super::record::Record;
+
+/// A batch of [`schema::reads`] being built.
+#[derive(Debug)]
+pub(super) struct ReadColumns {
+    schema: SchemaRef,
+    name: Column,
+    comment: Column,
+    sequence: Column,
+    quality: Column,
+}
+
+/// A column of byte strings. Its values stay below 2 GiB: a batch is taken at [`super::MAX_RECORD_BYTES`] or earlier, and
+/// at most two records of that size are added before that is looked at.
+#[derive(Debug)]
+struct Column {
+    values: Vec<u8>,
+    offsets: Vec<i32>,
+    validity: NullBufferBuilder,
+}
+
+impl ReadColumns {
+    pub(super) fn new() -> Self {
+        let column = || Column::with_capacity(0, 0);
+        let (name, comment, sequence, quality) = (column(), column(), column(), column());
+        Self { schema: schema::reads(), name, comment, sequence, quality }
+    }
+
+    /// Appends a read and returns its number of bases.
+    pub(super) fn push(&mut self, record: &Record<'_>) -> u64 {
+        self.name.push(Some(record.name));
+        self.comment.push(record.comment);
+        self.sequence.push(Some(record.sequence));
+        self.quality.push(record.quality);
+        record.sequence.len() as u64
+    }
+
+    /// Bytes of all values.
+    pub(super) fn bytes(&self) -> usize {
+        [&self.name, &self.comment, &self.sequence, &self.quality].iter().map(|column| column.values.len()).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.name.offsets.len() == 1
+    }
+
+    /// The batch, leaving empty columns with room for one alike.
+    pub(super) fn take(&mut self) -> RecordBatch {
+        let columns = [&mut self.name, &mut self.comment, &mut self.sequence, &mut self.quality];
+        let columns: Vec<ArrayRef> = columns.into_iter().map(Column::take).collect();
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+            .expect("the four columns are those of the schema, equally long, and name and sequence are never null")
+    }
+}
+
+impl Column {
+    fn with_capacity(rows: usize, bytes: usize) -> Self {
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        Self { values: Vec::with_capacity(bytes), offsets, validity: NullBufferBuilder::new(rows) }
+    }
+
+    #[inline]
+    fn push(&mut self, value: Option<&[u8]>) {
+        self.values.extend_from_slice(value.unwrap_or_default());
+        self.offsets.push(self.values.len() as i32);
+        self.validity.append(value.is_some());
+    }
+
+    fn take(&mut self) -> ArrayRef {
+        // A sixteenth more than last time: batches differ by a record or two.
+        let next = Self::with_capacity(self.offsets.len(), self.values.len() + self.values.len() / 16);
+        let Self { values, offsets, mut validity } = std::mem::replace(self, next);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+        Arc::new(BinaryArray::new(offsets, Buffer::from_vec(values), validity.finish()))
+    }
+}

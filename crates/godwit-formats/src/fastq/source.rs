@@ -1,0 +1,97 @@
+//! The bytes of a file as they are on disk, with a look ahead, counted for progress.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::error::Fault;
+
+/// Bytes asked of the system at a time: four times the largest BGZF block.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What the reader of a file and its threads share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Bytes read from disk.
+    pub(super) bytes_read: AtomicU64,
+    /// Set when nobody will take further text.
+    pub(super) stopped: AtomicBool,
+}
+
+/// A file read forward only, so that pipes work.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: File,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Offset in the file of `buffer[start]`.
+    offset: u64,
+    shared: Arc<Shared>,
+}
+
+impl Source {
+    pub(super) fn new(file: File, shared: Arc<Shared>) -> Self {
+        Self { file, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0, shared }
+    }
+
+    /// Offset in the file of the next byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The bytes ahead: at least `bytes` (at most [`BUFFER_BYTES`]) of them, fewer only at the end of the file.
+    pub(super) fn peek(&mut self, bytes: usize) -> Result<&[u8], Fault> {
+        debug_assert!(bytes <= BUFFER_BYTES);
+        if self.end - self.start < bytes {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+            while self.end < bytes {
+                match read(&mut self.file, &mut self.buffer[self.end..], &self.shared)? {
+                    0 => break,
+                    count => self.end += count,
+                }
+            }
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Passes over bytes that were looked at.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.end - self.start);
+        self.start += bytes;
+        self.offset += bytes as u64;
+    }
+
+    /// Moves bytes into `space`; 0 at the end of the file.
+    pub(super) fn read(&mut self, space: &mut [u8]) -> Result<usize, Fault> {
+        let ahead = &self.buffer[self.start..self.end];
+        if ahead.is_empty() {
+            let count = read(&mut self.file, space, &self.shared)?;
+            self.offset += count as u64;
+            return Ok(count);
+        }
+        let count = ahead.len().min(space.len());
+        space[..count].copy_from_slice(&ahead[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+fn read(file: &mut File, space: &mut [u8], shared: &Shared) -> Result<usize, Fault> {
+    loop {
+        if shared.stopped.load(Ordering::Relaxed) {
+            return Err(Fault::Stopped);
+        }
+        match file.read(space) {
+            Ok(count) => {
+                shared.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+                return Ok(count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Fault::Read(error)),
+        }
+    }
+}

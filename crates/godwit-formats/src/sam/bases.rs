@@ -1,0 +1,103 @@
+//! SEQ and QUAL as BAM stores them.
+
+/// Marks a byte of SEQ that is no base.
+const NO_BASE: u8 = 0x10;
+
+/// 4-bit code of each base (SAMv1 §4.2.3), [`NO_BASE`] for other bytes. Letters without a code, U among them, count as
+/// N, as in htslib 1.16.
+const CODES: [u8; 256] = codes();
+
+const fn codes() -> [u8; 256] {
+    let mut codes = [NO_BASE; 256];
+    let mut letter = b'A';
+    while letter <= b'Z' {
+        codes[letter as usize] = 15;
+        codes[letter.to_ascii_lowercase() as usize] = 15;
+        letter += 1;
+    }
+    codes[b'.' as usize] = 15;
+    let order = b"=ACMGRSVTWYHKDBN";
+    let mut code = 0;
+    while code < order.len() {
+        codes[order[code] as usize] = code as u8;
+        codes[order[code].to_ascii_lowercase() as usize] = code as u8;
+        code += 1;
+    }
+    codes
+}
+
+/// Bases packed in one step.
+const STEP: usize = 32;
+
+/// Appends two bases per byte, high nibble first.
+///
+/// # Errors
+/// The first byte that is no base; `out` then holds a part.
+pub(super) fn pack(bases: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
+    let start = out.len();
+    out.resize(start + bases.len().div_ceil(2), 0);
+    let (steps, rest) = bases.as_chunks::<STEP>();
+    let (places, rest_place) = out[start..].as_chunks_mut::<{ STEP / 2 }>();
+    let mut done = 0;
+    for (step, place) in steps.iter().zip(places.iter_mut()) {
+        if !pack_acgtn(step, place) {
+            pack_any(step, place)?;
+        }
+        done += 1;
+    }
+    // A remainder of 31 bases takes a whole place of 16 bytes.
+    match places.get_mut(done) {
+        Some(place) => pack_any(rest, place),
+        None => pack_any(rest, rest_place),
+    }
+}
+
+/// Packs upper-case A, C, G, T and N without a table, so that the compiler can use vector instructions; false where
+/// there is something else.
+#[inline]
+fn pack_acgtn(bases: &[u8; STEP], packed: &mut [u8; STEP / 2]) -> bool {
+    let mut codes = [0u8; STEP];
+    let mut unknown = 0u8;
+    for (code, base) in codes.iter_mut().zip(bases) {
+        let is = |letter: u8| 0u8.wrapping_sub(u8::from(*base == letter));
+        *code = is(b'A') & 1 | is(b'C') & 2 | is(b'G') & 4 | is(b'T') & 8 | is(b'N') & 15;
+        unknown |= u8::from(*code == 0);
+    }
+    for (byte, pair) in packed.iter_mut().zip(codes.as_chunks::<2>().0) {
+        let pair = u16::from_le_bytes(*pair);
+        *byte = (pair << 4 | pair >> 8) as u8;
+    }
+    unknown == 0
+}
+
+fn pack_any(bases: &[u8], packed: &mut [u8]) -> Result<(), u8> {
+    let mut seen = 0;
+    for (byte, pair) in packed.iter_mut().zip(bases.chunks(2)) {
+        let high = CODES[usize::from(pair[0])];
+        let low = pair.get(1).map_or(0, |base| CODES[usize::from(*base)]);
+        seen |= high | low;
+        *byte = high << 4 | low & 0xf;
+    }
+    if seen & NO_BASE == 0 {
+        return Ok(());
+    }
+    Err(bases.iter().copied().find(|base| CODES[usize::from(*base)] == NO_BASE).unwrap_or_default())
+}
+
+/// Appends Phred+33 characters as plain numbers.
+///
+/// # Errors
+/// The first byte outside `!` to `~`; `out` then holds them all.
+pub(super) fn unshift_qualities(qualities: &[u8], out: &mut Vec<u8>) -> Result<(), u8> {
+    let start = out.len();
+    out.extend_from_slice(qualities);
+    let mut highest = 0u8;
+    for quality in &mut out[start..] {
+        *quality = quality.wrapping_sub(b'!');
+        highest = highest.max(*quality);
+    }
+    if highest <= b'~' - b'!' {
+        return Ok(());
+    }
+    Err(qualities.iter().copied().find(|byte| !(b'!'..=b'~').contains(byte)).unwrap_or_default())
+}

@@ -1,0 +1,91 @@
+//! A place in a SAM line: fields are taken off its front.
+
+use memchr::memchr;
+
+use super::error::{SamError, shown};
+
+/// What of the line is still to be read.
+pub(super) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(line: &'a [u8]) -> Self {
+        Self { rest: line }
+    }
+
+    /// What follows, the tab in front of it gone.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Takes that many bytes, all that is left where there are fewer, and a tab behind them.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at(bytes.min(self.rest.len()));
+        self.rest = rest.get(1..).unwrap_or_default();
+        taken
+    }
+
+    /// Takes a field that may be the last of the line.
+    pub(super) fn last_mandatory(&mut self, field: &'static str) -> Result<&'a [u8], SamError> {
+        let bytes = memchr(b'\t', self.rest).unwrap_or(self.rest.len());
+        if bytes == 0 { Err(SamError::MissingField { field }) } else { Ok(self.take(bytes)) }
+    }
+
+    /// Takes a field that has another one behind it. Fields are never empty.
+    #[inline]
+    pub(super) fn text(&mut self, field: &'static str) -> Result<&'a [u8], SamError> {
+        match memchr(b'\t', self.rest) {
+            Some(end) if end > 0 => {
+                let text = &self.rest[..end];
+                self.rest = &self.rest[end + 1..];
+                Ok(text)
+            }
+            _ => Err(SamError::MissingField { field }),
+        }
+    }
+
+    /// Takes a field of decimal digits that has another one behind it: at most `maximum`, which is below 2^32.
+    #[inline]
+    pub(super) fn unsigned(&mut self, field: &'static str, maximum: u32) -> Result<u32, SamError> {
+        let mut value = 0u64;
+        // Ten digits cannot overflow 64 bits, and a number of eleven is out of every range here.
+        for (at, byte) in self.rest.iter().enumerate().take(11) {
+            let digit = byte.wrapping_sub(b'0');
+            if digit <= 9 {
+                value = value * 10 + u64::from(digit);
+            } else if *byte == b'\t' && at > 0 && value <= u64::from(maximum) {
+                self.rest = &self.rest[at + 1..];
+                return Ok(value as u32);
+            } else {
+                break;
+            }
+        }
+        Err(self.no_number(field, 0, maximum))
+    }
+
+    /// Takes a field with an optional minus sign and decimal digits that has another one behind it.
+    #[inline]
+    pub(super) fn signed(&mut self, field: &'static str) -> Result<i32, SamError> {
+        let whole = self.rest;
+        if let [b'-', digits @ ..] = whole {
+            self.rest = digits;
+            match self.unsigned(field, 1 << 31) {
+                Ok(value) => return Ok((-i64::from(value)) as i32),
+                Err(_) => self.rest = whole,
+            }
+        } else if let Ok(value) = self.unsigned(field, i32::MAX as u32) {
+            return Ok(value as i32);
+        }
+        Err(self.no_number(field, i64::from(i32::MIN), i32::MAX as u32))
+    }
+
+    #[cold]
+    fn no_number(&mut self, field: &'static str, minimum: i64, maximum: u32) -> SamError {
+        match self.text(field) {
+            Ok(text) => SamError::Number { field, text: shown(text), minimum, maximum: i64::from(maximum) },
+            Err(missing) => missing,
+        }
+    }
+}

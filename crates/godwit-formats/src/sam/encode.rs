@@ -1,0 +1,324 @@
+//! One SAM line to one packed record, as htslib 1.16 `sam_parse1` and `bam_write1` would store it.
+//!
+//! Where htslib repairs a record in silence (no contig, no position or no CIGAR makes it unmapped), so does this.
+//! Where it accepts what SAMv1 forbids (hexadecimal FLAG, signs and blanks in numbers, unknown contigs, junk after a
+//! tag's value), this refuses. This is on the path of every record of a run: no allocation, no UTF-8 checks.
+
+use std::collections::HashMap;
+
+use godwit_model::{Genome, flags, reg2bin};
+use memchr::memchr;
+
+use super::bases;
+use super::cursor::Cursor;
+use super::error::{SamError, shown};
+use super::tags;
+
+/// Bytes before the read name in a BAM record.
+const FIXED_BYTES: usize = 32;
+/// Most bytes of a line: keeps every length in the record, which at most doubles, within 31 bits.
+const MAX_LINE_BYTES: usize = 512 << 20;
+/// Most operations that a BAM record's own field can count.
+const MAX_INLINE_OPS: usize = 0xffff;
+/// Lengths of CIGAR operations have 28 bits.
+const OP_LIMIT: u64 = 1 << 28;
+/// Marks a byte that is no CIGAR operation.
+const NO_OP: u8 = 0xff;
+/// Code of each CIGAR operation.
+const OPS: [u8; 256] = ops();
+
+const fn ops() -> [u8; 256] {
+    let mut ops = [NO_OP; 256];
+    let order = b"MIDNSHP=X";
+    let mut code = 0;
+    while code < order.len() {
+        ops[order[code] as usize] = code as u8;
+        code += 1;
+    }
+    ops
+}
+
+/// Encodes SAM lines on the contigs of one genome. Keeps scratch space and the last contig between lines, so each thread
+/// wants one of its own.
+///
+/// ```
+/// use godwit_formats::sam::LineEncoder;
+/// use godwit_model::{Contig, Genome, RawRecord};
+/// let genome = Genome::new(vec![Contig { name: "chr1".into(), length: 1000, alternate: false }])?;
+/// let mut records = Vec::new();
+/// LineEncoder::new(&genome).encode(b"read\t16\tchr1\t7\t60\t3M\t*\t0\t0\tACG\tIII\tNM:i:0", &mut records)?;
+/// let record = RawRecord::checked(&records, 1)?;
+/// assert_eq!((record.position(), record.tag(*b"NM")), (6, Some((b'C', &[0][..]))));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LineEncoder {
+    contigs: HashMap<Box<[u8]>, i32>,
+    last_name: Vec<u8>,
+    last_contig: i32,
+    long_cigar: Vec<u8>,
+}
+
+/// What a CIGAR adds up to.
+#[derive(Default)]
+struct CigarSums {
+    operations: usize,
+    /// Bases of operations that consume the read.
+    read_bases: u64,
+    /// Bases of operations that consume the reference.
+    reference_bases: u64,
+    /// Bases of all operations, clips and pads included.
+    bases: u64,
+}
+
+/// Numbers of the fixed part of a BAM record.
+struct Fixed {
+    contig: i32,
+    position: i32,
+    name_bytes: usize,
+    mapping_quality: u8,
+    bin: u16,
+    operations: u16,
+    flag: u16,
+    bases: usize,
+    mate_contig: i32,
+    mate_position: i32,
+    template_length: i32,
+}
+
+impl LineEncoder {
+    /// An encoder for records on these contigs, numbered in their order.
+    pub fn new(genome: &Genome) -> Self {
+        let named = |(index, contig): (usize, &godwit_model::Contig)| (contig.name.as_bytes().into(), index as i32);
+        let contigs = genome.contigs().iter().enumerate().map(named).collect();
+        Self { contigs, last_name: Vec::new(), last_contig: -1, long_cigar: Vec::new() }
+    }
+
+    /// Appends the packed record of one line (without `block_size`) to `out`; on an error `out` is as before. A line
+    /// feed at the end of the line, and a carriage return before it, are no part of the record.
+    ///
+    /// # Errors
+    /// [`SamError`] naming the field that is wrong; never a panic, whatever the bytes.
+    pub fn encode(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), SamError> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.len() > MAX_LINE_BYTES {
+            return Err(SamError::LineLength { bytes: line.len(), limit: MAX_LINE_BYTES });
+        }
+        let start = out.len();
+        let encoded = self.append(line, out);
+        if encoded.is_err() {
+            out.truncate(start);
+        }
+        encoded
+    }
+
+    fn append(&mut self, line: &[u8], out: &mut Vec<u8>) -> Result<(), SamError> {
+        let start = out.len();
+        out.reserve(FIXED_BYTES + line.len());
+        out.extend_from_slice(&[0; FIXED_BYTES]);
+        let mut cursor = Cursor::new(line);
+        let name = checked_name(cursor.text("QNAME")?)?;
+        out.extend_from_slice(name);
+        out.push(0);
+        let mut flag = cursor.unsigned("FLAG", u32::from(u16::MAX))? as u16;
+        let mut contig = self.contig("RNAME", cursor.text("RNAME")?)?;
+        let position = cursor.unsigned("POS", i32::MAX as u32)? as i32 - 1;
+        if position < 0 {
+            contig = -1;
+        }
+        if contig < 0 {
+            flag |= flags::UNMAPPED;
+        }
+        let mapping_quality = cursor.unsigned("MAPQ", 255)? as u8;
+        let cigar_start = out.len();
+        let cigar = append_cigar(cursor.text("CIGAR")?, out)?;
+        if cigar.operations == 0 {
+            flag |= flags::UNMAPPED;
+        }
+        let pos_1based = i64::from(position) + 1;
+        if pos_1based + cigar.bases as i64 > i64::from(i32::MAX) {
+            return Err(SamError::Span { bases: cigar.bases, pos_1based });
+        }
+        // A record without reference bases, or unmapped, takes the bin of a single base.
+        let span = if flag & flags::UNMAPPED == 0 { cigar.reference_bases.max(1) } else { 1 };
+        let bin = reg2bin(i64::from(position), i64::from(position) + span as i64);
+        if cigar.operations > MAX_INLINE_OPS {
+            self.set_cigar_aside(cigar_start, &cigar, out)?;
+        }
+        let mate = cursor.text("RNEXT")?;
+        let mut mate_contig = if mate == b"=" { contig } else { self.contig("RNEXT", mate)? };
+        let mate_position = cursor.unsigned("PNEXT", i32::MAX as u32)? as i32 - 1;
+        if mate_position < 0 {
+            mate_contig = -1;
+        }
+        let template_length = cursor.signed("TLEN")?;
+        let bases = append_sequence(&mut cursor, &cigar, out)?;
+        tags::append(&mut cursor, out)?;
+        let mut operations = cigar.operations as u16;
+        if cigar.operations > MAX_INLINE_OPS {
+            operations = 2;
+            self.append_cigar_tag(cigar_start, bases, out)?;
+        }
+        let fixed = Fixed {
+            contig,
+            position,
+            name_bytes: name.len() + 1,
+            mapping_quality,
+            bin,
+            operations,
+            flag,
+            bases,
+            mate_contig,
+            mate_position,
+            template_length,
+        };
+        out[start..start + FIXED_BYTES].copy_from_slice(&fixed.bytes());
+        Ok(())
+    }
+
+    /// The index of a contig; -1 for `*`.
+    #[inline]
+    fn contig(&mut self, field: &'static str, name: &[u8]) -> Result<i32, SamError> {
+        if name == self.last_name {
+            return Ok(self.last_contig);
+        }
+        if name == b"*" {
+            return Ok(-1);
+        }
+        let Some(contig) = self.contigs.get(name).copied() else {
+            return Err(SamError::Contig { field, contig: shown(name) });
+        };
+        self.last_name.clear();
+        self.last_name.extend_from_slice(name);
+        self.last_contig = contig;
+        Ok(contig)
+    }
+
+    /// Leaves room for the placeholder instead of the operations (SAMv1 §4.2.2).
+    #[cold]
+    fn set_cigar_aside(&mut self, start: usize, cigar: &CigarSums, out: &mut Vec<u8>) -> Result<(), SamError> {
+        if cigar.reference_bases >= OP_LIMIT {
+            return Err(SamError::LongCigar { bases: cigar.reference_bases });
+        }
+        self.long_cigar.clear();
+        self.long_cigar.extend_from_slice(&out[start..]);
+        out.truncate(start);
+        out.extend_from_slice(&[0; 4]);
+        // `<m>N`: reference bases skipped.
+        out.extend_from_slice(&((cigar.reference_bases as u32) << 4 | 3).to_le_bytes());
+        Ok(())
+    }
+
+    /// Writes the `<k>S` of the placeholder, and the operations as a last tag `CG:B,I`.
+    #[cold]
+    fn append_cigar_tag(&mut self, start: usize, bases: usize, out: &mut Vec<u8>) -> Result<(), SamError> {
+        if bases as u64 >= OP_LIMIT {
+            return Err(SamError::LongCigar { bases: bases as u64 });
+        }
+        out[start..start + 4].copy_from_slice(&((bases as u32) << 4 | 4).to_le_bytes());
+        out.extend_from_slice(b"CGBI");
+        out.extend_from_slice(&((self.long_cigar.len() / 4) as u32).to_le_bytes());
+        out.extend_from_slice(&self.long_cigar);
+        Ok(())
+    }
+}
+
+impl Fixed {
+    /// SAMv1 §4.2, `refID` to `tlen`.
+    fn bytes(&self) -> [u8; FIXED_BYTES] {
+        let mut bytes = [0; FIXED_BYTES];
+        bytes[..4].copy_from_slice(&self.contig.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.position.to_le_bytes());
+        bytes[8] = self.name_bytes as u8;
+        bytes[9] = self.mapping_quality;
+        bytes[10..12].copy_from_slice(&self.bin.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.operations.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.flag.to_le_bytes());
+        bytes[16..20].copy_from_slice(&(self.bases as u32).to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.mate_contig.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.mate_position.to_le_bytes());
+        bytes[28..].copy_from_slice(&self.template_length.to_le_bytes());
+        bytes
+    }
+}
+
+#[inline]
+fn checked_name(name: &[u8]) -> Result<&[u8], SamError> {
+    if name.len() > 254 {
+        return Err(SamError::NameLength { bytes: name.len() });
+    }
+    // SAMv1 §1.4 also forbids blanks, but such names are common and harmless in BAM.
+    if !name.iter().fold(true, |good, byte| good & (b' '..=b'~').contains(byte)) {
+        return Err(SamError::NameByte { name: shown(name) });
+    }
+    Ok(name)
+}
+
+#[inline]
+fn append_cigar(text: &[u8], out: &mut Vec<u8>) -> Result<CigarSums, SamError> {
+    let mut sums = CigarSums::default();
+    if text == b"*" {
+        return Ok(sums);
+    }
+    let malformed = || SamError::Cigar { cigar: shown(text) };
+    let (mut bases, mut digits) = (0u64, 0);
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            bases = bases * 10 + u64::from(digit);
+            digits += 1;
+            if bases >= OP_LIMIT {
+                return Err(malformed());
+            }
+            continue;
+        }
+        let op = OPS[usize::from(*byte)];
+        if op == NO_OP || digits == 0 {
+            return Err(malformed());
+        }
+        out.extend_from_slice(&((bases as u32) << 4 | u32::from(op)).to_le_bytes());
+        sums.operations += 1;
+        sums.bases += bases;
+        // M, I, S, = and X; M, D, N, = and X.
+        sums.read_bases += bases * u64::from(0b1_1001_0011u16 >> op & 1);
+        sums.reference_bases += bases * u64::from(0b1_1000_1101u16 >> op & 1);
+        (bases, digits) = (0, 0);
+    }
+    if digits > 0 { Err(malformed()) } else { Ok(sums) }
+}
+
+/// Appends SEQ and QUAL and leaves the cursor at the first tag. Returns the number of bases.
+#[inline]
+fn append_sequence(cursor: &mut Cursor<'_>, cigar: &CigarSums, out: &mut Vec<u8>) -> Result<usize, SamError> {
+    let sequence = cursor.text("SEQ")?;
+    if sequence == b"*" {
+        let qualities = cursor.last_mandatory("QUAL")?;
+        let wanted = qualities == b"*";
+        return if wanted { Ok(0) } else { Err(SamError::QualityCount { bases: 0, qualities: qualities.len() }) };
+    }
+    let bases = sequence.len();
+    if cigar.operations > 0 && cigar.read_bases != bases as u64 {
+        return Err(SamError::CigarBases { cigar_bases: cigar.read_bases, bases });
+    }
+    bases::pack(sequence, out).map_err(|byte| SamError::Base { byte })?;
+    let rest = cursor.rest();
+    // QUAL is as long as SEQ, so its end needs no search unless something is wrong.
+    let known = rest.get(bases).is_none_or(|byte| *byte == b'\t') && rest.len() >= bases;
+    let qualities = if known { cursor.take(bases) } else { cursor.last_mandatory("QUAL")? };
+    if qualities == b"*" {
+        out.resize(out.len() + bases, 0xff);
+        return Ok(bases);
+    }
+    if !known {
+        return Err(SamError::QualityCount { bases, qualities: qualities.len() });
+    }
+    match bases::unshift_qualities(qualities, out) {
+        Ok(()) => Ok(bases),
+        Err(b'\t') => {
+            let qualities = memchr(b'\t', qualities).unwrap_or(bases);
+            Err(SamError::QualityCount { bases, qualities })
+        }
+        Err(byte) => Err(SamError::Quality { byte }),
+    }
+}

@@ -1,0 +1,211 @@
+//! What can be wrong with SAM text.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::bgzf::BgzfError;
+
+/// Most bytes of a field that a message repeats.
+const SHOWN_BYTES: usize = 60;
+
+/// A field as a message shows it: printable and short.
+pub(super) fn shown(field: &[u8]) -> String {
+    let head = field.get(..SHOWN_BYTES).unwrap_or(field).escape_ascii();
+    if field.len() > SHOWN_BYTES { format!("{head}...") } else { head.to_string() }
+}
+
+/// Why a line is not a SAM record of the genome. The caller knows the line's number, the error does not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SamError {
+    /// The line ends before one of the eleven fields, or the field is empty.
+    #[error("SAM field {field} is missing or empty")]
+    MissingField {
+        /// Name of the field as SAMv1 §1.4 has it.
+        field: &'static str,
+    },
+    /// The line is longer than any record can be.
+    #[error("SAM line of {bytes} bytes is longer than the limit of {limit}")]
+    LineLength {
+        /// Bytes of the line.
+        bytes: usize,
+        /// Most bytes accepted.
+        limit: usize,
+    },
+    /// QNAME does not fit a BAM record.
+    #[error("read name of {bytes} bytes is longer than the 254 that BAM can hold; shorten it")]
+    NameLength {
+        /// Bytes of QNAME.
+        bytes: usize,
+    },
+    /// QNAME contains a control character or one outside ASCII.
+    #[error("read name {name} contains a byte that is not printable ASCII")]
+    NameByte {
+        /// QNAME, escaped.
+        name: String,
+    },
+    /// A number is malformed or out of its range.
+    #[error("SAM field {field} is {text}, not a whole number from {minimum} to {maximum}")]
+    Number {
+        /// Name of the field as SAMv1 §1.4 has it.
+        field: &'static str,
+        /// What stands there, escaped.
+        text: String,
+        /// Smallest value accepted.
+        minimum: i64,
+        /// Largest value accepted.
+        maximum: i64,
+    },
+    /// RNAME or RNEXT is not in the header.
+    #[error("SAM field {field} names contig {contig}, which the header does not list")]
+    Contig {
+        /// `RNAME` or `RNEXT`.
+        field: &'static str,
+        /// The unknown name, escaped.
+        contig: String,
+    },
+    /// CIGAR is malformed.
+    #[error("CIGAR {cigar} is malformed: lengths below 2^28 each followed by one of MIDNSHP=X, or *")]
+    Cigar {
+        /// CIGAR, escaped.
+        cigar: String,
+    },
+    /// CIGAR and SEQ disagree.
+    #[error("CIGAR consumes {cigar_bases} bases, but SEQ has {bases}")]
+    CigarBases {
+        /// Bases of M, I, S, = and X.
+        cigar_bases: u64,
+        /// Bases of SEQ.
+        bases: usize,
+    },
+    /// The alignment, clips included, leaves the positions that BAM can hold.
+    #[error("an alignment of {bases} bases at 1-based position {pos_1based} ends beyond position 2147483647")]
+    Span {
+        /// Bases of all CIGAR operations.
+        bases: u64,
+        /// POS.
+        pos_1based: i64,
+    },
+    /// More than 65,535 CIGAR operations over more bases than BAM's placeholder can say.
+    #[error("a CIGAR of more than 65535 operations spans {bases} bases; BAM can hold at most 268435455")]
+    LongCigar {
+        /// Bases of SEQ or of the reference, whichever is too many.
+        bases: u64,
+    },
+    /// SEQ holds something that is no base.
+    #[error("SEQ contains {byte:#04x}, which is no base; allowed are letters, = and .")]
+    Base {
+        /// The first wrong byte.
+        byte: u8,
+    },
+    /// QUAL and SEQ differ in length.
+    #[error("SEQ has {bases} bases, but QUAL has {qualities} qualities")]
+    QualityCount {
+        /// Bases of SEQ.
+        bases: usize,
+        /// Characters of QUAL.
+        qualities: usize,
+    },
+    /// QUAL holds a character outside `!` to `~`.
+    #[error("QUAL contains {byte:#04x}, which is no quality; allowed are ! to ~")]
+    Quality {
+        /// The first wrong byte.
+        byte: u8,
+    },
+    /// A tag is malformed.
+    #[error("tag {tag} is malformed: {problem}")]
+    Tag {
+        /// The tag with its value, escaped.
+        tag: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+/// Why text is not a SAM header that godwit can work with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// A line is not `@XX`, a tab and tags.
+    #[error("header line {line} is malformed: {text}")]
+    Line {
+        /// 1-based number of the line.
+        line: usize,
+        /// The line, escaped.
+        text: String,
+    },
+    /// A line lacks a tag it must have.
+    #[error("header line {line} has no {tag}: {text}")]
+    MissingTag {
+        /// 1-based number of the line.
+        line: usize,
+        /// The tag.
+        tag: &'static str,
+        /// The line, escaped.
+        text: String,
+    },
+    /// `LN` is not a length.
+    #[error("contig {contig} has length {length} in the header; lengths are whole numbers from 1 to 2147483647")]
+    ContigLength {
+        /// `SN`.
+        contig: String,
+        /// `LN`, escaped.
+        length: String,
+    },
+    /// Two `@SQ` lines share a name.
+    #[error("contig {contig} appears twice in the header; records on it could not be told apart")]
+    DuplicateContig {
+        /// `SN`.
+        contig: String,
+    },
+    /// Two lines of a kind share an `ID`.
+    #[error("@{kind} ID:{id} appears twice in the header; give each its own ID")]
+    DuplicateId {
+        /// `RG` or `PG`.
+        kind: &'static str,
+        /// The `ID`.
+        id: String,
+    },
+    /// Not UTF-8 where names are needed.
+    #[error("header line {line} is not UTF-8: {text}")]
+    NotUtf8 {
+        /// 1-based number of the line.
+        line: usize,
+        /// The line, escaped.
+        text: String,
+    },
+}
+
+/// Why a SAM file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Opening or reading failed.
+    #[error("cannot read {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason, or that of the decompressor.
+        #[source]
+        source: io::Error,
+    },
+    /// The compressed file is damaged.
+    #[error(transparent)]
+    Bgzf(#[from] BgzfError),
+    /// The header is not one.
+    #[error("{} has a header that cannot be used", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: HeaderError,
+    },
+    /// A line has no end within the limit.
+    #[error("line {line} of {} is longer than {limit} bytes; is it a SAM file?", path.display())]
+    LineLength {
+        /// The file.
+        path: PathBuf,
+        /// 1-based number of the line.
+        line: u64,
+        /// Most bytes accepted.
+        limit: usize,
+    },
+}

@@ -1,0 +1,204 @@
+//! The text header of SAM and BAM files (SAMv1 §1.3): kept line by line as it came, read by tag, edited in few places.
+
+use std::collections::HashSet;
+
+use godwit_model::{Contig, Genome, GenomeError};
+
+use super::error::{HeaderError, shown};
+
+/// Largest `LN` (SAMv1 §1.3).
+const MAX_CONTIG_BASES: u32 = i32::MAX as u32;
+
+/// A SAM header. Lines that are not edited keep their bytes, whatever they hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    lines: Vec<Vec<u8>>,
+}
+
+/// One `@RG` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadGroup {
+    /// `ID`.
+    pub id: String,
+    /// `LB`.
+    pub library: Option<String>,
+    /// `SM`.
+    pub sample: Option<String>,
+    /// The line, without its line feed.
+    pub line: String,
+}
+
+impl Header {
+    /// Takes text apart into lines. Text may be empty and its last line may lack the line feed.
+    ///
+    /// # Errors
+    /// [`HeaderError::Line`] for a line that does not start with `@`, two letters and a tab.
+    pub fn parse(text: &[u8]) -> Result<Self, HeaderError> {
+        let mut header = Self::default();
+        if !text.is_empty() {
+            for line in text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n') {
+                header.push_line(line)?;
+            }
+        }
+        Ok(header)
+    }
+
+    /// Appends one line, given without its line feed.
+    ///
+    /// # Errors
+    /// [`HeaderError::Line`] as in [`Header::parse`], or where the line contains a line feed or NUL.
+    pub fn push_line(&mut self, line: &[u8]) -> Result<(), HeaderError> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let kind_and_tab = matches!(line, [b'@', a, b] | [b'@', a, b, b'\t', ..]
+            if a.is_ascii_alphabetic() && b.is_ascii_alphanumeric());
+        if !kind_and_tab || line.contains(&b'\n') || line.contains(&0) {
+            return Err(HeaderError::Line { line: self.lines.len() + 1, text: shown(line) });
+        }
+        self.lines.push(line.to_vec());
+        Ok(())
+    }
+
+    /// The lines in order, without line feeds.
+    pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().map(Vec::as_slice)
+    }
+
+    /// The header as text, every line ended by a line feed.
+    pub fn text(&self) -> Vec<u8> {
+        let mut text = Vec::with_capacity(self.lines.iter().map(|line| line.len() + 1).sum());
+        for line in &self.lines {
+            text.extend_from_slice(line);
+            text.push(b'\n');
+        }
+        text
+    }
+
+    /// The contigs of the `@SQ` lines in order. `AH` marks an alternate one.
+    ///
+    /// # Errors
+    /// [`HeaderError`]: a missing `SN` or `LN`, a length out of range, a name used twice or not UTF-8.
+    pub fn genome(&self) -> Result<Genome, HeaderError> {
+        let mut contigs = Vec::new();
+        for line in self.of_kind("SQ") {
+            let name = line.required("SN")?;
+            let length = line.required("LN")?;
+            let bases = length.parse().ok().filter(|bases| (1..=MAX_CONTIG_BASES).contains(bases));
+            let Some(length) = bases.filter(|_| length.bytes().all(|byte| byte.is_ascii_digit())) else {
+                return Err(HeaderError::ContigLength { contig: name, length: shown(length.as_bytes()) });
+            };
+            contigs.push(Contig { name, length, alternate: line.tag("AH").is_some() });
+        }
+        Genome::new(contigs).map_err(|GenomeError::DuplicateContig { name }| HeaderError::DuplicateContig { contig: name })
+    }
+
+    /// The `@RG` lines in order.
+    ///
+    /// # Errors
+    /// [`HeaderError`]: a missing `ID`, one used twice, or a line that is not UTF-8.
+    pub fn read_groups(&self) -> Result<Vec<ReadGroup>, HeaderError> {
+        let mut groups = Vec::new();
+        let mut seen = HashSet::new();
+        for line in self.of_kind("RG") {
+            let id = line.required("ID")?;
+            if !seen.insert(id.clone()) {
+                return Err(HeaderError::DuplicateId { kind: "RG", id });
+            }
+            let (library, sample) = (line.text("LB")?, line.text("SM")?);
+            groups.push(ReadGroup { id, library, sample, line: line.utf8(line.bytes)? });
+        }
+        Ok(groups)
+    }
+
+    /// Says that the records are sorted by coordinate: `SO:coordinate` on the `@HD` line, which is made where there is
+    /// none. `GO` and `SS`, which told another order, go.
+    pub fn set_coordinate_sorted(&mut self) {
+        let Some(line) = self.lines.iter_mut().find(|line| line.starts_with(b"@HD")) else {
+            self.lines.insert(0, b"@HD\tVN:1.6\tSO:coordinate".to_vec());
+            return;
+        };
+        let mut sorted = Vec::new();
+        let mut has_order = false;
+        for (index, field) in line.split(|byte| *byte == b'\t').enumerate() {
+            let is_order = field.starts_with(b"SO:");
+            if index > 0 && (field.starts_with(b"GO:") || field.starts_with(b"SS:") || (is_order && has_order)) {
+                continue;
+            }
+            if index > 0 {
+                sorted.push(b'\t');
+            }
+            sorted.extend_from_slice(if is_order { b"SO:coordinate" } else { field });
+            has_order |= is_order;
+        }
+        if !has_order {
+            sorted.extend_from_slice(b"\tSO:coordinate");
+        }
+        *line = sorted;
+    }
+
+    /// Adds a program to the end of every chain of `@PG` lines, as `samtools` 1.16 does: one line per program that no
+    /// other one follows (`PP`), or a first line. The `ID` is the name, with `.1`, `.2`, .. where it is taken.
+    ///
+    /// `fields` follow `ID`, `PN` and `PP` in the order given. Tabs and line feeds in them become blanks.
+    pub fn add_program(&mut self, name: &str, fields: &[(&str, &str)]) {
+        let ids: Vec<Vec<u8>> = self.of_kind("PG").filter_map(|line| line.tag("ID")).map(<[u8]>::to_vec).collect();
+        let followed: HashSet<&[u8]> = self.of_kind("PG").filter_map(|line| line.tag("PP")).collect();
+        let leaves: Vec<Vec<u8>> = ids.iter().filter(|id| !followed.contains(id.as_slice())).cloned().collect();
+        let mut taken: HashSet<Vec<u8>> = ids.into_iter().collect();
+        let mut suffix = 1;
+        let parents = if leaves.is_empty() { vec![None] } else { leaves.into_iter().map(Some).collect() };
+        for parent in parents {
+            let mut id = name.as_bytes().to_vec();
+            while taken.contains(&id) {
+                id = format!("{name}.{suffix}").into_bytes();
+                suffix += 1;
+            }
+            let mut line = b"@PG".to_vec();
+            let mut push = |tag: &str, value: &[u8]| {
+                line.extend_from_slice(format!("\t{tag}:").as_bytes());
+                let blank = |byte: &u8| if matches!(byte, b'\t' | b'\n' | b'\r' | 0) { b' ' } else { *byte };
+                line.extend(value.iter().map(blank));
+            };
+            push("ID", &id);
+            push("PN", name.as_bytes());
+            if let Some(parent) = &parent {
+                push("PP", parent);
+            }
+            fields.iter().for_each(|(tag, value)| push(tag, value.as_bytes()));
+            taken.insert(id);
+            self.lines.push(line);
+        }
+    }
+
+    fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = Line<'_>> {
+        let numbered = self.lines.iter().enumerate().map(|(index, bytes)| Line { number: index + 1, bytes });
+        numbered.filter(move |line| &line.bytes[1..3] == kind.as_bytes())
+    }
+}
+
+/// A line with its 1-based number.
+struct Line<'a> {
+    number: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Line<'a> {
+    /// The value of a tag.
+    fn tag(&self, tag: &str) -> Option<&'a [u8]> {
+        let mut fields = self.bytes.split(|byte| *byte == b'\t').skip(1);
+        fields.find_map(|field| field.strip_prefix(tag.as_bytes())?.strip_prefix(b":"))
+    }
+
+    fn utf8(&self, bytes: &[u8]) -> Result<String, HeaderError> {
+        let not_utf8 = |_| HeaderError::NotUtf8 { line: self.number, text: shown(self.bytes) };
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(not_utf8)
+    }
+
+    fn text(&self, tag: &str) -> Result<Option<String>, HeaderError> {
+        self.tag(tag).map(|value| self.utf8(value)).transpose()
+    }
+
+    fn required(&self, tag: &'static str) -> Result<String, HeaderError> {
+        let missing = || HeaderError::MissingTag { line: self.number, tag, text: shown(self.bytes) };
+        self.text(tag)?.filter(|value| !value.is_empty()).ok_or_else(missing)
+    }
+}

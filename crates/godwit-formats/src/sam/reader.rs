@@ -1,0 +1,201 @@
+//! SAM files: the header, then chunks of whole lines that several threads can encode.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use memchr::{memchr, memchr_iter, memrchr};
+
+use super::error::ReadError;
+use super::header::Header;
+use crate::bgzf::{BgzfError, TextReader, open_text};
+
+/// Longest line accepted: as long as a record can be.
+const MAX_LINE_BYTES: usize = 512 << 20;
+/// Least bytes asked of the file at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Kinds of files that hold alignments, by content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputFormat {
+    /// SAM text, plain or compressed.
+    Sam,
+    /// BAM.
+    Bam,
+    /// CRAM.
+    Cram,
+    /// Nothing that holds alignments; empty files too.
+    Unknown,
+}
+
+/// Looks at the first bytes of a file.
+///
+/// # Errors
+/// [`ReadError`] where the file cannot be read or decompressed.
+pub fn sniff(path: &Path) -> Result<InputFormat, ReadError> {
+    let failed = |source: io::Error| read_error(path, source);
+    let mut magic = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(4).read_to_end(&mut magic).map_err(failed)?;
+    if magic == b"CRAM" {
+        return Ok(InputFormat::Cram);
+    }
+    let mut head = Vec::new();
+    open_text(path, 1)?.take(READ_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    // A FASTQ file starts with @ as well, but its title has no two letters and tags behind.
+    let is_header = matches!(line, [b'@', a, b, b'\t', _, _, b':', ..] | [b'@', a @ b'C', b @ b'O', b'\t', ..]
+        if a.is_ascii_uppercase() && b.is_ascii_uppercase());
+    Ok(match head.as_slice() {
+        [b'B', b'A', b'M', 1, ..] => InputFormat::Bam,
+        _ if is_header || memchr_iter(b'\t', line).count() >= 10 => InputFormat::Sam,
+        _ => InputFormat::Unknown,
+    })
+}
+
+/// Keeps what went wrong in a BGZF file, which is more than an I/O error can say.
+fn read_error(path: &Path, source: io::Error) -> ReadError {
+    match source.downcast::<BgzfError>() {
+        Ok(error) => ReadError::Bgzf(error),
+        Err(source) => ReadError::Io { path: path.to_owned(), source },
+    }
+}
+
+/// Whole lines of a SAM file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineChunk {
+    /// 1-based number of the first line in the file, header lines counted.
+    pub first_line: u64,
+    /// The lines with their line feeds; the file's last line may lack it.
+    pub bytes: Vec<u8>,
+}
+
+impl LineChunk {
+    /// The lines in order, without line feeds.
+    pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let end = memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = &rest[..end];
+            rest = rest.get(end + 1..).unwrap_or_default();
+            Some(line)
+        })
+    }
+}
+
+/// Reads a SAM file, plain, gzip or BGZF.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    input: TextReader,
+    header: Header,
+    /// Start of the next chunk: at most one line unless the header was just read.
+    carry: Vec<u8>,
+    next_line: u64,
+    ended: bool,
+}
+
+impl Reader {
+    /// Opens a file and reads its header. BGZF is decompressed on that many threads of its own.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn open(path: &Path, threads: usize) -> Result<Self, ReadError> {
+        let (path, input) = (path.to_owned(), open_text(path, threads)?);
+        let mut reader = Self { path, input, header: Header::default(), carry: Vec::new(), next_line: 1, ended: false };
+        reader.read_header()?;
+        Ok(reader)
+    }
+
+    /// The header; empty where the file has none.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// About `max_bytes` of whole lines, at least one; `None` at the end of the file. A last line without line feed
+    /// counts as whole, as for samtools.
+    ///
+    /// # Errors
+    /// [`ReadError`]; what is in the lines is not looked at.
+    pub fn next_lines(&mut self, max_bytes: usize) -> Result<Option<LineChunk>, ReadError> {
+        let mut bytes = std::mem::take(&mut self.carry);
+        let mut wanted = max_bytes.max(1);
+        while !self.ended {
+            if bytes.len() < wanted {
+                self.read_more(&mut bytes, wanted)?;
+                continue;
+            }
+            if let Some(last) = memrchr(b'\n', &bytes) {
+                self.carry = bytes.split_off(last + 1);
+                break;
+            }
+            if bytes.len() >= MAX_LINE_BYTES {
+                return Err(self.line_too_long());
+            }
+            wanted = bytes.len() * 2;
+        }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let first_line = self.next_line;
+        self.next_line += memchr_iter(b'\n', &bytes).count() as u64;
+        Ok(Some(LineChunk { first_line, bytes }))
+    }
+
+    /// Takes the lines that start with `@` off the file.
+    fn read_header(&mut self) -> Result<(), ReadError> {
+        let mut bytes = Vec::new();
+        let mut start = 0;
+        loop {
+            while let Some(end) = memchr(b'\n', &bytes[start..]).map(|end| start + end)
+                && bytes[start] == b'@'
+            {
+                self.push_header_line(&bytes[start..end])?;
+                start = end + 1;
+            }
+            // Only a header line that is not whole yet, or no line at all, calls for more.
+            if bytes.get(start).is_some_and(|byte| *byte != b'@') {
+                break;
+            }
+            if self.ended {
+                if start < bytes.len() {
+                    self.push_header_line(&bytes[start..])?;
+                    start = bytes.len();
+                }
+                break;
+            }
+            if bytes.len() - start >= MAX_LINE_BYTES {
+                return Err(self.line_too_long());
+            }
+            bytes.drain(..start);
+            start = 0;
+            let wanted = (bytes.len() * 2).max(READ_BYTES);
+            self.read_more(&mut bytes, wanted)?;
+        }
+        bytes.drain(..start);
+        self.carry = bytes;
+        Ok(())
+    }
+
+    fn push_header_line(&mut self, line: &[u8]) -> Result<(), ReadError> {
+        self.next_line += 1;
+        self.header.push_line(line).map_err(|source| ReadError::Header { path: self.path.clone(), source })
+    }
+
+    /// Reads up to a length of `wanted`, or to the end of the file.
+    fn read_more(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> Result<(), ReadError> {
+        let missing = wanted.saturating_sub(bytes.len()).max(READ_BYTES);
+        let read = self.input.by_ref().take(missing as u64).read_to_end(bytes);
+        if read.map_err(|source| read_error(&self.path, source))? < missing {
+            self.ended = true;
+        }
+        Ok(())
+    }
+
+    fn line_too_long(&self) -> ReadError {
+        ReadError::LineLength { path: self.path.clone(), line: self.next_line, limit: MAX_LINE_BYTES }
+    }
+}

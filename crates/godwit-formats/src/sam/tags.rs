@@ -1,0 +1,196 @@
+//! Optional fields of a SAM line as BAM stores them (SAMv1 §1.5, §4.2.4).
+
+use memchr::{memchr, memchr2};
+
+use super::cursor::Cursor;
+use super::error::{SamError, shown};
+
+/// Appends every tag that is left. A tab at the very end of the line is no tag, as in htslib.
+#[inline]
+pub(super) fn append(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), SamError> {
+    let mut rest = cursor.rest();
+    while !rest.is_empty() {
+        rest = append_one(rest, out).map_err(|problem| {
+            let end = memchr(b'\t', rest).unwrap_or(rest.len());
+            SamError::Tag { tag: shown(&rest[..end]), problem }
+        })?;
+    }
+    Ok(())
+}
+
+/// Appends the first tag and returns what follows its tab.
+#[inline]
+fn append_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    let [name1, name2, b':', kind, b':', value @ ..] = rest else {
+        return Err("it is not NAME:TYPE:VALUE with a name of two characters and a type of one");
+    };
+    if !name1.is_ascii_alphabetic() || !name2.is_ascii_alphanumeric() {
+        return Err("its name is not a letter and a letter or digit");
+    }
+    out.extend_from_slice(&[*name1, *name2]);
+    match kind {
+        b'i' => append_integer(value, out),
+        b'Z' => append_text(value, out),
+        b'A' => append_character(value, out),
+        _ => {
+            let (value, rest) = split_value(value);
+            match kind {
+                b'f' => {
+                    out.push(b'f');
+                    out.extend_from_slice(&float(value)?.to_le_bytes());
+                }
+                b'H' => append_hex(value, out)?,
+                b'B' => append_array(value, out)?,
+                _ => return Err("its type is none of A, i, f, Z, H and B"),
+            }
+            Ok(rest)
+        }
+    }
+}
+
+/// The value up to the next tab, and what follows the tab.
+fn split_value(rest: &[u8]) -> (&[u8], &[u8]) {
+    let (value, rest) = rest.split_at(memchr(b'\t', rest).unwrap_or(rest.len()));
+    (value, rest.get(1..).unwrap_or_default())
+}
+
+/// htslib 1.16 `aux_parse`: with a minus sign the smallest signed type, else the smallest unsigned one.
+#[inline]
+fn append_integer<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    let (value, rest) = match *rest {
+        // The common case is a digit or two.
+        [digit @ b'0'..=b'9'] => (i64::from(digit - b'0'), &rest[1..]),
+        [digit @ b'0'..=b'9', b'\t', ..] => (i64::from(digit - b'0'), &rest[2..]),
+        _ => {
+            let (text, behind) = split_value(rest);
+            let value = integer(text)?;
+            if text[0] == b'-' {
+                append_negative(value, out)?;
+                return Ok(behind);
+            }
+            (value, behind)
+        }
+    };
+    match value {
+        0..=0xff => out.extend_from_slice(&[b'C', value as u8]),
+        0..=0xffff => {
+            out.push(b'S');
+            out.extend_from_slice(&(value as u16).to_le_bytes());
+        }
+        0..=0xffff_ffff => {
+            out.push(b'I');
+            out.extend_from_slice(&(value as u32).to_le_bytes());
+        }
+        _ => return Err("its value is above 4294967295"),
+    }
+    Ok(rest)
+}
+
+/// The type of a value written with a minus sign; `-0` is one.
+fn append_negative(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
+    if value >= i64::from(i8::MIN) {
+        out.extend_from_slice(&[b'c', value as u8]);
+    } else if value >= i64::from(i16::MIN) {
+        out.push(b's');
+        out.extend_from_slice(&(value as i16).to_le_bytes());
+    } else if value >= i64::from(i32::MIN) {
+        out.push(b'i');
+        out.extend_from_slice(&(value as i32).to_le_bytes());
+    } else {
+        return Err("its value is below -2147483648");
+    }
+    Ok(())
+}
+
+/// `[-+]?[0-9]+` of at most eighteen digits.
+fn integer(text: &[u8]) -> Result<i64, &'static str> {
+    let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
+        return Err("its value is not a whole number in range");
+    }
+    let magnitude = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+    Ok(if text[0] == b'-' { -magnitude } else { magnitude })
+}
+
+#[inline]
+fn append_text<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    out.push(b'Z');
+    // NUL ends text in BAM, so it cannot be a part of it.
+    let end = match memchr2(b'\t', 0, rest) {
+        Some(end) if rest[end] == 0 => return Err("its value contains NUL"),
+        Some(end) => end,
+        None => rest.len(),
+    };
+    out.extend_from_slice(&rest[..end]);
+    out.push(0);
+    Ok(rest.get(end + 1..).unwrap_or_default())
+}
+
+fn append_character<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
+    match *rest {
+        [b'!'..=b'~'] | [b'!'..=b'~', b'\t', ..] => {
+            out.extend_from_slice(&[b'A', rest[0]]);
+            Ok(rest.get(2..).unwrap_or_default())
+        }
+        _ => Err("its value is not one printable character"),
+    }
+}
+
+fn append_hex(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    if !value.len().is_multiple_of(2) || !value.iter().all(u8::is_ascii_hexdigit) {
+        return Err("its value is not an even number of hexadecimal digits");
+    }
+    out.push(b'H');
+    out.extend_from_slice(value);
+    out.push(0);
+    Ok(())
+}
+
+/// htslib parses with `strtod` and rounds to 32 bits afterwards.
+fn float(text: &[u8]) -> Result<f32, &'static str> {
+    let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+    value.map(|value| value as f32).ok_or("its value is not a number")
+}
+
+fn append_array(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    let (kind, elements) = match *value {
+        [kind] => (kind, None),
+        [kind, b',', ..] => (kind, Some(&value[2..])),
+        _ => return Err("its value is not an element type followed by a comma and numbers"),
+    };
+    out.extend_from_slice(&[b'B', kind]);
+    let count_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let mut count = 0u32;
+    for element in elements.into_iter().flat_map(|elements| elements.split(|byte| *byte == b',')) {
+        append_element(kind, element, out)?;
+        count += 1;
+    }
+    if !b"cCsSiIf".contains(&kind) {
+        return Err("its element type is none of c, C, s, S, i, I and f");
+    }
+    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+    Ok(())
+}
+
+fn append_element(kind: u8, text: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    if kind == b'f' {
+        out.extend_from_slice(&float(text)?.to_le_bytes());
+        return Ok(());
+    }
+    let (range, bytes) = match kind {
+        b'c' => (i64::from(i8::MIN)..=i64::from(i8::MAX), 1),
+        b'C' => (0..=i64::from(u8::MAX), 1),
+        b's' => (i64::from(i16::MIN)..=i64::from(i16::MAX), 2),
+        b'S' => (0..=i64::from(u16::MAX), 2),
+        b'i' => (i64::from(i32::MIN)..=i64::from(i32::MAX), 4),
+        b'I' => (0..=i64::from(u32::MAX), 4),
+        _ => return Err("its element type is none of c, C, s, S, i, I and f"),
+    };
+    let value = integer(text)?;
+    if !range.contains(&value) {
+        return Err("an element is out of the range of its type");
+    }
+    out.extend_from_slice(&value.to_le_bytes()[..bytes]);
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! The rules of duplicate marking, one test each. Whole files are compared with Picard itself in the end-to-end tests.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use godwit_model::{BlockId, RawRecord, flags};
+
+use super::*;
+use crate::sort::tests::MemorySpill;
+
+/// A read as the tests write it: contig 0 or 1, 50 bases of one quality.
+#[derive(Clone)]
+struct Read {
+    name: String,
+    contig: i32,
+    position: i32,
+    flag: u16,
+    mate_contig: i32,
+    quality: u8,
+    clip: u32,
+}
+
+fn read(name: &str, position: i32, flag: u16) -> Read {
+    Read { name: name.into(), contig: 0, position, flag, mate_contig: 0, quality: 30, clip: 0 }
+}
+
+impl Read {
+    fn quality(mut self, quality: u8) -> Self {
+        self.quality = quality;
+        self
+    }
+
+    fn clipped(mut self, bases: u32) -> Self {
+        self.clip = bases;
+        self
+    }
+
+    fn packed(&self) -> Vec<u8> {
+        let cigar = [self.clip << 4 | 4, (50 - self.clip) << 4];
+        let cigar = if self.clip == 0 { &cigar[1..] } else { &cigar[..] };
+        let mut bytes = Vec::new();
+        bytes.extend(self.contig.to_le_bytes());
+        bytes.extend(self.position.to_le_bytes());
+        bytes.extend([self.name.len() as u8 + 1, 60, 0, 0]);
+        bytes.extend((cigar.len() as u16).to_le_bytes());
+        bytes.extend(self.flag.to_le_bytes());
+        bytes.extend(50u32.to_le_bytes());
+        bytes.extend(self.mate_contig.to_le_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(self.name.as_bytes());
+        bytes.push(0);
+        cigar.iter().for_each(|op| bytes.extend(op.to_le_bytes()));
+        bytes.extend([0x11; 25]);
+        bytes.extend([self.quality; 50]);
+        bytes
+    }
+}
+
+/// A forward-reverse pair whose 5' ends are `start` and `end`.
+fn pair(name: &str, start: i32, end: i32) -> [Read; 2] {
+    let forward = read(name, start, flags::PAIRED | flags::FIRST | flags::MATE_REVERSE);
+    [forward, read(name, end - 49, flags::PAIRED | flags::LAST | flags::REVERSE)]
+}
+
+struct Outcome {
+    duplicates: BTreeSet<usize>,
+    metrics: Metrics,
+}
+
+/// Marks blocks of reads; duplicates are numbered over all blocks.
+fn mark(blocks: &[Vec<Read>], optical_distance: i32) -> Result<Outcome, MarkError> {
+    let options = MarkerOptions {
+        libraries: vec!["lib".into(), UNKNOWN_LIBRARY.into()],
+        header_libraries: 1,
+        optical_distance,
+        memory_bytes: 0,
+    };
+    let mut marker = Marker::new(options, Arc::new(MemorySpill::default()));
+    for (ordinal, block) in blocks.iter().enumerate() {
+        let id = BlockId { lane: 0, ordinal: ordinal as u32 };
+        let mut builder = SignatureBuilder::new();
+        for (index, read) in block.iter().enumerate() {
+            builder.push(id.record(index as u32), RawRecord::checked(&read.packed(), 2).unwrap(), 0, 0, b"rg");
+        }
+        marker.add_block(&builder.finish_block()).unwrap();
+    }
+    let (verdicts, metrics) = marker.finish()?;
+    let mut duplicates = BTreeSet::new();
+    let mut number = 0;
+    for (ordinal, block) in blocks.iter().enumerate() {
+        let bits = verdicts.of_block(BlockId { lane: 0, ordinal: ordinal as u32 });
+        for index in 0..block.len() {
+            if Verdicts::is_set(bits, index as u32) {
+                duplicates.insert(number);
+            }
+            number += 1;
+        }
+    }
+    Ok(Outcome { duplicates, metrics })
+}
+
+fn duplicates(blocks: &[Vec<Read>]) -> Vec<usize> {
+    mark(blocks, 100).unwrap().duplicates.into_iter().collect()
+}
+
+#[test]
+fn of_two_equal_pairs_the_one_with_better_qualities_stays() {
+    let [a1, a2] = pair("a", 100, 400);
+    let [b1, b2] = pair("b", 100, 400);
+    assert_eq!(duplicates(&[vec![a1.clone(), a2.clone(), b1.clone(), b2.clone().quality(31)]]), [0, 1]);
+    assert_eq!(duplicates(&[vec![a1.quality(31), a2, b1, b2]]), [2, 3]);
+}
+
+#[test]
+fn of_two_pairs_with_equal_scores_the_first_in_the_file_stays() {
+    let [a1, a2] = pair("a", 100, 400);
+    let [b1, b2] = pair("b", 100, 400);
+    assert_eq!(duplicates(&[vec![b1, b2], vec![a1, a2]]), [2, 3]);
+}
+
+#[test]
+fn clipped_bases_count_for_the_five_prime_end() {
+    let [a1, a2] = pair("a", 100, 400);
+    let [b1, b2] = pair("b", 105, 400);
+    assert_eq!(duplicates(&[vec![a1.clone(), a2.clone(), b1.clone(), b2.clone()]]), [] as [usize; 0]);
+    assert_eq!(duplicates(&[vec![a1, a2, b1.clipped(5), b2]]), [2, 3]);
+}
+
+#[test]
+fn a_fragment_beside_a_pair_is_a_duplicate_even_of_the_trailing_end() {
+    let [a1, a2] = pair("a", 100, 400);
+    let leading = read("f", 100, 0).quality(40);
+    let trailing = read("g", 351, flags::REVERSE).quality(40);
+    assert_eq!(duplicates(&[vec![leading, trailing], vec![a1, a2]]), [0, 1]);
+}
+
+#[test]
+fn the_best_of_several_fragments_stays() {
+    let reads =
+        vec![read("a", 100, 0), read("b", 100, 0).quality(31), read("c", 100, 0), read("d", 100, flags::REVERSE)];
+    assert_eq!(duplicates(&[reads]), [0, 2]);
+}
+
+#[test]
+fn secondary_supplementary_and_unmapped_records_are_never_marked() {
+    let reads = vec![
+        read("a", 100, 0).quality(40),
+        read("b", 100, flags::SECONDARY),
+        read("c", 100, flags::SUPPLEMENTARY),
+        read("d", 100, flags::UNMAPPED),
+        read("e", 100, 0),
+    ];
+    let outcome = mark(&[reads], 100).unwrap();
+    assert_eq!(outcome.duplicates, BTreeSet::from([4]));
+    let counts = outcome.metrics.libraries[0].counts;
+    assert_eq!((counts.unpaired_reads, counts.not_primary, counts.unmapped), (2, 2, 1));
+}
+
+#[test]
+fn mates_in_different_blocks_are_joined() {
+    let [a1, a2] = pair("a", 100, 400);
+    let [b1, b2] = pair("b", 100, 400);
+    assert_eq!(duplicates(&[vec![a1, b1.quality(20)], vec![a2, b2]]), [1, 3]);
+}
+
+#[test]
+fn names_used_twice_are_joined_in_the_order_of_the_file() {
+    // In coordinate order: 100 (block 1), 200 (block 0), 400, 500. Picard joins the first two that come, then the others.
+    let [a1, a2] = pair("same", 200, 500);
+    let [b1, b2] = pair("same", 100, 400);
+    let [c1, c2] = [read("c", 100, b1.flag), read("c", 200, a1.flag)].map(|read| read.quality(20));
+    let outcome = mark(&[vec![a1, a2], vec![b1, b2], vec![c1, c2]], 100).unwrap();
+    assert_eq!(outcome.duplicates, BTreeSet::from([4, 5]));
+}
+
+#[test]
+fn a_name_whose_mates_cannot_be_told_apart_is_refused() {
+    let lone = |position| Read { mate_contig: 1, ..read("same", position, flags::PAIRED | flags::FIRST) };
+    assert!(matches!(mark(&[vec![lone(100), lone(200)]], 100), Err(MarkError::RepeatedName(_))));
+}
+
+#[test]
+fn chains_of_neighbours_are_one_optical_cluster() {
+    let at = |x: i32| pair(&format!("R:1:1101:{x}:1000"), 100, 400);
+    let reads: Vec<Read> = [1000, 1090, 1180, 1270, 5000].into_iter().flat_map(at).collect();
+    let metrics = mark(std::slice::from_ref(&reads), 100).unwrap().metrics;
+    assert_eq!(metrics.libraries[0].optical_pairs, 3);
+    assert_eq!(metrics.libraries[0].pair_duplicates(), 4);
+    assert_eq!(mark(&[reads], 80).unwrap().metrics.libraries[0].optical_pairs, 0);
+}
+
+#[test]
+fn libraries_of_the_header_are_reported_without_records() {
+    let metrics = mark(&[], 100).unwrap().metrics;
+    assert_eq!(metrics.libraries.iter().map(|library| library.library.as_str()).collect::<Vec<_>>(), ["lib"]);
+}

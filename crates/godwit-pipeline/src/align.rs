@@ -1,0 +1,261 @@
+//! The main job: FASTQ lanes in, one sorted and marked BAM out, in one process beside the aligner's.
+
+mod feed;
+mod header;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use arrow_array::BinaryArray;
+use arrow_array::cast::AsArray;
+use godwit_engines::EngineError;
+use godwit_engines::aligner::bwa::BwaOptions;
+use godwit_engines::aligner::{AlignedBlock, Aligner, BlockReader};
+use godwit_formats::fastq::LaneOptions;
+use godwit_kernels::markdup::BlockSignatures;
+use godwit_model::DuplicateCounts;
+
+use crate::error::PipelineError;
+use crate::memory::MemoryPlan;
+use crate::observer::{Event, Observer};
+use crate::read_groups::ReadGroups;
+use crate::reference::current_index;
+use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions, Reduced};
+use crate::run_report::{InputFile, RunReport, Stage};
+use crate::scratch::ScratchDirectory;
+
+use feed::{Feeder, FeedReport};
+use header::LaneGroups;
+
+/// What to align and how.
+#[derive(Clone, Debug)]
+pub struct AlignOptions {
+    /// The reference, with its index beside it.
+    pub reference: PathBuf,
+    /// Files of each lane: one, or read 1 and read 2.
+    pub lanes: Vec<Vec<PathBuf>>,
+    /// `@RG` lines: none, one for all lanes, or one for each. `\t` stands for a tab.
+    pub read_groups: Vec<String>,
+    /// Names the output and fills `SM` of read groups that are made.
+    pub sample: String,
+    /// Output directory; made where it is missing.
+    pub out: PathBuf,
+    /// Threads.
+    pub threads: usize,
+    /// Limit for this process, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Where scratch files go; the output directory where `None`.
+    pub temp: Option<PathBuf>,
+    /// Partitions of the genome.
+    pub partitions: u32,
+    /// Bases per block: bwa's `-K`.
+    pub block_bases: u64,
+    /// What becomes of duplicates.
+    pub duplicates: DuplicatePolicy,
+    /// Greatest distance of optical duplicates, pixels.
+    pub optical_distance: i32,
+    /// Options of `bwa mem` that change records.
+    pub aligner_args: Vec<String>,
+    /// Relax the FASTQ reader.
+    pub lenient: bool,
+    /// The command line, for the report.
+    pub command: Vec<String>,
+}
+
+/// Runs the main job and returns its report, which is also in `run.json`.
+///
+/// # Errors
+/// [`PipelineError`]; no output has its name then.
+pub fn align(
+    options: &AlignOptions,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<RunReport, PipelineError> {
+    let started = Instant::now();
+    let memory = MemoryPlan::for_align(options.memory_bytes, options.block_bases)?;
+    let inputs = input_files(options)?;
+    observer.event(&Event::Stage { name: "checking the index" });
+    current_index(&options.reference)?;
+    let checked = Instant::now();
+    let lane_groups = LaneGroups::new(options)?;
+    std::fs::create_dir_all(&options.out).map_err(PipelineError::file("create", &options.out))?;
+    let temp = options.temp.as_ref().unwrap_or(&options.out);
+    let scratch = ScratchDirectory::create(temp).map_err(PipelineError::file("create scratch space in", temp))?;
+    observer.event(&Event::Stage { name: "aligning" });
+    let session = BwaOptions {
+        program: None,
+        reference: options.reference.clone(),
+        threads: options.threads,
+        arguments: options.aligner_args.clone(),
+        share_index: false,
+    }
+    .start()?;
+    let hello = session.hello().clone();
+    let header = header::of_run(&hello, &lane_groups, options)?;
+    let read_groups = ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?);
+    let collector = Collector::new(reduce_options(options, memory, scratch.path()), &read_groups)?;
+    let lane_options = LaneOptions {
+        block_bases: options.block_bases,
+        decompress_threads: options.threads,
+        lenient: options.lenient,
+        ..LaneOptions::default()
+    };
+    let lanes = lane_groups.feed_lanes(&options.lanes, &read_groups);
+    let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
+    let run = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
+    let (writer, reader, child) = session.split();
+    let feeder = Feeder { lanes, lane_options, writer };
+    let (collector, fed) = run.exchange(feeder, reader, &child)?;
+    let aligned = Instant::now();
+    let outputs = Outputs {
+        bam: options.out.join(format!("{}.bam", options.sample)),
+        stem: options.out.join(&options.sample),
+    };
+    let reduced = collector.write(&header, &hello.genome, &outputs, observer, cancelled)?;
+    let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
+    let report = RunReport::new("align", &options.command, ("bwa", &hello.engine_version))
+        .inputs(inputs)
+        .stages(stages)
+        .reduced(reduced, started.elapsed());
+    report.write(&options.out.join("run.json"))?;
+    Ok(report)
+}
+
+fn reduce_options(options: &AlignOptions, memory: MemoryPlan, temp: &Path) -> ReduceOptions {
+    ReduceOptions {
+        duplicates: options.duplicates,
+        optical_distance: options.optical_distance,
+        partitions: options.partitions,
+        threads: options.threads,
+        memory,
+        temp: temp.to_owned(),
+    }
+}
+
+fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
+    for file in options.lanes.iter().flatten() {
+        inputs.push(InputFile::of("the reads", file)?);
+    }
+    Ok(inputs)
+}
+
+fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_seconds: f64) -> Vec<Stage> {
+    vec![
+        Stage { name: "check index", seconds: checking_seconds, rows: 0, bytes: 0 },
+        Stage { name: "read", seconds: fed.seconds, rows: fed.reads, bytes: fed.bytes },
+        Stage { name: "align and sort", seconds: aligning_seconds, rows: fed.records, bytes: reduced.spilled_bytes },
+        Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: reduced.records, bytes: 0 },
+        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
+    ]
+}
+
+/// What the feeding thread tells the one that takes answers, for progress.
+#[derive(Default)]
+struct SharedProgress {
+    bytes_read: AtomicU64,
+    bytes_total: AtomicU64,
+    reads_fed: AtomicU64,
+    feeding_done: AtomicBool,
+}
+
+struct AlignRun<'r> {
+    observer: &'r dyn Observer,
+    cancelled: &'r Arc<AtomicBool>,
+    collector: Collector,
+    /// Index of the library of each lane.
+    lane_libraries: Vec<u16>,
+    progress: SharedProgress,
+}
+
+impl AlignRun<'_> {
+    /// Feeds and takes at the same time, until both ends are done. The first failure stops the child, which ends the
+    /// other side; it is the one reported.
+    fn exchange(
+        self,
+        feeder: Feeder,
+        reader: BlockReader,
+        child: &godwit_engines::ChildHandle,
+    ) -> Result<(Collector, FeedReport), PipelineError> {
+        let (fed, taken) = std::thread::scope(|scope| {
+            let feeding = scope.spawn(|| {
+                let fed = feeder.run(&self.progress, self.cancelled);
+                if fed.is_err() {
+                    child.kill();
+                }
+                fed
+            });
+            let watching = scope.spawn(|| self.kill_when_cancelled(child));
+            let taken = self.take_blocks(reader);
+            if taken.is_err() {
+                child.kill();
+            }
+            let fed = feeding.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.progress.feeding_done.store(true, Ordering::Release);
+            watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (fed, taken)
+        });
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(PipelineError::Interrupted);
+        }
+        let mut fed = match (fed, taken) {
+            (Err(feeding), Err(taking)) => return Err(root_cause(feeding, taking)),
+            (Err(error), Ok(())) | (Ok(_), Err(error)) => return Err(error),
+            (Ok(fed), Ok(())) => fed,
+        };
+        child.wait()?;
+        fed.records = self.collector.records();
+        Ok((self.collector, fed))
+    }
+
+    /// A child that is busy aligning does not notice a signal to its parent; this thread does.
+    fn kill_when_cancelled(&self, child: &godwit_engines::ChildHandle) {
+        while !self.progress.feeding_done.load(Ordering::Acquire) {
+            if self.cancelled.load(Ordering::Relaxed) {
+                child.kill();
+                return;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(50));
+        }
+    }
+
+    fn take_blocks(&self, mut reader: BlockReader) -> Result<(), PipelineError> {
+        let mut reads = 0;
+        while let Some(block) = reader.next_block()? {
+            reads += block.reads;
+            let id = block.id;
+            self.take_block(block)?;
+            let fed = self.progress.reads_fed.load(Ordering::Relaxed).max(1);
+            let total = self.progress.bytes_total.load(Ordering::Relaxed);
+            let read = self.progress.bytes_read.load(Ordering::Relaxed) as f64 / total as f64;
+            let fraction = (total > 0).then_some(read * reads as f64 / fed as f64);
+            self.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
+        }
+        Ok(())
+    }
+
+    fn take_block(&self, block: AlignedBlock) -> Result<(), PipelineError> {
+        let library = usize::from(self.lane_libraries[usize::from(block.id.lane)]);
+        let mut counts = vec![DuplicateCounts::default(); library + 1];
+        counts[library] = block.counts;
+        let signatures = BlockSignatures { pairs: block.pairs, ends: block.ends, counts };
+        let records = block.batches.iter().map(|batch| batch.column_by_name("record"));
+        let chunks: Option<Vec<BinaryArray>> =
+            records.map(|column| column.and_then(|column| column.as_binary_opt::<i32>()).cloned()).collect();
+        drop(block.batches);
+        // The engine checks every batch against the schema, so the column is always there.
+        self.collector.add_block(block.id, chunks.unwrap_or_default(), &signatures)
+    }
+}
+
+/// Of the failures of both sides, the one that came first: whatever is not the engine's led godwit to stop the engine.
+fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
+    match (&feeding, &taking) {
+        (PipelineError::Engine(_), PipelineError::Engine(EngineError::Died { .. })) => taking,
+        (PipelineError::Engine(EngineError::Died { .. }), PipelineError::Engine(_)) => feeding,
+        (PipelineError::Engine(_), _) => taking,
+        _ => feeding,
+    }
+}

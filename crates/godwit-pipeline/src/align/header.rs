@@ -1,0 +1,164 @@
+//! The header of an aligned run: contigs from the aligner, read groups given or made, the chain of programs.
+
+use std::path::PathBuf;
+
+use arrow_array::cast::AsArray;
+use godwit_engines::aligner::Hello;
+use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
+use godwit_formats::sam::{Header, HeaderError};
+
+use super::feed::FeedLane;
+use super::AlignOptions;
+use crate::error::PipelineError;
+use crate::read_groups::ReadGroups;
+
+/// Longest ID that bwa can write (`bwa_rg_id`).
+const MAX_ID_BYTES: usize = 255;
+
+/// The read group of every lane. Lanes may share one.
+pub(super) struct LaneGroups {
+    /// Distinct `@RG` lines, in order of their first lane.
+    lines: Vec<String>,
+    /// For each lane the ID of its read group.
+    ids: Vec<String>,
+}
+
+impl LaneGroups {
+    /// The given `@RG` lines, or lines made from sample and read names.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] for a wrong line or number of lines, [`PipelineError::Fastq`] when the first read of a
+    /// lane cannot be read.
+    pub(super) fn new(options: &AlignOptions) -> Result<Self, PipelineError> {
+        let lanes = options.lanes.len();
+        let lane_lines = match &options.read_groups[..] {
+            [] => made(options)?,
+            [line] => vec![checked(line)?; lanes],
+            lines if lines.len() == lanes => lines.iter().map(|line| checked(line)).collect::<Result<_, _>>()?,
+            lines => {
+                let problem =
+                    format!("{} read groups were given for {lanes} lanes; give one for all or one for each", lines.len());
+                return Err(PipelineError::Options { problem });
+            }
+        };
+        let mut groups = Self { lines: Vec::new(), ids: Vec::new() };
+        for line in lane_lines {
+            let id = tag(&line, "ID").unwrap_or_default().to_owned();
+            let same_id = groups.lines.iter().find(|other| tag(other, "ID") == Some(&id));
+            match same_id {
+                Some(other) if *other != line => {
+                    return Err(PipelineError::Options {
+                        problem: format!("two lanes have read groups of ID {id} that differ; give them two IDs"),
+                    });
+                }
+                Some(_) => {}
+                None => groups.lines.push(line),
+            }
+            groups.ids.push(id);
+        }
+        Ok(groups)
+    }
+
+    /// Lanes with what their reads belong to.
+    pub(super) fn feed_lanes(&self, lanes: &[Vec<PathBuf>], read_groups: &ReadGroups) -> Vec<FeedLane> {
+        let pairs = lanes.iter().zip(&self.ids);
+        pairs
+            .map(|(files, id)| FeedLane {
+                files: files.clone(),
+                read_group: Some(id.clone()),
+                membership: read_groups.membership(Some(id.as_bytes())),
+            })
+            .collect()
+    }
+}
+
+/// A given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
+fn checked(given: &str) -> Result<String, PipelineError> {
+    let line = given.replace("\\t", "\t").replace("\\\\", "\\");
+    let wrong = |problem: &str| PipelineError::Options { problem: format!("the read group {given:?} {problem}") };
+    if !line.starts_with("@RG\t") {
+        return Err(wrong("does not start with @RG and a tab (write \\t)"));
+    }
+    if line.contains(['\n', '\r']) {
+        return Err(wrong("has more than one line"));
+    }
+    if line.split('\t').skip(1).any(|field| field.len() < 4 || field.as_bytes()[2] != b':') {
+        return Err(wrong("has a field that is not TAG:value"));
+    }
+    match tag(&line, "ID") {
+        None | Some("") => Err(wrong("has no ID")),
+        Some(id) if id.len() > MAX_ID_BYTES => Err(wrong("has an ID of more than 255 bytes")),
+        Some(_) => Ok(line),
+    }
+}
+
+/// Value of a tag of a header line.
+fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+    line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// One line per lane: flow cell and lane where the first read name tells them (Casava 1.8 names have seven fields:
+/// instrument, run, flow cell, lane, tile, x, y), else the lane's number. The sample is its own library.
+fn made(options: &AlignOptions) -> Result<Vec<String>, PipelineError> {
+    let sample = &options.sample;
+    let mut lines = Vec::new();
+    for (index, files) in options.lanes.iter().enumerate() {
+        let name = first_read_name(files)?;
+        let fields: Vec<&str> = name.split(':').collect();
+        lines.push(match fields[..] {
+            [_, _, flowcell, lane, _, _, _] => {
+                format!("@RG\tID:{flowcell}.{lane}\tSM:{sample}\tLB:{sample}\tPL:ILLUMINA\tPU:{flowcell}.{lane}")
+            }
+            _ => format!("@RG\tID:{sample}.{}\tSM:{sample}\tLB:{sample}", index + 1),
+        });
+    }
+    Ok(lines)
+}
+
+fn first_read_name(files: &[PathBuf]) -> Result<String, PipelineError> {
+    let options = LaneOptions { batch_bytes: 1, decompress_threads: 1, lenient: true, ..LaneOptions::default() };
+    let Some(LaneEvent::Reads(batch)) = LaneReader::open(files, &options)?.next()? else { return Ok(String::new()) };
+    let name = batch.column_by_name("name").map(|names| names.as_binary::<i32>().value(0)).unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The header of the output.
+///
+/// # Errors
+/// [`PipelineError::Header`] when the contigs of the reference are no valid header.
+pub(super) fn of_run(
+    hello: &Hello,
+    groups: &LaneGroups,
+    options: &AlignOptions,
+) -> Result<Header, PipelineError> {
+    let mut text = String::from("@HD\tVN:1.6\tSO:coordinate\n");
+    text += &hello.sq_lines;
+    for line in &groups.lines {
+        text += line;
+        text.push('\n');
+    }
+    let mut bwa_arguments = vec![format!("-K {}", options.block_bases)];
+    bwa_arguments.extend(options.aligner_args.iter().cloned());
+    text += &format!("@PG\tID:bwa\tPN:bwa\tVN:{}\tCL:bwa mem {}\n", hello.engine_version, bwa_arguments.join(" "));
+    let mut header = Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
+    header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
+    Ok(header)
+}
+
+/// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
+fn command_line(options: &AlignOptions) -> String {
+    let policy = options.duplicates.name();
+    let mut line = format!(
+        "godwit align --aligner bwa --block-bases {} --duplicates {policy} --optical-distance {}",
+        options.block_bases, options.optical_distance
+    );
+    if !options.aligner_args.is_empty() {
+        line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));
+    }
+    line
+}
+
+/// A header that is wrong.
+pub(super) fn invalid(origin: &str, source: HeaderError) -> PipelineError {
+    PipelineError::Header { origin: origin.to_owned(), source }
+}

@@ -1,0 +1,212 @@
+//! What can end a job, and whose turn it is to act.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use godwit_engines::EngineError;
+use godwit_engines::aligner::bwa::{IndexError, StaleReason};
+use godwit_formats::fastq::FastqError;
+use godwit_formats::bam::BamError;
+use godwit_formats::fasta::FastaError;
+use godwit_formats::sam::{HeaderError, ReadError, SamError};
+use godwit_kernels::markdup::MarkError;
+
+use crate::memory::MemoryTooSmall;
+
+/// Who can do something about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The command line.
+    Usage,
+    /// The input data.
+    Input,
+    /// This machine: a file, tool, permission or disk.
+    Machine,
+    /// An outside program.
+    Engine,
+    /// Whoever stopped the run.
+    Interrupted,
+}
+
+/// Why a job failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// The memory limit cannot hold one block.
+    #[error(transparent)]
+    Memory(#[from] MemoryTooSmall),
+    /// Options that do not go together.
+    #[error("{problem}")]
+    Options {
+        /// What, and what to do.
+        problem: String,
+    },
+    /// A FASTQ file.
+    #[error(transparent)]
+    Fastq(#[from] FastqError),
+    /// Aligned input.
+    #[error("cannot use {}", .path.display())]
+    Alignments {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: AlignmentsError,
+    },
+    /// A header or read group line.
+    #[error("the header of {origin} is wrong")]
+    Header {
+        /// Where it is from.
+        origin: String,
+        /// What is wrong with it.
+        #[source]
+        source: HeaderError,
+    },
+    /// A file that is needed and not there.
+    #[error("{what} {} is missing; {remedy}", .path.display())]
+    Missing {
+        /// What it is.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What to do.
+        remedy: String,
+    },
+    /// An index that does not belong to its reference.
+    #[error("the index beside {} does not belong to it: {reason}", .reference.display())]
+    StaleIndex {
+        /// The reference.
+        reference: PathBuf,
+        /// What differs.
+        reason: StaleReason,
+    },
+    /// The reference is no clean FASTA.
+    #[error("cannot use the reference {}", .path.display())]
+    Fasta {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: FastaError,
+    },
+    /// The index or its reference could not be read.
+    #[error("cannot check the index of {}", .reference.display())]
+    Index {
+        /// The reference.
+        reference: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: IndexError,
+    },
+    /// The aligner.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A file or directory could not be made, written or read.
+    #[error("cannot {action} {}", .path.display())]
+    File {
+        /// `create`, `write`, `read`.
+        action: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// Names that do not tell reads apart.
+    #[error("the read name {name} is used by more reads of one read group than a pair has; give reads unique names")]
+    RepeatedName {
+        /// The name, or where the read is.
+        name: String,
+    },
+    /// Fewer or more records came out than went in: a bug, and no output was named.
+    #[error("{written} of {taken} records were written")]
+    RecordsLost {
+        /// Records taken in, less those left out on purpose.
+        taken: u64,
+        /// Records written.
+        written: u64,
+    },
+    /// Stopped from outside.
+    #[error("interrupted; nothing was left behind")]
+    Interrupted,
+}
+
+/// What is wrong with a file of aligned reads.
+#[derive(Debug, thiserror::Error)]
+pub enum AlignmentsError {
+    /// Neither SAM nor BAM.
+    #[error("it is neither SAM nor BAM; convert it first, as with `samtools view -b`")]
+    Format,
+    /// A line of SAM.
+    #[error("line {line}")]
+    Line {
+        /// 1-based number of the line.
+        line: u64,
+        /// What is wrong with it.
+        #[source]
+        source: SamError,
+    },
+    /// The text of a SAM file.
+    #[error(transparent)]
+    Sam(#[from] ReadError),
+    /// A BAM file.
+    #[error(transparent)]
+    Bam(#[from] BamError),
+}
+
+impl AlignmentsError {
+    /// The system failed, not the data.
+    fn is_machine(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if error.is::<io::Error>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+impl PipelineError {
+    /// Whose turn it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Memory(_) | Self::Options { .. } => Blame::Usage,
+            Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => Blame::Machine,
+            Self::Alignments { source, .. } if source.is_machine() => Blame::Machine,
+            Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
+            Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } => Blame::Input,
+            Self::Missing { .. } | Self::File { .. } => Blame::Machine,
+            Self::Engine(EngineError::NotFound { .. } | EngineError::VersionMismatch { .. }) => Blame::Machine,
+            Self::Engine(EngineError::Usage { .. }) => Blame::Usage,
+            Self::Engine(_) => Blame::Engine,
+            Self::RecordsLost { .. } => Blame::Engine,
+            Self::Interrupted => Blame::Interrupted,
+        }
+    }
+
+    /// A scratch or output error of the system.
+    pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { action, path, source }
+    }
+
+    /// Something about a file of aligned reads.
+    pub(crate) fn alignments(path: &Path, source: AlignmentsError) -> Self {
+        Self::Alignments { path: path.to_owned(), source }
+    }
+
+    /// Marking failed: scratch space in `temp`, or names.
+    pub(crate) fn marking(error: MarkError, temp: PathBuf) -> Self {
+        match error {
+            MarkError::Spill(source) => Self::File { action: "use scratch space in", path: temp, source },
+            MarkError::RepeatedName(error) => Self::RepeatedName {
+                name: format!(
+                    "of a read at contig {}, position {}",
+                    error.end.contig + 1,
+                    i64::from(error.end.position) + 1
+                ),
+            },
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Sorting and marking reads that were aligned elsewhere: SAM or BAM in any order in, the same reduce half as `align`.
+
+mod source;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Instant;
+
+use arrow_array::BinaryArray;
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use godwit_formats::sam::Header;
+use godwit_kernels::markdup::{BlockSignatures, SignatureBuilder};
+use godwit_model::{BlockId, Genome, RawRecord};
+
+use crate::error::PipelineError;
+use crate::memory::MemoryPlan;
+use crate::observer::{Event, Observer};
+use crate::read_groups::{Membership, ReadGroups};
+use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions};
+use crate::run_report::{InputFile, RunReport, Stage};
+use crate::scratch::ScratchDirectory;
+
+use source::{Chunk, Encoder, Source};
+
+/// Bytes of input per block. A block is sorted as one run, so this is what a thread holds; it does not depend on the
+/// memory limit, so that the output does not.
+const BLOCK_BYTES: usize = 32 << 20;
+
+/// What to mark and how.
+#[derive(Clone, Debug)]
+pub struct MarkdupOptions {
+    /// SAM or BAM.
+    pub input: PathBuf,
+    /// The BAM to write; what goes beside it takes its name without `.bam`.
+    pub out: PathBuf,
+    /// Threads.
+    pub threads: usize,
+    /// Limit for this process, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Where scratch files go; the output's directory where `None`.
+    pub temp: Option<PathBuf>,
+    /// Partitions of the genome.
+    pub partitions: u32,
+    /// What becomes of duplicates.
+    pub duplicates: DuplicatePolicy,
+    /// Greatest distance of optical duplicates, pixels.
+    pub optical_distance: i32,
+    /// The command line, for the report.
+    pub command: Vec<String>,
+}
+
+/// Sorts and marks a file.
+///
+/// # Errors
+/// [`PipelineError`]; no output has its name then.
+pub fn markdup(
+    options: &MarkdupOptions,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<RunReport, PipelineError> {
+    let started = Instant::now();
+    let memory = MemoryPlan::for_markdup(options.memory_bytes, BLOCK_BYTES, options.threads)?;
+    let stem = stem_of(&options.out)?;
+    let input = InputFile::of("the input", &options.input)?;
+    let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        let remedy = "make it, or choose another --out".to_owned();
+        return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
+    }
+    observer.event(&Event::Stage { name: "reading and sorting" });
+    let (mut source, mut header) = Source::open(&options.input, options.threads)?;
+    let genome = header.genome().map_err(|error| source.header_error(error))?;
+    let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?);
+    let temp = options.temp.as_deref().unwrap_or(directory);
+    let scratch = ScratchDirectory::create(temp).map_err(PipelineError::file("create scratch space in", temp))?;
+    let reduce_options = ReduceOptions {
+        duplicates: options.duplicates,
+        optical_distance: options.optical_distance,
+        partitions: options.partitions,
+        threads: options.threads,
+        memory,
+        temp: scratch.path().to_owned(),
+    };
+    let collector = Collector::new(reduce_options, &read_groups)?;
+    let job = Job { collector: &collector, genome: &genome, read_groups: &read_groups, observer, cancelled };
+    let bytes = job.collect(&mut source, options.threads)?;
+    drop(source);
+    let sorted = Instant::now();
+    mark_header(&mut header, options);
+    let outputs = Outputs { bam: options.out.clone(), stem };
+    let records = collector.records();
+    let reduced = collector.write(&header, &genome, &outputs, observer, cancelled)?;
+    let stages = vec![
+        Stage { name: "read and sort", seconds: (sorted - started).as_secs_f64(), rows: records, bytes },
+        Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: records, bytes: 0 },
+        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
+    ];
+    let report = RunReport::new("markdup", &options.command, ("", ""));
+    let report = report.inputs(vec![input]).stages(stages).reduced(reduced, started.elapsed());
+    report.write(&outputs.beside(".run.json"))?;
+    Ok(report)
+}
+
+/// The output's path without `.bam`.
+fn stem_of(out: &Path) -> Result<PathBuf, PipelineError> {
+    match out.extension() {
+        Some(extension) if extension == "bam" && out.file_stem().is_some() => Ok(out.with_extension("")),
+        _ => Err(PipelineError::Options { problem: format!("--out {} does not end in .bam", out.display()) }),
+    }
+}
+
+fn mark_header(header: &mut Header, options: &MarkdupOptions) {
+    header.set_coordinate_sorted();
+    let policy = options.duplicates.name();
+    let line = format!("godwit markdup --duplicates {policy} --optical-distance {}", options.optical_distance);
+    header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &line)]);
+}
+
+struct Job<'j> {
+    collector: &'j Collector,
+    genome: &'j Genome,
+    read_groups: &'j ReadGroups,
+    observer: &'j dyn Observer,
+    cancelled: &'j AtomicBool,
+}
+
+impl Job<'_> {
+    /// Reads everything: this thread cuts the input into blocks, the others turn them into sorted runs.
+    fn collect(&self, source: &mut Source, threads: usize) -> Result<u64, PipelineError> {
+        let (mut ordinal, mut bytes) = (0, 0);
+        let mut next = |source: &mut Source| -> Result<Option<(u32, Chunk)>, PipelineError> {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            let Some(chunk) = source.next_chunk(BLOCK_BYTES)? else { return Ok(None) };
+            bytes += chunk.bytes() as u64;
+            ordinal += 1;
+            if ordinal > BlockId::MAX_BLOCKS {
+                return Err(PipelineError::Options { problem: "the input has more than 2^20 blocks of 32 MiB".into() });
+            }
+            Ok(Some((ordinal - 1, chunk)))
+        };
+        let reads = AtomicU64::new(0);
+        // The first block decides the partitions, so nobody else may come before it.
+        if let Some((ordinal, chunk)) = next(source)? {
+            self.add_chunk(&mut Encoder::new(self.genome), ordinal, chunk, source.path())?;
+        }
+        let path = source.path().to_owned();
+        let (sender, receiver) = mpsc::sync_channel::<(u32, Chunk)>(1);
+        let receiver = Arc::new(Mutex::new(receiver));
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let (receiver, reads, path) = (receiver.clone(), &reads, &path);
+                    scope.spawn(move || -> Result<(), PipelineError> {
+                        let mut encoder = Encoder::new(self.genome);
+                        loop {
+                            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                            let Ok((ordinal, chunk)) = next else { return Ok(()) };
+                            let records = self.add_chunk(&mut encoder, ordinal, chunk, path)?;
+                            reads.fetch_add(records, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            drop(receiver);
+            let mut outcome = Ok(());
+            loop {
+                match next(source) {
+                    Ok(None) => break,
+                    // Nobody receives: all workers failed, and say why below.
+                    Ok(Some(block)) => {
+                        if sender.send(block).is_err() {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        outcome = Err(error);
+                        break;
+                    }
+                }
+                let reads = self.collector.records();
+                self.observer.event(&Event::Reading { bytes: 0, total_bytes: None, reads });
+            }
+            drop(sender);
+            for worker in workers {
+                let worked = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                outcome = outcome.and(worked);
+            }
+            outcome
+        })?;
+        Ok(bytes)
+    }
+
+    /// Turns a block of input into a sorted run and its signatures. Returns its number of records.
+    fn add_chunk(&self, encoder: &mut Encoder, ordinal: u32, chunk: Chunk, path: &Path) -> Result<u64, PipelineError> {
+        let (data, ends) = encoder.packed(chunk, path)?;
+        let id = BlockId { lane: 0, ordinal };
+        let signatures = self.signatures(id, &data, &ends);
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
+        let records = offsets.len() as u64 - 1;
+        let array = BinaryArray::new(offsets, Buffer::from_vec(data), None);
+        self.collector.add_block(id, vec![array], &signatures)?;
+        Ok(records)
+    }
+
+    fn signatures(&self, id: BlockId, data: &[u8], offsets: &[i32]) -> BlockSignatures {
+        let mut builder = SignatureBuilder::new();
+        let mut last: (Vec<u8>, Membership) = (Vec::new(), self.read_groups.membership(None));
+        for (index, range) in offsets.windows(2).enumerate() {
+            let record = RawRecord::trusted(&data[range[0] as usize..range[1] as usize]);
+            let read_group = record.read_group().unwrap_or_default();
+            if read_group != last.0 {
+                last = (read_group.to_vec(), self.read_groups.membership(record.read_group()));
+            }
+            builder.push(id.record(index as u32), record, last.1.read_group, last.1.library, read_group);
+        }
+        builder.finish_block()
+    }
+}

@@ -1,0 +1,115 @@
+//! Aligned input of any kind as chunks that workers turn into packed records.
+
+use std::path::{Path, PathBuf};
+
+use godwit_formats::bam::{self, RecordChunk};
+use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder};
+use godwit_model::Genome;
+
+use crate::error::{AlignmentsError, PipelineError};
+
+/// A file of aligned reads.
+pub(super) struct Source {
+    path: PathBuf,
+    reader: Reader,
+}
+
+enum Reader {
+    Sam(sam::Reader),
+    Bam(bam::Reader),
+}
+
+/// A block of input.
+pub(super) enum Chunk {
+    Lines(LineChunk),
+    Records(RecordChunk),
+}
+
+impl Source {
+    /// Opens a file, known by its content, and reads its header.
+    pub(super) fn open(path: &Path, threads: usize) -> Result<(Self, Header), PipelineError> {
+        let failed = |source: AlignmentsError| PipelineError::alignments(path, source);
+        let (reader, header) = match sam::sniff(path).map_err(|error| failed(error.into()))? {
+            InputFormat::Sam => {
+                let reader = sam::Reader::open(path, threads).map_err(|error| failed(error.into()))?;
+                let header = reader.header().clone();
+                (Reader::Sam(reader), header)
+            }
+            InputFormat::Bam => {
+                let reader = bam::Reader::open(path, threads).map_err(|error| failed(error.into()))?;
+                let header = reader.header().clone();
+                (Reader::Bam(reader), header)
+            }
+            InputFormat::Cram | InputFormat::Unknown => return Err(failed(AlignmentsError::Format)),
+        };
+        Ok((Self { path: path.to_owned(), reader }, header))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn header_error(&self, error: HeaderError) -> PipelineError {
+        PipelineError::Header { origin: self.path.display().to_string(), source: error }
+    }
+
+    /// The next block of about `bytes` bytes.
+    pub(super) fn next_chunk(&mut self, bytes: usize) -> Result<Option<Chunk>, PipelineError> {
+        match &mut self.reader {
+            Reader::Sam(reader) => {
+                let lines = reader.next_lines(bytes);
+                lines.map(|lines| lines.map(Chunk::Lines)).map_err(|error| PipelineError::alignments(&self.path, error.into()))
+            }
+            Reader::Bam(reader) => {
+                let mut chunk = RecordChunk::default();
+                let more = reader.read_chunk(&mut chunk, bytes);
+                let more = more.map_err(|error| PipelineError::alignments(&self.path, error.into()))?;
+                Ok(more.then_some(Chunk::Records(chunk)))
+            }
+        }
+    }
+}
+
+impl Chunk {
+    /// Bytes of text or packed records.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Lines(lines) => lines.bytes.len(),
+            Self::Records(records) => records.data.len(),
+        }
+    }
+}
+
+/// Turns chunks into packed records; one per worker.
+pub(super) struct Encoder {
+    lines: LineEncoder,
+}
+
+impl Encoder {
+    pub(super) fn new(genome: &Genome) -> Self {
+        Self { lines: LineEncoder::new(genome) }
+    }
+
+    /// Packed records one behind the other, and their offsets: 0, then the end of each.
+    pub(super) fn packed(&mut self, chunk: Chunk, path: &Path) -> Result<(Vec<u8>, Vec<i32>), PipelineError> {
+        let mut offsets = vec![0];
+        match chunk {
+            Chunk::Records(records) => {
+                offsets.extend(records.ends.iter().map(|end| *end as i32));
+                Ok((records.data, offsets))
+            }
+            Chunk::Lines(lines) => {
+                // Packed records are about two thirds of their text.
+                let mut data = Vec::with_capacity(lines.bytes.len() * 3 / 4);
+                for (index, line) in lines.lines().enumerate() {
+                    self.lines.encode(line, &mut data).map_err(|source| {
+                        let line = lines.first_line + index as u64;
+                        PipelineError::alignments(path, AlignmentsError::Line { line, source })
+                    })?;
+                    offsets.push(data.len() as i32);
+                }
+                Ok((data, offsets))
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How `--memory` is shared, and the least it can be.
+
+/// What a job takes whatever its input: the program, read-ahead buffers, the merge's frames.
+const BASE_BYTES: u64 = 64 << 20;
+/// Bytes that one base of a block takes while the block is sorted: its packed record with name, qualities and tags, and
+/// its place in the order. Reads of 100 bases take about 4, longer ones less.
+const BYTES_PER_BLOCK_BASE: u64 = 4;
+/// Limit of `align` where none is given: the aligner and its index need the rest of the machine.
+const DEFAULT_ALIGN_BYTES: u64 = 512 << 20;
+/// Limit of `markdup` where none is given.
+pub const DEFAULT_MARKDUP_BYTES: u64 = 8 << 30;
+
+/// A limit that cannot hold one block.
+#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "--memory {} is too small for {what}: the minimum is {}; raise --memory or lower the block size",
+    show(*.limit_bytes), show(*.minimum_bytes)
+)]
+pub struct MemoryTooSmall {
+    /// What was asked for.
+    pub limit_bytes: u64,
+    /// The least that works.
+    pub minimum_bytes: u64,
+    /// What needs it.
+    pub what: &'static str,
+}
+
+/// Shares of the limit, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Sorted records kept in memory; more are spilled.
+    pub resident_bytes: usize,
+    /// Duplicate signatures kept in memory.
+    pub marker_bytes: usize,
+    /// Compressed partitions that wait for their place in the file.
+    pub waiting_bytes: usize,
+}
+
+impl MemoryPlan {
+    /// Shares for aligning in blocks of `block_bases`; a limit of `None` is the least that works, at least 512 MiB.
+    ///
+    /// # Errors
+    /// [`MemoryTooSmall`].
+    pub fn for_align(limit_bytes: Option<u64>, block_bases: u64) -> Result<Self, MemoryTooSmall> {
+        let minimum = BASE_BYTES + block_bases.saturating_mul(BYTES_PER_BLOCK_BASE);
+        let limit = limit_bytes.unwrap_or(DEFAULT_ALIGN_BYTES.max(minimum));
+        Self::beyond(limit, minimum, "blocks of this many bases (--block-bases)")
+    }
+
+    /// Shares for marking an existing file read in blocks of `block_bytes` by `threads` threads.
+    ///
+    /// # Errors
+    /// [`MemoryTooSmall`].
+    pub fn for_markdup(limit_bytes: Option<u64>, block_bytes: usize, threads: usize) -> Result<Self, MemoryTooSmall> {
+        // Each thread turns a block of input into records and sorts them; one more block is being read.
+        let minimum = BASE_BYTES + (block_bytes * (3 * threads + 1)) as u64;
+        Self::beyond(limit_bytes.unwrap_or(DEFAULT_MARKDUP_BYTES), minimum, "this many threads (--threads)")
+    }
+
+    fn beyond(limit_bytes: u64, minimum_bytes: u64, what: &'static str) -> Result<Self, MemoryTooSmall> {
+        let Some(free) = limit_bytes.checked_sub(minimum_bytes) else {
+            return Err(MemoryTooSmall { limit_bytes, minimum_bytes, what });
+        };
+        // The base holds a little of everything, so that the minimum itself works.
+        let share = |percent: u64, of_base: u64| (free / 100 * percent + BASE_BYTES / 16 * of_base) as usize;
+        Ok(Self { resident_bytes: share(65, 0), marker_bytes: share(25, 4), waiting_bytes: share(10, 2) })
+    }
+}
+
+fn show(bytes: u64) -> String {
+    format!("{}M", bytes.div_ceil(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_below_the_minimum_names_it() {
+        let error = MemoryPlan::for_align(Some(128 << 20), 100_000_000).unwrap_err();
+        assert!(error.to_string().contains("the minimum is 446M"), "{error}");
+        assert!(MemoryPlan::for_align(Some(error.minimum_bytes), 100_000_000).is_ok());
+    }
+
+    #[test]
+    fn small_blocks_fit_a_small_limit() {
+        let plan = MemoryPlan::for_align(Some(128 << 20), 1_000_000).unwrap();
+        assert!(plan.resident_bytes + plan.marker_bytes + plan.waiting_bytes < 128 << 20);
+        assert!(MemoryPlan::for_align(None, 1_000_000_000).is_ok());
+    }
+}

@@ -1,0 +1,66 @@
+//! What a running job tells whoever watches it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// One thing that happened. Serialised as the events of `--json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A stage began.
+    Stage {
+        /// Its name, a few words.
+        name: &'static str,
+    },
+    /// Input was read.
+    Reading {
+        /// Bytes of all input files read so far.
+        bytes: u64,
+        /// Bytes of all input files, where known.
+        total_bytes: Option<u64>,
+        /// Reads handed on so far.
+        reads: u64,
+    },
+    /// A block came back from the aligner.
+    Aligned {
+        /// 0-based lane.
+        lane: u16,
+        /// 0-based block of the lane.
+        block: u32,
+        /// Reads aligned so far, over all lanes.
+        reads: u64,
+        /// Share of the input that is aligned, 0 to 1, where known.
+        fraction: Option<f64>,
+    },
+    /// A partition was written.
+    Written {
+        /// Partitions written so far.
+        partitions: usize,
+        /// Partitions in all.
+        of: usize,
+    },
+    /// Something the user should know.
+    Warning {
+        /// What.
+        message: String,
+    },
+}
+
+/// Watches a job. Called from several threads.
+pub trait Observer: Sync {
+    /// Takes an event.
+    fn event(&self, event: &Event);
+}
+
+/// Watches nothing.
+pub struct Silent;
+
+impl Observer for Silent {
+    fn event(&self, _: &Event) {}
+}
+
+/// Seconds with milliseconds, as numbers in reports.
+pub(crate) fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}

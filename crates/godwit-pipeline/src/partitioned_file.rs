@@ -1,0 +1,363 @@
+//! One file written by many workers, each its own part, at offsets that are known only as the parts before it end.
+//!
+//! The part whose turn it is goes straight to the file. Others wait in memory within a shared limit, then in the spill.
+//! Whoever completes a part also places those behind it that are complete, so no worker ever waits for another.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use godwit_kernels::sort::Spill;
+
+use crate::scratch::SpillFile;
+
+/// Bytes a part gathers before they are handed on.
+const HANDOVER_BYTES: usize = 1 << 20;
+
+/// A file that takes its final name only when [`PartitionedFile::publish`] is called; dropping it removes what is there.
+pub struct PartitionedFile<'s> {
+    path: PathBuf,
+    aside: PathBuf,
+    file: File,
+    spill: &'s SpillFile,
+    /// Bytes of waiting parts that may stay in memory.
+    waiting_budget: usize,
+    waiting_bytes: AtomicUsize,
+    /// The part whose turn it is; equals `state.turn`, readable without the lock.
+    turn: AtomicUsize,
+    state: Mutex<State>,
+    published: bool,
+}
+
+#[derive(Default)]
+struct State {
+    turn: usize,
+    /// Where the part whose turn it is starts.
+    offset: u64,
+    complete: BTreeMap<usize, Part>,
+    extents: Vec<PartExtent>,
+}
+
+/// Where a part ended up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartExtent {
+    /// First byte in the file.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+/// Bytes of a part not yet in the file.
+#[derive(Default)]
+struct Part {
+    bytes: u64,
+    pieces: Vec<Piece>,
+}
+
+enum Piece {
+    Memory(Vec<u8>),
+    Spilled { offset: u64, bytes: usize },
+}
+
+impl<'s> PartitionedFile<'s> {
+    /// A file that will be `path`; until then it lies beside it under another name.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn create(path: &Path, spill: &'s SpillFile, waiting_budget: usize) -> io::Result<Self> {
+        let aside = beside(path);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside)?;
+        Ok(Self {
+            path: path.into(),
+            aside,
+            file,
+            spill,
+            waiting_budget,
+            waiting_bytes: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            state: Mutex::default(),
+            published: false,
+        })
+    }
+
+    /// A writer of part `index`. Every part from 0 on must be written exactly once, in any order.
+    pub fn part(&self, index: usize) -> PartWriter<'_> {
+        PartWriter { file: self, index, buffer: Vec::new(), part: Part::default(), written: 0 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panicking worker ends the run, so the state behind a poisoned lock is only ever dropped.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Places a complete part, and those behind it that waited for it.
+    fn complete(&self, index: usize, part: Part) -> io::Result<()> {
+        let mut state = self.lock();
+        state.complete.insert(index, part);
+        let mut placed = Vec::new();
+        while let Some(part) = { let turn = state.turn; state.complete.remove(&turn) } {
+            let extent = PartExtent { offset: state.offset, bytes: part.bytes };
+            state.extents.push(extent);
+            state.offset += part.bytes;
+            state.turn += 1;
+            placed.push((extent, part));
+        }
+        self.turn.store(state.turn, Ordering::Release);
+        drop(state);
+        placed.into_iter().try_for_each(|(extent, part)| self.place(extent.offset + extent.bytes, part))
+    }
+
+    /// Writes the pieces of a part so that they end at `end`: what came before them is in the file already.
+    fn place(&self, end: u64, part: Part) -> io::Result<()> {
+        let waiting: u64 = part.pieces.iter().map(|piece| piece.bytes() as u64).sum();
+        let mut offset = end - waiting;
+        for piece in part.pieces {
+            let bytes = piece.bytes();
+            match piece {
+                Piece::Memory(data) => {
+                    self.file.write_all_at(&data, offset)?;
+                    self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                }
+                Piece::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
+            }
+            offset += bytes as u64;
+        }
+        Ok(())
+    }
+
+    fn copy_from_spill(&self, mut from: u64, mut to: u64, mut bytes: usize) -> io::Result<()> {
+        let mut buffer = vec![0; HANDOVER_BYTES.min(bytes)];
+        while bytes > 0 {
+            let chunk = buffer.len().min(bytes);
+            self.spill.read_at(from, &mut buffer[..chunk])?;
+            self.file.write_all_at(&buffer[..chunk], to)?;
+            from += chunk as u64;
+            to += chunk as u64;
+            bytes -= chunk;
+        }
+        Ok(())
+    }
+
+    /// Appends the last bytes behind all parts and makes the file durable; it still lacks its name. Returns where each
+    /// of the `parts` parts lies.
+    ///
+    /// # Errors
+    /// What the file system reports; a missing part is [`io::ErrorKind::InvalidData`].
+    pub fn seal(&self, parts: usize, last_bytes: &[u8]) -> io::Result<Vec<PartExtent>> {
+        let (extents, end) = {
+            let mut state = self.lock();
+            (std::mem::take(&mut state.extents), state.offset)
+        };
+        if extents.len() != parts {
+            let message = format!("{} of {parts} parts of {} were written", extents.len(), self.path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        self.file.write_all_at(last_bytes, end)?;
+        self.file.sync_all()?;
+        Ok(extents)
+    }
+
+    /// Gives a sealed file its name.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn publish(mut self) -> io::Result<()> {
+        fs::rename(&self.aside, &self.path)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for PartitionedFile<'_> {
+    fn drop(&mut self) {
+        if !self.published {
+            // Best effort: the error that led here is being reported already.
+            let _ = fs::remove_file(&self.aside);
+        }
+    }
+}
+
+impl Piece {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Memory(data) => data.len(),
+            Self::Spilled { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// Writes one part. [`PartWriter::finish`] completes it; a dropped writer leaves the part missing, and the file never
+/// gets its name.
+pub struct PartWriter<'f> {
+    file: &'f PartitionedFile<'f>,
+    index: usize,
+    buffer: Vec<u8>,
+    part: Part,
+    /// Bytes of this part that are in the file.
+    written: u64,
+}
+
+impl PartWriter<'_> {
+    /// Ends the part.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.hand_over()?;
+        let mut part = std::mem::take(&mut self.part);
+        part.bytes += self.written;
+        self.file.complete(self.index, part)
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if self.file.turn.load(Ordering::Acquire) == self.index {
+            return self.write_through();
+        }
+        let bytes = self.buffer.len();
+        let waiting = self.file.waiting_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let piece = if waiting <= self.file.waiting_budget {
+            Piece::Memory(std::mem::take(&mut self.buffer))
+        } else {
+            self.file.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let offset = self.file.spill.append(&self.buffer)?;
+            self.buffer.clear();
+            Piece::Spilled { offset, bytes }
+        };
+        self.part.bytes += bytes as u64;
+        self.part.pieces.push(piece);
+        Ok(())
+    }
+
+    fn write_through(&mut self) -> io::Result<()> {
+        let start = self.file.lock().offset;
+        let waiting = std::mem::take(&mut self.part);
+        if waiting.bytes > 0 {
+            self.written += waiting.bytes;
+            self.file.place(start + self.written, waiting)?;
+        }
+        self.file.file.write_all_at(&self.buffer, start + self.written)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl io::Write for PartWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= HANDOVER_BYTES {
+            self.hand_over()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The name a file has until it is whole.
+pub fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.godwit-part"))
+}
+
+/// Writes a small file aside and renames it when it is whole and durable.
+///
+/// # Errors
+/// What the file system reports.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let aside = beside(path);
+    let written = File::create(&aside).and_then(|file| {
+        file.write_all_at(bytes, 0)?;
+        file.sync_all()?;
+        fs::rename(&aside, path)
+    });
+    if written.is_err() {
+        // Best effort: the error itself is what the caller reports.
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn write_parts(order: &[usize], waiting_budget: usize) -> (Vec<u8>, Vec<PartExtent>) {
+        let directory = tempfile::tempdir().unwrap();
+        let spill = SpillFile::create(directory.path()).unwrap();
+        let path = directory.path().join("whole");
+        let file = PartitionedFile::create(&path, &spill, waiting_budget).unwrap();
+        for index in order {
+            let mut part = file.part(*index);
+            let bytes = vec![b'a' + *index as u8; HANDOVER_BYTES / 2 * (index + 1) + index];
+            bytes.chunks(300_000).for_each(|chunk| part.write_all(chunk).unwrap());
+            assert!(!path.exists());
+            part.finish().unwrap();
+        }
+        let extents = file.seal(order.len(), b"end").unwrap();
+        file.publish().unwrap();
+        (fs::read(&path).unwrap(), extents)
+    }
+
+    #[test]
+    fn parts_land_in_order_whatever_order_they_end_in() {
+        let (expected, extents) = write_parts(&[0, 1, 2, 3, 4], usize::MAX);
+        assert!(expected.ends_with(b"eeend"));
+        assert_eq!(extents[1].offset, extents[0].bytes);
+        for order in [[4, 3, 2, 1, 0], [1, 0, 4, 2, 3], [2, 0, 1, 4, 3]] {
+            for budget in [0, HANDOVER_BYTES, usize::MAX] {
+                assert_eq!(write_parts(&order, budget), (expected.clone(), extents.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_part_keeps_the_file_from_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let spill = SpillFile::create(directory.path()).unwrap();
+        let path = directory.path().join("whole");
+        let file = PartitionedFile::create(&path, &spill, 0).unwrap();
+        file.part(1).finish().unwrap();
+        assert!(file.seal(2, b"").is_err());
+        drop(file);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn parts_written_at_once_give_the_same_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let spill = SpillFile::create(directory.path()).unwrap();
+        let path = directory.path().join("whole");
+        let file = PartitionedFile::create(&path, &spill, HANDOVER_BYTES).unwrap();
+        std::thread::scope(|scope| {
+            for worker in 0..3 {
+                let file = &file;
+                scope.spawn(move || {
+                    for index in (worker..30).step_by(3) {
+                        let mut part = file.part(index);
+                        for _ in 0..40 {
+                            part.write_all(&vec![index as u8; 50_000]).unwrap();
+                        }
+                        part.finish().unwrap();
+                    }
+                });
+            }
+        });
+        file.seal(30, b"").unwrap();
+        file.publish().unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 30 * 2_000_000);
+        assert!(bytes.chunks(2_000_000).enumerate().all(|(i, part)| part.iter().all(|byte| *byte == i as u8)));
+    }
+}

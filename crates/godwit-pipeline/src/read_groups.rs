@@ -1,0 +1,69 @@
+//! Read groups and libraries as numbers.
+
+use std::collections::HashMap;
+
+use godwit_formats::sam::ReadGroup;
+use godwit_kernels::markdup::UNKNOWN_LIBRARY;
+use godwit_model::NO_READ_GROUP;
+
+/// The read groups of a header, by ID, and the libraries they belong to.
+#[derive(Clone, Debug)]
+pub struct ReadGroups {
+    by_id: HashMap<Vec<u8>, Membership>,
+    libraries: Vec<String>,
+    header_libraries: usize,
+    unknown_library: u16,
+}
+
+/// What a record's read group makes it part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Index of the read group in the header, [`NO_READ_GROUP`] for none.
+    pub read_group: u16,
+    /// Index of the library.
+    pub library: u16,
+}
+
+impl ReadGroups {
+    /// Numbers for the read groups of a header, in its order.
+    ///
+    /// A read group without `LB` belongs to Picard's "Unknown Library", as a record without a read group does.
+    pub fn new(read_groups: &[ReadGroup]) -> Self {
+        let mut libraries: Vec<String> = Vec::new();
+        let mut index_of = |name: &str| {
+            let known = libraries.iter().position(|library| library == name);
+            known.unwrap_or_else(|| {
+                libraries.push(name.to_owned());
+                libraries.len() - 1
+            }) as u16
+        };
+        let mut by_id = HashMap::new();
+        for (index, group) in read_groups.iter().enumerate().take(usize::from(NO_READ_GROUP)) {
+            let library = index_of(group.library.as_deref().unwrap_or(UNKNOWN_LIBRARY));
+            by_id.insert(group.id.clone().into_bytes(), Membership { read_group: index as u16, library });
+        }
+        let named_unknown = by_id.is_empty() || !libraries.iter().any(|library| library == UNKNOWN_LIBRARY);
+        let header_libraries = libraries.len();
+        if named_unknown {
+            libraries.push(UNKNOWN_LIBRARY.to_owned());
+        }
+        let unknown_library = libraries.iter().position(|library| library == UNKNOWN_LIBRARY).unwrap_or(0) as u16;
+        Self { by_id, libraries, header_libraries, unknown_library }
+    }
+
+    /// What a record with this `RG` value is part of.
+    pub fn membership(&self, id: Option<&[u8]>) -> Membership {
+        let unknown = Membership { read_group: NO_READ_GROUP, library: self.unknown_library };
+        id.and_then(|id| self.by_id.get(id).copied()).unwrap_or(unknown)
+    }
+
+    /// Names of the libraries by index.
+    pub fn libraries(&self) -> &[String] {
+        &self.libraries
+    }
+
+    /// Libraries that the header names; those behind them are only reported where a record belongs to them.
+    pub fn header_libraries(&self) -> usize {
+        self.header_libraries
+    }
+}

@@ -1,0 +1,33 @@
+//! The reduce half: runs and signatures in, one sorted, marked BAM with its index and statistics out.
+//!
+//! `align` and `markdup` share it. Blocks go in as they come; nothing is written before every block is in, because the
+//! best pair of a duplicate set may be in the last one.
+
+mod collector;
+mod partition;
+mod write;
+
+pub use collector::{Collector, ReduceOptions};
+pub use write::{Outputs, Reduced, Segment};
+
+/// What becomes of duplicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicatePolicy {
+    /// FLAG 0x400 is set on them and cleared on all others.
+    Mark,
+    /// They are left out.
+    Remove,
+    /// They are not looked for; FLAG stays as it is.
+    None,
+}
+
+impl DuplicatePolicy {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mark => "mark",
+            Self::Remove => "remove",
+            Self::None => "none",
+        }
+    }
+}

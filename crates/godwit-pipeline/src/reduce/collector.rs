@@ -1,0 +1,122 @@
+//! Taking blocks in.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use arrow_array::BinaryArray;
+use godwit_kernels::markdup::{BlockSignatures, Marker, MarkerOptions, Metrics, Verdicts};
+use godwit_model::BlockId;
+
+use super::DuplicatePolicy;
+use crate::error::PipelineError;
+use crate::memory::MemoryPlan;
+use crate::read_groups::ReadGroups;
+use crate::runs::{FinishedRuns, RunStore, SortedBlock};
+use crate::scratch::SpillFile;
+
+/// How to reduce.
+#[derive(Clone, Debug)]
+pub struct ReduceOptions {
+    /// What becomes of duplicates.
+    pub duplicates: DuplicatePolicy,
+    /// Greatest distance of optical duplicates, pixels.
+    pub optical_distance: i32,
+    /// Partitions of the genome.
+    pub partitions: u32,
+    /// Threads that write.
+    pub threads: usize,
+    /// Shares of memory.
+    pub memory: MemoryPlan,
+    /// Where scratch files go.
+    pub temp: PathBuf,
+}
+
+/// Sorts blocks into runs and gathers their signatures. Blocks may be added from several threads, but the first one alone:
+/// it decides the partitions.
+pub struct Collector {
+    options: ReduceOptions,
+    store: OnceLock<RunStore>,
+    marker: Option<Mutex<Marker>>,
+    spill: Arc<SpillFile>,
+    records: AtomicU64,
+}
+
+/// Everything that is known when the last block is in.
+pub(super) struct Collected {
+    pub(super) runs: Option<FinishedRuns>,
+    pub(super) verdicts: Option<(Verdicts, Metrics)>,
+    pub(super) spill: Arc<SpillFile>,
+    pub(super) records: u64,
+    pub(super) options: ReduceOptions,
+    pub(super) deciding_seconds: f64,
+}
+
+impl Collector {
+    /// An empty collector.
+    ///
+    /// # Errors
+    /// When scratch space cannot be made.
+    pub fn new(options: ReduceOptions, read_groups: &ReadGroups) -> Result<Self, PipelineError> {
+        let spill = SpillFile::create(&options.temp).map_err(PipelineError::file("create scratch space in", &options.temp))?;
+        let spill = Arc::new(spill);
+        let marker = (options.duplicates != DuplicatePolicy::None).then(|| {
+            let marker_options = MarkerOptions {
+                libraries: read_groups.libraries().to_vec(),
+                header_libraries: read_groups.header_libraries(),
+                optical_distance: options.optical_distance,
+                memory_bytes: options.memory.marker_bytes,
+            };
+            Mutex::new(Marker::new(marker_options, spill.clone()))
+        });
+        Ok(Self { options, store: OnceLock::new(), marker, spill, records: AtomicU64::new(0) })
+    }
+
+    /// Takes a block: its packed records in the aligner's order, and their signatures.
+    ///
+    /// # Errors
+    /// When scratch space fails.
+    pub fn add_block(
+        &self,
+        id: BlockId,
+        chunks: Vec<BinaryArray>,
+        signatures: &BlockSignatures,
+    ) -> Result<(), PipelineError> {
+        let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
+        if let Some(marker) = &self.marker {
+            let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
+            marker.add_block(signatures).map_err(scratch)?;
+        }
+        let sorted = SortedBlock::new(chunks);
+        self.records.fetch_add(sorted.records() as u64, Ordering::Relaxed);
+        let store = self.store.get_or_init(|| {
+            let plan = sorted.plan(self.options.partitions);
+            RunStore::new(plan, self.options.memory.resident_bytes, self.spill.clone())
+        });
+        store.add_block(id, sorted).map_err(scratch)
+    }
+
+    /// Records taken in so far.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Ends the input and decides duplicates.
+    pub(super) fn finish(self) -> Result<Collected, PipelineError> {
+        let started = Instant::now();
+        let marker = self.marker.map(|marker| marker.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let verdicts = marker
+            .map(Marker::finish)
+            .transpose()
+            .map_err(|error| PipelineError::marking(error, self.options.temp.clone()))?;
+        Ok(Collected {
+            runs: self.store.into_inner().map(RunStore::finish),
+            verdicts,
+            spill: self.spill,
+            records: self.records.into_inner(),
+            options: self.options,
+            deciding_seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+}

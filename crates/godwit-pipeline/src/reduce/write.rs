@@ -1,0 +1,273 @@
+//! Writing the outputs: the BAM by all threads at once, then what goes beside it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use godwit_formats::index::{IndexBuilder, IndexFormat};
+use godwit_formats::sam::Header;
+use godwit_formats::{bam, bgzf};
+use godwit_kernels::flagstat::Flagstat;
+use godwit_kernels::markdup::{Metrics, Verdicts};
+use godwit_model::Genome;
+use serde::Serialize;
+
+use super::collector::{Collected, Collector};
+use super::partition::{PartitionSummary, write_partition};
+use super::ReduceOptions;
+use crate::error::PipelineError;
+use crate::observer::{Event, Observer};
+use crate::partitioned_file::{PartExtent, PartitionedFile, write_whole};
+use crate::runs::{FinishedRuns, SplitPartition};
+
+/// Names of the outputs, all in one directory.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    /// The BAM, `STEM.bam`.
+    pub bam: PathBuf,
+    /// What `.duplicates.txt`, `.flagstat.txt` and `.idxstats.txt` are put behind.
+    pub stem: PathBuf,
+}
+
+/// A stretch of the BAM that was compressed by itself, for checking the file in parallel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Segment {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Records in it.
+    pub records: u64,
+    /// BLAKE3 of the bytes, hexadecimal.
+    pub blake3: String,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Reduced {
+    /// Files, in the order they were named.
+    pub files: Vec<PathBuf>,
+    /// Records in the BAM.
+    pub records: u64,
+    /// Records that are duplicates, in the BAM or left out.
+    pub duplicates: u64,
+    /// Bytes of the BAM.
+    pub bam_bytes: u64,
+    /// Stretches of the BAM behind its header.
+    pub segments: Vec<Segment>,
+    /// Time to decide duplicates, seconds.
+    pub deciding_seconds: f64,
+    /// Time to write everything, seconds.
+    pub writing_seconds: f64,
+    /// Bytes that went to scratch space.
+    pub spilled_bytes: u64,
+}
+
+impl Outputs {
+    /// The stem followed by a suffix.
+    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.stem.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+}
+
+impl Collector {
+    /// Ends the input, decides duplicates and writes everything. Files take their names when all are whole.
+    ///
+    /// # Errors
+    /// [`PipelineError`]; no output has its name then.
+    pub fn write(
+        self,
+        header: &Header,
+        genome: &Genome,
+        outputs: &Outputs,
+        observer: &dyn Observer,
+        cancelled: &AtomicBool,
+    ) -> Result<Reduced, PipelineError> {
+        observer.event(&Event::Stage { name: "deciding duplicates" });
+        let collected = self.finish()?;
+        observer.event(&Event::Stage { name: "writing" });
+        let started = Instant::now();
+        let mut reduced = write_all(&collected, header, genome, outputs, observer, cancelled)?;
+        reduced.writing_seconds = started.elapsed().as_secs_f64();
+        Ok(reduced)
+    }
+}
+
+fn write_all(
+    collected: &Collected,
+    header: &Header,
+    genome: &Genome,
+    outputs: &Outputs,
+    observer: &dyn Observer,
+    cancelled: &AtomicBool,
+) -> Result<Reduced, PipelineError> {
+    let writing = |error| PipelineError::file("write", &outputs.bam)(error);
+    let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
+    let waiting = collected.options.memory.waiting_bytes;
+    let file = PartitionedFile::create(&outputs.bam, &collected.spill, waiting).map_err(writing)?;
+    write_header(&file, header).map_err(writing)?;
+    let summaries = match &collected.runs {
+        Some(runs) => {
+            let job = PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
+            job.run(&outputs.bam)?
+        }
+        None => Vec::new(),
+    };
+    let extents = file.seal(partitions.len() + 1, &bgzf::EOF_BLOCK).map_err(writing)?;
+    let totals = Totals::add_up(&summaries);
+    let expected = collected.records - totals.removed;
+    if totals.flagstat.records() != expected {
+        return Err(PipelineError::RecordsLost { taken: expected, written: totals.flagstat.records() });
+    }
+    let segments = segments(&summaries, &extents[1..]);
+    let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
+    let mut files = write_beside(collected, &index, &totals.flagstat, genome, outputs)?;
+    file.publish().map_err(writing)?;
+    files.push(outputs.bam.clone());
+    let last = extents[extents.len() - 1];
+    Ok(Reduced {
+        files,
+        records: totals.flagstat.records(),
+        duplicates: totals.flagstat.duplicates() + totals.removed,
+        bam_bytes: last.offset + last.bytes + bgzf::EOF_BLOCK.len() as u64,
+        segments,
+        deciding_seconds: collected.deciding_seconds,
+        writing_seconds: 0.0,
+        spilled_bytes: collected.spill.bytes(),
+    })
+}
+
+/// Part 0 of the file: the header in blocks of its own.
+fn write_header(file: &PartitionedFile, header: &Header) -> std::io::Result<()> {
+    let mut plain = Vec::new();
+    bam::encode_header(header, &mut plain).map_err(std::io::Error::other)?;
+    let mut writer = bgzf::Writer::new(file.part(0), 6);
+    writer.write_bytes(&plain)?;
+    writer.finish_blocks()?.0.finish()
+}
+
+/// The partitions, written by all threads.
+struct PartitionJob<'j> {
+    collected: &'j Collected,
+    runs: &'j FinishedRuns,
+    partitions: &'j [SplitPartition],
+    file: &'j PartitionedFile<'j>,
+    genome: &'j Genome,
+    observer: &'j dyn Observer,
+    cancelled: &'j AtomicBool,
+}
+
+impl PartitionJob<'_> {
+    fn run(&self, path: &Path) -> Result<Vec<PartitionSummary>, PipelineError> {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(Vec::with_capacity(self.partitions.len()));
+        let worker = || -> Result<(), PipelineError> {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(split) = self.partitions.get(at) else { return Ok(()) };
+                if self.cancelled.load(Ordering::Relaxed) {
+                    return Err(PipelineError::Interrupted);
+                }
+                let written = self.write_one(at, split);
+                let summary = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                done.push((at, summary.map_err(PipelineError::file("write", path))?));
+                self.observer.event(&Event::Written { partitions: done.len(), of: self.partitions.len() });
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.collected.options.threads.max(1)).map(|_| scope.spawn(&worker)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_by_key(|(at, _)| *at);
+        Ok(done.into_iter().map(|(_, summary)| summary).collect())
+    }
+
+    fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<PartitionSummary> {
+        let verdicts: Option<&Verdicts> = self.collected.verdicts.as_ref().map(|(verdicts, _)| verdicts);
+        let policy = self.collected.options.duplicates;
+        let index = IndexBuilder::new(self.genome);
+        let (summary, part) = write_partition(self.runs, split, verdicts, policy, index, self.file.part(at + 1))?;
+        part.finish()?;
+        Ok(summary)
+    }
+}
+
+/// Counts over all partitions.
+#[derive(Default)]
+struct Totals {
+    flagstat: Flagstat,
+    removed: u64,
+}
+
+impl Totals {
+    fn add_up(summaries: &[PartitionSummary]) -> Self {
+        let mut totals = Self::default();
+        for summary in summaries {
+            totals.flagstat.merge(&summary.flagstat);
+            totals.removed += summary.removed;
+        }
+        totals
+    }
+}
+
+fn segments(summaries: &[PartitionSummary], extents: &[PartExtent]) -> Vec<Segment> {
+    let pairs = summaries.iter().zip(extents);
+    pairs
+        .map(|(summary, extent)| Segment {
+            offset: extent.offset,
+            bytes: extent.bytes,
+            records: summary.flagstat.records(),
+            blake3: summary.checksum.to_hex().to_string(),
+        })
+        .collect()
+}
+
+fn merge_index(summaries: Vec<PartitionSummary>, extents: &[PartExtent]) -> std::io::Result<IndexBuilder> {
+    let parts = summaries.into_iter().zip(extents).map(|(summary, extent)| (summary.index, extent.offset)).collect();
+    IndexBuilder::merge(parts).map_err(std::io::Error::other)
+}
+
+/// Writes everything but the BAM, which comes last because it is what others wait for.
+fn write_beside(
+    collected: &Collected,
+    index: &IndexBuilder,
+    flagstat: &Flagstat,
+    genome: &Genome,
+    outputs: &Outputs,
+) -> Result<Vec<PathBuf>, PipelineError> {
+    let mut files = Vec::new();
+    let mut write = |path: PathBuf, bytes: &[u8]| {
+        write_whole(&path, bytes).map_err(PipelineError::file("write", &path))?;
+        files.push(path);
+        Ok::<(), PipelineError>(())
+    };
+    let format = IndexFormat::for_genome(genome);
+    let mut index_path = outputs.bam.clone().into_os_string();
+    index_path.push(format!(".{}", format.extension()));
+    let mut bytes = Vec::new();
+    index.write(format, genome, &mut bytes).map_err(PipelineError::file("write", &index_path))?;
+    write(index_path.into(), &bytes)?;
+    write(outputs.beside(".flagstat.txt"), flagstat.to_string().as_bytes())?;
+    write(outputs.beside(".idxstats.txt"), index.idxstats(genome).as_bytes())?;
+    if let Some((_, metrics)) = &collected.verdicts {
+        let text = metrics_text(metrics, &collected.options);
+        write(outputs.beside(".duplicates.txt"), text.as_bytes())?;
+    }
+    Ok(files)
+}
+
+fn metrics_text(metrics: &Metrics, options: &ReduceOptions) -> String {
+    let policy = options.duplicates.name();
+    let version = env!("CARGO_PKG_VERSION");
+    metrics.to_text(&[format!(
+        "godwit {version} --duplicates {policy} --optical-distance {}",
+        options.optical_distance
+    )])
+}

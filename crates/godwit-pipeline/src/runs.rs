@@ -1,0 +1,50 @@
+//! Sorted runs of records between alignment and writing, in memory or spilled.
+//!
+//! One run per block. A run is a sequence of frames; a frame holds whole records and never crosses a partition. Frames
+//! are cut by the records alone, so that partitions split along frame borders are the same at any memory limit. In
+//! memory a frame is plain bytes; spilled it is one LZ4 block.
+
+mod cursor;
+mod store;
+
+pub use cursor::Cursor;
+pub use store::{FinishedRuns, RunStore, SortedBlock, SplitPartition};
+
+use godwit_model::{BlockId, SortKey};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes after which a frame is closed: small enough that a merge of a thousand runs stays within 64 MiB, large enough
+/// that LZ4 and system calls cost little.
+const FRAME_BYTES: usize = 64 << 10;
+/// Bytes before each record in a frame: its length and its index in the block.
+const ENTRY_HEADER: usize = 8;
+
+/// A sorted run.
+struct Run {
+    block: BlockId,
+    /// Frames in key order.
+    frames: Vec<Frame>,
+    /// For each partition of the plan and one past the last: index of its first frame.
+    partition_frames: Vec<u32>,
+    bytes: RunBytes,
+}
+
+/// Where the frames of a run are.
+enum RunBytes {
+    Memory(Vec<u8>),
+    Spilled,
+}
+
+/// Some records of one partition.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    first_key: SortKey,
+    /// In the run's bytes, or in the spill.
+    offset: u64,
+    /// Bytes as stored.
+    stored_bytes: u32,
+    /// Bytes as plain records.
+    plain_bytes: u32,
+}

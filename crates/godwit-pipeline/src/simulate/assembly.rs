@@ -1,0 +1,185 @@
+//! The genome that reads are taken from: simulated, or read from a FASTA file.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+
+use super::SimulateError;
+use super::output::Output;
+use super::repeats;
+use super::rng::Rng;
+
+/// Bases on a line of the FASTA files written.
+const LINE_BASES: usize = 60;
+
+/// One contig to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContigOptions {
+    /// Its name, without white space.
+    pub name: String,
+    /// Its length in bases, at most 2^31 - 1, the gap included.
+    pub bases: u32,
+    /// Length of a run of N in its middle; at most `bases`.
+    pub gap_bases: u32,
+}
+
+impl ContigOptions {
+    /// A contig without a gap.
+    pub fn new(name: &str, bases: u32) -> Self {
+        Self { name: name.to_owned(), bases, gap_bases: 0 }
+    }
+}
+
+/// A genome to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GenomeOptions {
+    /// The contigs, in order.
+    pub contigs: Vec<ContigOptions>,
+    /// Share of the bases to cover with repeats, 0 to 0.9: a quarter of it tandem, the rest copies of a few families, some
+    /// of them identical so that reads have no unique place.
+    pub repeat_fraction: f64,
+    /// The same seed gives the same genome.
+    pub seed: u64,
+}
+
+impl Default for GenomeOptions {
+    /// 680 kb in five contigs: one with a gap, one shorter than a read.
+    fn default() -> Self {
+        let mut contigs: Vec<_> =
+            [("chr1", 300_000), ("chr2", 200_000), ("chr3", 120_000), ("chr4", 60_000), ("tiny", 80)]
+                .map(|(name, bases)| ContigOptions::new(name, bases))
+                .into();
+        contigs[1].gap_bases = 2_000;
+        Self { contigs, repeat_fraction: 0.12, seed: 1 }
+    }
+}
+
+/// A contig with its sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssemblyContig {
+    /// The FASTA name up to the first white space.
+    pub name: String,
+    /// `A`, `C`, `G`, `T` and `N`, upper case.
+    pub bases: Vec<u8>,
+}
+
+/// All contigs of a genome with their sequences, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembly {
+    contigs: Vec<AssemblyContig>,
+}
+
+/// Makes a genome and writes it to `fasta`.
+///
+/// # Errors
+/// [`SimulateError::Option`] and [`SimulateError::EmptyGenome`] for options without sense, [`SimulateError::Write`].
+pub fn write_genome(options: &GenomeOptions, fasta: &Path) -> Result<Assembly, SimulateError> {
+    let assembly = Assembly::simulate(options)?;
+    assembly.write_fasta(fasta)?;
+    Ok(assembly)
+}
+
+impl Assembly {
+    /// Makes a genome: random bases, repeats over them, gaps last.
+    ///
+    /// # Errors
+    /// [`SimulateError::Option`], [`SimulateError::ContigTooLong`] and [`SimulateError::EmptyGenome`] for options without sense.
+    pub fn simulate(options: &GenomeOptions) -> Result<Self, SimulateError> {
+        if !(0.0..=0.9).contains(&options.repeat_fraction) {
+            let given = options.repeat_fraction.to_string();
+            return Err(SimulateError::Option { option: "repeat_fraction", given, allowed: "between 0 and 0.9" });
+        }
+        let mut rng = Rng::new(options.seed, super::template::PURPOSE_GENOME, 0);
+        let mut contigs: Vec<_> = options
+            .contigs
+            .iter()
+            .map(|plan| AssemblyContig {
+                name: plan.name.clone(),
+                bases: (0..plan.bases).map(|_| rng.base()).collect(),
+            })
+            .collect();
+        repeats::scatter(&mut contigs, options.repeat_fraction, &mut rng);
+        for (contig, plan) in contigs.iter_mut().zip(&options.contigs) {
+            let gap_bases = plan.gap_bases.min(plan.bases) as usize;
+            let start = (contig.bases.len() - gap_bases) / 2;
+            contig.bases[start..start + gap_bases].fill(b'N');
+        }
+        Self::new(contigs)
+    }
+
+    /// Reads a FASTA file, plain or gzip. Lower case becomes upper case; anything but `ACGT` becomes N.
+    ///
+    /// # Errors
+    /// [`SimulateError::Read`], [`SimulateError::NotFasta`], [`SimulateError::EmptyGenome`], [`SimulateError::ContigTooLong`].
+    pub fn read_fasta(path: &Path) -> Result<Self, SimulateError> {
+        let unreadable = |source| SimulateError::Read { path: path.to_path_buf(), source };
+        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(unreadable)?);
+        let gzip = file.fill_buf().map_err(unreadable)?.starts_with(&[0x1F, 0x8B]);
+        let text: Box<dyn Read> = if gzip { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+        let mut text = BufReader::with_capacity(1 << 20, text);
+        let mut contigs: Vec<AssemblyContig> = Vec::new();
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            if text.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+                break;
+            }
+            let line = line.trim_ascii_end();
+            match (line.strip_prefix(b">"), contigs.last_mut()) {
+                (Some(title), _) => {
+                    let name = title.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+                    let name = String::from_utf8_lossy(name).into_owned();
+                    contigs.push(AssemblyContig { name, bases: Vec::new() });
+                }
+                (None, Some(contig)) => contig.bases.extend(line.iter().map(|&base| match base.to_ascii_uppercase() {
+                    base @ (b'A' | b'C' | b'G' | b'T') => base,
+                    _ => b'N',
+                })),
+                (None, None) if line.is_empty() => {}
+                (None, None) => return Err(SimulateError::NotFasta { path: path.to_path_buf(), line: number }),
+            }
+        }
+        Self::new(contigs)
+    }
+
+    fn new(contigs: Vec<AssemblyContig>) -> Result<Self, SimulateError> {
+        if let Some(contig) = contigs.iter().find(|contig| contig.bases.len() > i32::MAX as usize) {
+            return Err(SimulateError::ContigTooLong { contig: contig.name.clone() });
+        }
+        if contigs.iter().all(|contig| contig.bases.is_empty()) {
+            return Err(SimulateError::EmptyGenome);
+        }
+        Ok(Self { contigs })
+    }
+
+    /// The contigs, in order.
+    pub fn contigs(&self) -> &[AssemblyContig] {
+        &self.contigs
+    }
+
+    /// Bases of all contigs together.
+    pub fn bases(&self) -> u64 {
+        self.contigs.iter().map(|contig| contig.bases.len() as u64).sum()
+    }
+
+    /// Writes the sequences as FASTA, 60 bases a line.
+    ///
+    /// # Errors
+    /// [`SimulateError::Write`].
+    pub fn write_fasta(&self, path: &Path) -> Result<(), SimulateError> {
+        let mut fasta = Output::create(path, false)?;
+        for contig in &self.contigs {
+            fasta.text.extend_from_slice(b">");
+            fasta.text.extend_from_slice(contig.name.as_bytes());
+            fasta.text.push(b'\n');
+            for line in contig.bases.chunks(LINE_BASES) {
+                fasta.text.extend_from_slice(line);
+                fasta.text.push(b'\n');
+                fasta.flush_if_full()?;
+            }
+        }
+        fasta.commit().map(drop)
+    }
+}

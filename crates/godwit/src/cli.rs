@@ -1,0 +1,316 @@
+//! The command line. Names and meanings are a contract: scripts depend on them.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use godwit_pipeline::DuplicatePolicy;
+
+/// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
+#[derive(Parser)]
+#[command(name = "godwit", version, propagate_version = true, subcommand_required = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+impl Cli {
+    /// Parses the arguments of the process.
+    ///
+    /// # Errors
+    /// What clap found wrong, or a request for help.
+    pub fn from_environment() -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        if let (Verb::Align(args), Some((_, align))) = (&mut cli.verb, matches.subcommand()) {
+            let lanes = align.get_occurrences::<PathBuf>("reads").into_iter().flatten();
+            args.lanes = lanes.map(|files| files.cloned().collect()).collect();
+        }
+        Ok(cli)
+    }
+}
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Make what the aligner needs beside a reference
+    #[command(after_help = "Example:\n  godwit index ref.fa")]
+    Index(IndexArgs),
+    /// FASTQ to sorted, duplicate-marked BAM
+    #[command(
+        after_help = "Example:\n  godwit align --reference ref.fa --reads s_R1.fq.gz s_R2.fq.gz --sample S --out out"
+    )]
+    Align(AlignArgs),
+    /// Sort and mark duplicates in reads aligned elsewhere
+    #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
+    Markdup(MarkdupArgs),
+    /// Make a small genome and reads, run the main job, compare with the truth
+    #[command(after_help = "Example:\n  godwit demo --out demo")]
+    Demo(DemoArgs),
+    /// Make reads from a diploid copy of a reference, with known variants and duplicates
+    #[command(hide = true, after_help = "Example:\n  godwit simulate --reference ref.fa --pairs 1000 --out sim")]
+    Simulate(SimulateArgs),
+    /// Print a shell's completion script
+    #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
+    Completions(CompletionsArgs),
+}
+
+/// Options of every verb that works for a while.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Memory of godwit itself, the aligner apart (512M, 8G) [default: 8G; align: 512M or what its blocks need]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+    /// Directory for scratch files [default: beside the output]
+    #[arg(long, value_name = "DIR")]
+    pub temp: Option<PathBuf>,
+    /// Print events as JSON lines on stderr
+    #[arg(long)]
+    pub json: bool,
+    /// How to show progress
+    #[arg(long, value_enum, default_value_t = ProgressMode::Auto, value_name = "MODE")]
+    pub progress: ProgressMode,
+    /// Print nothing but errors
+    #[arg(long)]
+    pub quiet: bool,
+    /// What to log
+    #[arg(long, value_enum, default_value_t = LogLevel::Info, value_name = "LEVEL")]
+    pub log: LogLevel,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProgressMode {
+    /// A bar on a terminal, else plain
+    Auto,
+    /// A line now and then
+    Plain,
+    /// Nothing
+    None,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum LogLevel {
+    /// Errors only
+    Error,
+    /// And warnings
+    Warn,
+    /// And the outcome
+    Info,
+    /// And every stage
+    Debug,
+}
+
+#[derive(Args)]
+pub struct IndexArgs {
+    /// The reference, FASTA
+    #[arg(value_name = "REF.fa")]
+    pub reference: PathBuf,
+    /// The aligner to index for
+    #[arg(long, value_enum, default_value_t = AlignerName::Bwa)]
+    pub aligner: AlignerName,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AlignerName {
+    /// bwa mem 0.7.17
+    Bwa,
+}
+
+#[derive(Args)]
+pub struct AlignArgs {
+    /// The reference, FASTA, indexed by `godwit index`
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: PathBuf,
+    /// FASTQ of one lane: one file, or read 1 and read 2; again for each lane
+    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true)]
+    pub reads: Vec<PathBuf>,
+    /// `reads` by occurrence, filled by [`Cli::from_environment`].
+    #[arg(skip)]
+    pub lanes: Vec<Vec<PathBuf>>,
+    /// Sample name: names the output and fills SM
+    #[arg(long, value_name = "NAME", value_parser = parse_sample)]
+    pub sample: String,
+    /// Output directory
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
+    #[arg(long, value_name = "@RG..")]
+    pub read_group: Vec<String>,
+    /// The aligner
+    #[arg(long, value_enum, default_value_t = AlignerName::Bwa)]
+    pub aligner: AlignerName,
+    /// Options of the aligner that change records, in one string
+    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
+    pub aligner_args: String,
+    /// Output formats
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "bam", value_name = "FORMATS")]
+    pub format: Vec<FormatName>,
+    #[command(flatten)]
+    pub marking: MarkingArgs,
+    /// Partitions of the genome that are sorted and written independently
+    #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub partitions: u32,
+    /// Bases per block: `bwa mem -K`
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub block_bases: u64,
+    /// Refuse any FASTQ that is not clean (the default)
+    #[arg(long, conflicts_with = "lenient")]
+    pub strict: bool,
+    /// Accept a BGZF file without its last block, and `+` lines with another title
+    #[arg(long)]
+    pub lenient: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    /// BAM with index
+    Bam,
+}
+
+/// How duplicates are found and what becomes of them.
+#[derive(Args)]
+pub struct MarkingArgs {
+    /// What to do with duplicates
+    #[arg(long, value_enum, default_value_t = Duplicates::Mark, value_name = "POLICY")]
+    pub duplicates: Duplicates,
+    /// Greatest distance of optical duplicates, pixels (2500 for patterned flow cells)
+    #[arg(long, value_name = "PIXELS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(0..))]
+    pub optical_distance: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Duplicates {
+    /// Set FLAG 0x400
+    Mark,
+    /// Leave them out
+    Remove,
+    /// Do not look for them
+    None,
+}
+
+impl From<Duplicates> for DuplicatePolicy {
+    fn from(duplicates: Duplicates) -> Self {
+        match duplicates {
+            Duplicates::Mark => Self::Mark,
+            Duplicates::Remove => Self::Remove,
+            Duplicates::None => Self::None,
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct MarkdupArgs {
+    /// SAM or BAM, in any order
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// The BAM to write
+    #[arg(long, value_name = "OUT.bam")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub marking: MarkingArgs,
+    /// Partitions of the genome that are sorted and written independently
+    #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub partitions: u32,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Where to put everything
+    #[arg(long, value_name = "DIR", default_value = "godwit-demo")]
+    pub out: PathBuf,
+    /// Read pairs to make
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    pub pairs: u64,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args)]
+pub struct SimulateArgs {
+    /// Reference to draw from, FASTA
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: PathBuf,
+    /// Read pairs to make
+    #[arg(long, value_name = "N")]
+    pub pairs: u64,
+    /// Bases per read
+    #[arg(long, value_name = "N", default_value_t = 148)]
+    pub read_bases: u32,
+    /// Seed of everything that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write gzip
+    #[arg(long)]
+    pub gzip: bool,
+    /// PREFIX of `PREFIX_R1.fastq`, `PREFIX_R2.fastq`, `PREFIX.truth.vcf`, `PREFIX.truth.tsv`
+    #[arg(long, value_name = "PREFIX")]
+    pub out: PathBuf,
+}
+
+#[derive(Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// `512M`, `8G`, `1T`, `64K` or plain bytes.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        unit => return Err(format!("{unit} is not a unit of size; use K, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a size is a whole number and a unit, as in 512M or 8G".to_string())?;
+    number.checked_mul(1 << unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".into())
+}
+
+/// Sample names become file names and `SM` values.
+fn parse_sample(text: &str) -> Result<String, String> {
+    let fine = !text.is_empty()
+        && text.len() <= 200
+        && !text.starts_with('.')
+        && text.chars().all(|c| !c.is_control() && c != '/');
+    if fine { Ok(text.into()) } else { Err("a sample name is a file name: no /, no control characters, no leading dot".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_take_binary_units() {
+        assert_eq!(parse_size("8G"), Ok(8 << 30));
+        assert_eq!(parse_size("128M"), Ok(128 << 20));
+        assert_eq!(parse_size("1000"), Ok(1000));
+        assert!(parse_size("8X").is_err() && parse_size("").is_err() && parse_size("0G").is_err());
+        assert!(parse_size("99999999999T").is_err());
+    }
+
+    #[test]
+    fn every_verb_helps_with_an_example() {
+        for verb in Cli::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example:\n  godwit "), "{}", verb.get_name());
+        }
+    }
+}

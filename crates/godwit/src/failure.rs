@@ -1,0 +1,79 @@
+//! Failures as users see them: one line and an exit code.
+
+use std::error::Error;
+
+use godwit_pipeline::{Blame, PipelineError};
+
+/// Exit codes; `docs/reference/exit-codes.md` documents them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// A bug in godwit.
+    Bug = 1,
+    /// Wrong usage.
+    Usage = 2,
+    /// Bad input data.
+    Input = 3,
+    /// Something missing or refused on this machine.
+    Machine = 4,
+    /// An engine failed.
+    Engine = 5,
+    /// Interrupted.
+    Interrupted = 130,
+}
+
+/// Why a verb failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub exit: Exit,
+    /// What, where and what to do.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with its message.
+    pub fn new(exit: Exit, message: String) -> Self {
+        Self { exit, message }
+    }
+}
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Self {
+        let exit = match error.blame() {
+            Blame::Usage => Exit::Usage,
+            Blame::Input => Exit::Input,
+            Blame::Machine => Exit::Machine,
+            Blame::Engine => Exit::Engine,
+            Blame::Interrupted => Exit::Interrupted,
+        };
+        Self::new(exit, with_causes(&error))
+    }
+}
+
+/// The message of an error followed by those of its causes that it does not repeat itself.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message += ": ";
+            message += &text;
+        }
+        cause = error.source();
+    }
+    message
+}
+
+/// Help and version go to stdout and are no failure; anything else is wrong usage.
+pub fn of_command_line(error: &clap::Error) -> Result<(), Failure> {
+    // Nothing is left to do where stdout or stderr is closed.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Ok(());
+    }
+    let text = error.render().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let message = first.strip_prefix("error: ").unwrap_or("no verb was given; see godwit --help");
+    Err(Failure::new(Exit::Usage, message.into()))
+}

@@ -1,0 +1,132 @@
+//! Progress as users see it: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use godwit_pipeline::{Event, Observer};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::{Common, LogLevel, ProgressMode};
+
+/// Time between plain lines.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
+/// Steps of a bar whose input size is known.
+const BAR_STEPS: u64 = 10_000;
+
+/// Shows the events of a job on stderr.
+pub struct Progress {
+    display: Display,
+    log: LogLevel,
+    started: Instant,
+}
+
+enum Display {
+    Bar(ProgressBar),
+    Plain(Mutex<Option<Instant>>),
+    Json,
+    None,
+}
+
+impl Progress {
+    /// Progress as the common options ask for it.
+    pub fn new(options: &Common) -> Self {
+        let display = if options.json {
+            Display::Json
+        } else if options.quiet {
+            Display::None
+        } else {
+            match options.progress {
+                ProgressMode::None => Display::None,
+                ProgressMode::Auto if std::io::stderr().is_terminal() => Display::Bar(ProgressBar::new(BAR_STEPS)),
+                ProgressMode::Auto | ProgressMode::Plain => Display::Plain(Mutex::default()),
+            }
+        };
+        let log = if options.quiet { LogLevel::Error } else { options.log };
+        Self { display, log, started: Instant::now() }
+    }
+
+    /// Prints a line about the outcome.
+    pub fn say(&self, line: &str) {
+        if let Display::Bar(bar) = &self.display {
+            bar.finish_and_clear();
+        }
+        if self.log >= LogLevel::Info && !matches!(self.display, Display::Json) {
+            eprintln!("godwit: {line}");
+        }
+    }
+
+    fn stage(&self, name: &'static str) {
+        match &self.display {
+            Display::Bar(bar) => {
+                bar.set_style(style());
+                bar.set_position(0);
+                bar.set_message(name);
+                bar.reset_eta();
+                bar.enable_steady_tick(Duration::from_millis(200));
+            }
+            _ if self.log >= LogLevel::Debug => eprintln!("godwit: {name}"),
+            _ => {}
+        }
+    }
+
+    fn step(&self, fraction: Option<f64>, text: String) {
+        match &self.display {
+            Display::Bar(bar) => {
+                if let Some(fraction) = fraction {
+                    bar.set_position((fraction.clamp(0.0, 1.0) * BAR_STEPS as f64) as u64);
+                }
+                bar.set_message(text);
+            }
+            Display::Plain(last) => {
+                // A poisoned lock means that another thread is ending the process with its panic.
+                let Ok(mut last) = last.lock() else { return };
+                if last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL) {
+                    *last = Some(Instant::now());
+                    let percent = fraction.map(|f| format!("{:.0}% ", f * 100.0)).unwrap_or_default();
+                    eprintln!("godwit: {percent}{text}, {} s", self.started.elapsed().as_secs());
+                }
+            }
+            Display::Json | Display::None => {}
+        }
+    }
+
+    fn rate(&self, count: u64) -> u64 {
+        (count as f64 / self.started.elapsed().as_secs_f64().max(0.001)) as u64
+    }
+}
+
+impl Observer for Progress {
+    fn event(&self, event: &Event) {
+        if let Display::Json = self.display {
+            match serde_json::to_string(event) {
+                Ok(line) => eprintln!("{line}"),
+                Err(error) => eprintln!("{{\"event\":\"warning\",\"message\":\"{error}\"}}"),
+            }
+            return;
+        }
+        match event {
+            Event::Stage { name } => self.stage(name),
+            Event::Reading { reads, bytes, total_bytes } => {
+                let fraction = total_bytes.map(|total| *bytes as f64 / total.max(1) as f64);
+                self.step(fraction, format!("{reads} reads read, {} a second", self.rate(*reads)));
+            }
+            Event::Aligned { reads, fraction, .. } => {
+                self.step(*fraction, format!("{reads} reads aligned, {} a second", self.rate(*reads)));
+            }
+            Event::Written { partitions, of } => {
+                self.step(Some(*partitions as f64 / (*of).max(1) as f64), format!("{partitions} of {of} partitions written"));
+            }
+            Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
+                Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),
+                _ => eprintln!("godwit: warning: {message}"),
+            },
+            Event::Warning { .. } => {}
+        }
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{bar:30} {percent:>3}% {msg} [{elapsed}, ETA {eta}]")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,54 @@
+//! What each verb does. No algorithms: options in, a job run, its outcome told.
+
+mod align;
+mod completions;
+mod demo;
+
+mod index;
+mod markdup;
+mod simulate;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::cli::{Cli, Common, Verb};
+use crate::failure::{Exit, Failure};
+
+/// Runs the verb.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.verb {
+        Verb::Index(args) => index::run(&args),
+        Verb::Align(args) => align::run(&args),
+        Verb::Markdup(args) => markdup::run(&args),
+
+        Verb::Demo(args) => demo::run(&args),
+        Verb::Simulate(args) => simulate::run(&args),
+        Verb::Completions(args) => completions::run(&args),
+    }
+}
+
+/// A flag that the first Ctrl-C or SIGTERM sets; the second ends the process at once.
+fn cancel_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, cancelled.clone())
+            .and_then(|_| signal_hook::flag::register(signal, cancelled.clone()))
+            .map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
+    }
+    Ok(cancelled)
+}
+
+impl Common {
+    /// Threads asked for, else all cores.
+    fn thread_count(&self) -> usize {
+        match self.threads {
+            Some(threads) => threads as usize,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// The command line, for reports.
+fn command_line() -> Vec<String> {
+    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
