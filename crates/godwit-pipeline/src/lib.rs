@@ -18,6 +18,8 @@ mod runs;
 mod scratch;
 pub mod simulate;
 
+pub use godwit_model as model;
+
 pub use align::{AlignOptions, align};
 pub use error::{Blame, PipelineError};
 pub use markdup::{MarkdupOptions, markdup};

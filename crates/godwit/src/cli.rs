@@ -275,7 +275,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "T" | "TB" | "TIB" => 40,
         unit => return Err(format!("{unit} is not a unit of size; use K, M, G or T")),
     };
-    let number: u64 = digits.parse().map_err(|_| "a size is a whole number and a unit, as in 512M or 8G".to_string())?;
+    let number: u64 =
+        digits.parse().map_err(|_| "a size is a whole number and a unit, as in 512M or 8G".to_string())?;
     number.checked_mul(1 << unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".into())
 }
 
@@ -285,7 +286,11 @@ fn parse_sample(text: &str) -> Result<String, String> {
         && text.len() <= 200
         && !text.starts_with('.')
         && text.chars().all(|c| !c.is_control() && c != '/');
-    if fine { Ok(text.into()) } else { Err("a sample name is a file name: no /, no control characters, no leading dot".into()) }
+    if fine {
+        Ok(text.into())
+    } else {
+        Err("a sample name is a file name: no /, no control characters, no leading dot".into())
+    }
 }
 
 #[cfg(test)]

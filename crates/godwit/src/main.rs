@@ -1,6 +1,7 @@
 //! The `godwit` program: one binary, one file per verb.
 
 mod cli;
+mod demo;
 mod failure;
 mod progress;
 mod verbs;

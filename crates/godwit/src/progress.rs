@@ -115,7 +115,10 @@ impl Observer for Progress {
                 self.step(*fraction, format!("{reads} reads aligned, {} a second", self.rate(*reads)));
             }
             Event::Written { partitions, of } => {
-                self.step(Some(*partitions as f64 / (*of).max(1) as f64), format!("{partitions} of {of} partitions written"));
+                self.step(
+                    Some(*partitions as f64 / (*of).max(1) as f64),
+                    format!("{partitions} of {of} partitions written"),
+                );
             }
             Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
                 Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),

@@ -1,10 +1,114 @@
-//! `godwit demo`.
+//! `godwit demo`: the main job end to end on data it makes, held against the truth and against the tools it replaces.
 
+use std::path::{Path, PathBuf};
+
+use godwit_pipeline::simulate::{
+    GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
+};
+use godwit_pipeline::{AlignOptions, DuplicatePolicy, PipelineError, RunReport, align, build_index};
+
+use super::{cancel_on_signal, simulate};
 use crate::cli::DemoArgs;
-use crate::failure::Failure;
+use crate::demo::{ToolComparison, TruthComparison, compare_with_tools, compare_with_truth};
+use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
 
-/// Runs the demonstration.
+/// Lanes of the demonstration: enough to show that ordinals restart.
+const LANES: u32 = 2;
+/// Bases per block: small, so that there are several blocks in each lane.
+const BLOCK_BASES: u64 = 2_000_000;
+/// Name of the sample and of the outputs.
+const SAMPLE: &str = "demo";
+
+/// Runs the demonstration and prints its results on stdout.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let _ = args;
+    let progress = Progress::new(&args.common);
+    std::fs::create_dir_all(&args.out).map_err(|source| PipelineError::File {
+        action: "create",
+        path: args.out.clone(),
+        source,
+    })?;
+    let reference = args.out.join("reference.fa");
+    progress.say("making a genome and reads");
+    let reads = make_data(args, &reference).map_err(simulate::failure)?;
+    build_index(&reference, &progress)?;
+    let options = options(args, &reference, &reads);
+    let report = align(&options, &progress, &cancel_on_signal()?)?;
+    progress.say("comparing with the truth and with the tools installed here");
+    let bam = args.out.join(format!("{SAMPLE}.bam"));
+    let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
+    let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
+    print!("{}", summary(&bam, &reads, &report, &truth, &tools));
+    let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
+    if differing > 0 {
+        return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));
+    }
     Ok(())
+}
+
+fn make_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, SimulateError> {
+    let assembly = write_genome(&GenomeOptions { seed: args.seed, ..GenomeOptions::default() }, reference)?;
+    let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
+    sample.write_vcf(&assembly, &args.out.join("truth.vcf"))?;
+    let options =
+        ReadOptions { pairs: args.pairs, lanes: LANES, gzip: true, seed: args.seed, ..ReadOptions::default() };
+    write_reads(&assembly, &sample, &options, &args.out.join("reads"))
+}
+
+fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOptions {
+    AlignOptions {
+        reference: reference.to_owned(),
+        lanes: reads.lanes.iter().map(|files| files.to_vec()).collect(),
+        read_groups: Vec::new(),
+        sample: SAMPLE.into(),
+        out: args.out.clone(),
+        threads: args.common.thread_count(),
+        memory_bytes: args.common.memory,
+        temp: args.common.temp.clone(),
+        partitions: 128,
+        block_bases: BLOCK_BASES,
+        duplicates: DuplicatePolicy::Mark,
+        optical_distance: 100,
+        aligner_args: Vec::new(),
+        lenient: false,
+        command: super::command_line(),
+    }
+}
+
+fn summary(
+    bam: &Path,
+    reads: &ReadsWritten,
+    report: &RunReport,
+    truth: &TruthComparison,
+    tools: &ToolComparison,
+) -> String {
+    let percent = |part: u64, whole: u64| format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64);
+    let mut rows = vec![
+        ("read pairs made, lanes".to_owned(), format!("{}, {}", reads.pairs, reads.lanes.len())),
+        ("records written".to_owned(), report.records.to_string()),
+        ("time, seconds".to_owned(), format!("{:.1}", report.seconds)),
+        ("pairs placed where they came from".to_owned(), percent(truth.placed, truth.ordinary)),
+        ("  of those with MAPQ 30 and more".to_owned(), percent(truth.placed_sure, truth.sure)),
+        ("duplicate pairs made and marked".to_owned(), percent(truth.duplicates_marked, truth.duplicates)),
+        ("pairs marked that are no duplicates".to_owned(), truth.marked_wrongly.to_string()),
+    ];
+    match &tools.aligner {
+        Some(name) => rows.push((format!("records that differ from {name}"), tools.records_differing.to_string())),
+        None => rows.push(("comparison with bwa and samtools".to_owned(), "not installed".to_owned())),
+    }
+    match tools.flags_differing {
+        Some(differing) => {
+            rows.push(("duplicate flags that differ from Picard 3.4.0".to_owned(), differing.to_string()));
+        }
+        None => rows.push(("comparison with Picard 3.4.0".to_owned(), "not installed".to_owned())),
+    }
+    let width = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let lines = rows.iter().map(|(label, value)| format!("{label:width$}  {value}\n"));
+    let directory: PathBuf = bam.parent().map(Path::to_owned).unwrap_or_default();
+    format!(
+        "{}\nthe BAM is {}, the report {}\n",
+        lines.collect::<String>(),
+        bam.display(),
+        directory.join("run.json").display()
+    )
 }

@@ -35,7 +35,9 @@ fn simulate(args: &SimulateArgs) -> Result<(), SimulateError> {
 pub fn failure(error: SimulateError) -> Failure {
     let exit = match &error {
         SimulateError::Option { .. } | SimulateError::NoPlace { .. } => Exit::Usage,
-        SimulateError::NotFasta { .. } | SimulateError::EmptyGenome | SimulateError::ContigTooLong { .. } => Exit::Input,
+        SimulateError::NotFasta { .. } | SimulateError::EmptyGenome | SimulateError::ContigTooLong { .. } => {
+            Exit::Input
+        }
         SimulateError::Read { .. } | SimulateError::Write { .. } => Exit::Machine,
     };
     Failure::new(exit, with_causes(&error))

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Installs what godwit needs from Debian or Ubuntu, and nothing that is already there.
+#
+#   tools/install-dependencies.sh run     build godwit and run the main job and the demo
+#   tools/install-dependencies.sh test    the same, and the tools the tests compare with (the default)
+#   tools/install-dependencies.sh bench   the same, and the competitors the benchmarks measure
+#
+# Takes a moment when all is there; asks for root (by sudo) only when something is missing. Exit codes are godwit's:
+# 2 wrong usage, 4 something is missing and cannot be installed here.
+set -euo pipefail
+
+profile=${1:-test}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+fail() {
+    echo "install-dependencies: $1" >&2
+    exit 4
+}
+
+# What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
+run=(build-essential:cc libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
+test=(bcftools:bcftools tabix:tabix default-jdk-headless:javac maven:mvn util-linux:unshare)
+bench=(samblaster:samblaster python3:python3)
+
+case "$profile" in
+    run) needs=("${run[@]}") ;;
+    test) needs=("${run[@]}" "${test[@]}") ;;
+    bench) needs=("${run[@]}" "${test[@]}" "${bench[@]}") ;;
+    *)
+        echo "usage: tools/install-dependencies.sh [run|test|bench]" >&2
+        exit 2
+        ;;
+esac
+
+command -v cargo >/dev/null || fail "cargo is missing; install Rust from https://rustup.rs and run this again"
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+missing=()
+for need in "${needs[@]}"; do
+    package=${need%%:*}
+    if [ "$package" != "$need" ] && command -v "${need##*:}" >/dev/null; then
+        continue
+    fi
+    is_installed "$package" || missing+=("$package")
+done
+
+if [ "${#missing[@]}" -gt 0 ]; then
+    echo "install-dependencies: installing ${missing[*]}"
+    command -v apt-get >/dev/null || fail "this is no Debian or Ubuntu; install the equivalents of: ${missing[*]}"
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail "not root and no sudo; have an administrator run: apt-get install ${missing[*]}"
+        as_root=(sudo)
+    fi
+    apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
+    "${apt[@]}" update || fail "apt-get update failed; see above"
+    "${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null || fail "apt-get install failed; see above"
+fi
+
+# bwa's library and program must be one version, or godwit would not give bwa's results.
+if is_installed libbwa-dev && is_installed bwa; then
+    library=$(dpkg-query -W -f='${Version}' libbwa-dev)
+    program=$(dpkg-query -W -f='${Version}' bwa)
+    [ "$library" = "$program" ] || fail "libbwa-dev is $library but bwa is $program; install the same version of both"
+fi
+
+picard=$root/tests/tools/picard/fetch.sh
+if [ "$profile" != run ] && [ -x "$picard" ]; then
+    "$picard" >/dev/null || fail "Picard could not be fetched; see above"
+fi

@@ -1,0 +1,88 @@
+//! Chores of the workspace, run as `cargo xtask CHORE`. A tool for those who work on godwit; nothing of it is shipped.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+mod tidy;
+
+const USAGE: &str = "usage: cargo xtask CHORE
+
+chores:
+  tidy                 check what the compiler does not: which crate may use which, lengths of functions and
+                       files, manifests, words and file names that stay out
+  bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy::run(&root()),
+        ["bench"] => list_benches(&root()),
+        ["bench", name, rest @ ..] => bench(&root(), name, rest),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => {
+            eprintln!("xtask: no chore `{}`\n\n{USAGE}", other.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace this program was built in.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Names of the scripts in `bench/`, sorted.
+fn bench_names(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join("bench");
+    let mut names = Vec::new();
+    for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
+        let path = entry?.path();
+        let script = path.extension().is_some_and(|extension| extension == "py" || extension == "sh");
+        // A leading underscore marks what the scripts share.
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        if script && !name.starts_with('_') {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn list_benches(root: &Path) -> Result<()> {
+    for name in bench_names(root)? {
+        println!("{name}");
+    }
+    Ok(())
+}
+
+fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {
+    let names = bench_names(root)?;
+    if !names.iter().any(|known| known == name) {
+        bail!("no bench `{name}`; there are: {}", names.join(", "));
+    }
+    let python = root.join("bench").join(format!("{name}.py"));
+    let (program, script) =
+        if python.exists() { ("python3", python) } else { ("bash", root.join("bench").join(format!("{name}.sh"))) };
+    let status = Command::new(program)
+        .arg(&script)
+        .args(arguments)
+        .status()
+        .with_context(|| format!("cannot start {program} for {}", script.display()))?;
+    if !status.success() {
+        bail!("{} ended with {status}", script.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! Rules on the manifests: who may depend on whom, versions in one place, lints and licenses.
+//!
+//! Reads the part of TOML that our manifests use, one `key = value` to a line; a manifest written otherwise fails the rules, it
+//! does not slip through.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Which crates of the workspace each crate may name. Dependencies point one way (docs/architecture.md): the model knows nobody,
+/// and what a crate may use, those above it may use too where it is listed. `godwit` may use all.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("godwit-model", &[]),
+    ("godwit-formats", &["godwit-model"]),
+    ("godwit-kernels", &["godwit-model"]),
+    ("godwit-engines", &["godwit-model", "godwit-formats"]),
+    // The pipe's protocol is the engine's; the program at its other end speaks it.
+    ("godwit-bwa", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-engines"]),
+    ("godwit-flight", &["godwit-model"]),
+    ("godwit-fleet", &["godwit-model"]),
+    ("godwit-transfer", &["godwit-model", "godwit-flight"]),
+    ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
+    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),
+    ("godwit-search", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet"]),
+    ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats"]),
+    (
+        "godwit-pipeline",
+        &["godwit-model", "godwit-exchange", "godwit-formats", "godwit-kernels", "godwit-engines", "godwit-fleet"],
+    ),
+    (
+        "godwit",
+        &[
+            "godwit-model",
+            "godwit-formats",
+            "godwit-kernels",
+            "godwit-engines",
+            "godwit-flight",
+            "godwit-fleet",
+            "godwit-transfer",
+            "godwit-exchange",
+            "godwit-query",
+            "godwit-search",
+            "godwit-serve",
+            "godwit-pipeline",
+        ],
+    ),
+    // End-to-end tests see what users see: the programs and their files.
+    ("godwit-tests", &[]),
+    ("xtask", &[]),
+];
+
+/// Heavy libraries have one door: only this crate names them, so that one crate changes when they do.
+const DOORS: &[(&str, &str)] = &[
+    ("tonic", "godwit-flight"),
+    ("arrow-flight", "godwit-flight"),
+    ("datafusion", "godwit-query"),
+    ("parquet", "godwit-formats"),
+    ("clap", "godwit"),
+    ("anyhow", "xtask"),
+];
+
+/// `godwit-bwa` links bwa, which is GPL-3.0; the rest inherits the workspace's license.
+const OWN_LICENSE: &[(&str, &str)] = &[("godwit-bwa", "\"GPL-3.0-or-later\"")];
+
+/// Fields every package takes from the workspace.
+const INHERITED: [&str; 4] = ["version", "edition", "rust-version", "publish"];
+
+/// Sections and their `key = value` lines, by section name. The value holds everything after the first `=`.
+struct Manifest {
+    /// Path from the root.
+    path: String,
+    sections: BTreeMap<String, Vec<(String, String)>>,
+}
+
+/// Everything that is wrong with the manifests below `root`.
+///
+/// # Errors
+/// When a manifest cannot be read.
+pub fn check(root: &Path) -> Result<Vec<String>> {
+    let apart = ["tests/Cargo.toml", "xtask/Cargo.toml"].map(str::to_owned);
+    let mut paths: Vec<_> = apart.into_iter().filter(|path| root.join(path).exists()).collect();
+    let folder = root.join("crates");
+    for entry in folder.read_dir().with_context(|| format!("cannot list {}", folder.display()))? {
+        let name = entry?.file_name();
+        if folder.join(&name).join("Cargo.toml").exists() {
+            paths.push(format!("crates/{}/Cargo.toml", name.to_string_lossy()));
+        }
+    }
+    paths.sort();
+    let mut findings = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
+        findings.extend(check_manifest(&Manifest::parse(path, &text)));
+    }
+    Ok(findings)
+}
+
+impl Manifest {
+    fn parse(path: String, text: &str) -> Self {
+        let mut sections: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+        let mut section = String::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some(name) = line.strip_prefix('[') {
+                section = name.trim_matches(['[', ']']).to_owned();
+                sections.entry(section.clone()).or_default();
+            } else if let Some((key, value)) = line.split_once('=') {
+                let entry = (key.trim().to_owned(), value.trim().to_owned());
+                sections.entry(section.clone()).or_default().push(entry);
+            }
+        }
+        Self { path, sections }
+    }
+
+    fn value(&self, section: &str, key: &str) -> Option<&str> {
+        let found = self.sections.get(section)?.iter().find(|(name, _)| name == key)?;
+        Some(&found.1)
+    }
+
+    /// Name and value of every dependency of any kind, on any target. `name.workspace = true` keeps its suffix in the value.
+    fn dependencies(&self) -> impl Iterator<Item = (&str, String)> {
+        self.sections.iter().flat_map(|(section, entries)| {
+            let list = section.ends_with("dependencies");
+            let table = section.split_once("dependencies.").map(|(_, name)| (name, "a table of its own".to_owned()));
+            let listed = entries.iter().filter(move |_| list).map(|(key, value)| match key.split_once('.') {
+                Some((name, field)) => (name, format!("{field} = {value}")),
+                None => (key.as_str(), value.clone()),
+            });
+            listed.chain(table)
+        })
+    }
+}
+
+fn check_manifest(manifest: &Manifest) -> Vec<String> {
+    let path = &manifest.path;
+    let mut findings = Vec::new();
+    let name = manifest.value("package", "name").unwrap_or_default().trim_matches('"');
+    let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("{path}: crate `{name}` is not in tidy's table; add it to MAY_USE with what it may use")];
+    };
+    for (dependency, value) in manifest.dependencies() {
+        if !value.contains("workspace = true") || value.contains("version") || value.contains("path") {
+            findings.push(format!(
+                "{path}: {dependency}: write `{dependency}.workspace = true`; versions live in the root"
+            ));
+        }
+        let ours = MAY_USE.iter().any(|(known, _)| *known == dependency);
+        if ours && !allowed.contains(&dependency) {
+            findings.push(format!("{path}: {name} must not use {dependency}; dependencies point one way"));
+        }
+        let is_of = |library: &str| {
+            dependency.strip_prefix(library).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+        };
+        let door = DOORS.iter().find(|(library, door)| is_of(library) && *door != name);
+        if let Some((_, door)) = door {
+            findings.push(format!("{path}: only {door} may use {dependency}; go through it"));
+        }
+    }
+    for field in INHERITED {
+        if manifest.value("package", &format!("{field}.workspace")) != Some("true") {
+            findings.push(format!("{path}: write `{field}.workspace = true` under [package]"));
+        }
+    }
+    if manifest.value("lints", "workspace") != Some("true") {
+        findings.push(format!("{path}: write `workspace = true` under [lints]"));
+    }
+    let (field, license) = match OWN_LICENSE.iter().find(|(own, _)| *own == name) {
+        Some((_, license)) => ("license", *license),
+        None => ("license.workspace", "true"),
+    };
+    if manifest.value("package", field) != Some(license) {
+        findings.push(format!("{path}: write `{field} = {license}` under [package]"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "version.workspace = true\nedition.workspace = true\nrust-version.workspace = true\n\
+                        publish.workspace = true\n";
+
+    fn findings(name: &str, license: &str, rest: &str) -> Vec<String> {
+        let text = format!("[package]\nname = \"{name}\"\n{HEAD}{license}\n[lints]\nworkspace = true\n{rest}");
+        check_manifest(&Manifest::parse("Cargo.toml".to_owned(), &text))
+    }
+
+    fn of(name: &str, dependencies: &str) -> usize {
+        findings(name, "license.workspace = true", &format!("[dependencies]\n{dependencies}\n")).len()
+    }
+
+    #[test]
+    fn dependencies_point_one_way() {
+        assert_eq!(of("godwit-formats", "godwit-model.workspace = true"), 0);
+        assert_eq!(of("godwit-model", "godwit-formats.workspace = true"), 1);
+        assert_eq!(of("godwit-kernels", "godwit-formats = { workspace = true }"), 1);
+        assert_eq!(of("godwit-formats", "[dev-dependencies]\ngodwit-pipeline.workspace = true"), 1);
+        assert_eq!(of("godwit-formats", "[target.'cfg(unix)'.dependencies]\ngodwit-kernels.workspace = true"), 1);
+    }
+
+    #[test]
+    fn no_crate_of_the_table_uses_itself_through_others() {
+        for (name, allowed) in MAY_USE {
+            let mut reached: Vec<&str> = allowed.to_vec();
+            let mut next = 0;
+            while let Some(used) = reached.get(next).copied() {
+                let (_, further) = MAY_USE.iter().find(|(known, _)| *known == used).unwrap();
+                reached.extend(further.iter().filter(|other| !reached.contains(other)).collect::<Vec<_>>());
+                next += 1;
+            }
+            assert!(!reached.contains(name), "{name} reaches itself");
+        }
+    }
+
+    #[test]
+    fn versions_live_in_the_root_only() {
+        assert_eq!(of("godwit-model", "thiserror.workspace = true"), 0);
+        assert_eq!(of("godwit-model", "thiserror = { workspace = true, features = [\"std\"] }"), 0);
+        assert_eq!(of("godwit-model", "thiserror = \"2\""), 1);
+        assert_eq!(of("godwit-model", "thiserror = { version = \"2\" }"), 1);
+        assert_eq!(of("godwit-model", "[dependencies.thiserror]\nversion = \"2\""), 1);
+        assert_eq!(of("godwit-model", "[build-dependencies]\ncc = \"1\""), 1);
+    }
+
+    #[test]
+    fn heavy_libraries_have_one_door() {
+        assert_eq!(of("godwit", "clap.workspace = true"), 0);
+        assert_eq!(of("godwit-pipeline", "clap.workspace = true"), 1);
+        assert_eq!(of("godwit-pipeline", "datafusion-expr.workspace = true"), 1);
+        assert_eq!(of("godwit-formats", "anyhow.workspace = true"), 1);
+    }
+
+    #[test]
+    fn lints_licenses_and_shared_fields_are_inherited() {
+        assert_eq!(findings("godwit-model", "license = \"MIT\"", "").len(), 1);
+        assert_eq!(findings("godwit-bwa", "license = \"GPL-3.0-or-later\"", ""), [""; 0]);
+        assert_eq!(findings("godwit-bwa", "license.workspace = true", "").len(), 1);
+        let bare = Manifest::parse("Cargo.toml".to_owned(), "[package]\nname = \"godwit-model\"\n");
+        assert_eq!(check_manifest(&bare).len(), 6);
+    }
+
+    #[test]
+    fn a_crate_nobody_placed_is_a_finding() {
+        assert_eq!(findings("godwit-utils", "license.workspace = true", "").len(), 1);
+    }
+}
