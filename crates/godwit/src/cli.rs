@@ -252,7 +252,7 @@ pub struct SimulateArgs {
     /// Write gzip
     #[arg(long)]
     pub gzip: bool,
-    /// PREFIX of `PREFIX_R1.fastq`, `PREFIX_R2.fastq`, `PREFIX.truth.vcf`, `PREFIX.truth.tsv`
+    /// PREFIX of `PREFIX_L001_R1.fastq`, `PREFIX_L001_R2.fastq`, `PREFIX.truth.vcf`, `PREFIX.truth.tsv`
     #[arg(long, value_name = "PREFIX")]
     pub out: PathBuf,
 }

@@ -30,8 +30,11 @@ pub fn compare_with_tools(options: &AlignOptions, bam: &Path) -> Result<ToolComp
     let work = options.out.join("reference-tools");
     std::fs::create_dir_all(&work).map_err(|error| format!("cannot create {}: {error}", work.display()))?;
     let header = text_of(Command::new("samtools").arg("view").arg("-H").arg(bam))?;
-    let groups: Vec<&str> = header.lines().filter(|line| line.starts_with("@RG")).collect();
-    let sorted = align_and_sort(options, &groups, &work)?;
+    // `samtools cat` would keep the read groups of the first lane only.
+    let header_path = work.join("header.sam");
+    std::fs::write(&header_path, &header)
+        .map_err(|error| format!("cannot write {}: {error}", header_path.display()))?;
+    let sorted = align_and_sort(options, &header, &header_path, &work)?;
     comparison.aligner = Some("bwa mem | samtools sort".into());
     let picard = picard_command();
     let expected = match &picard {
@@ -65,7 +68,8 @@ fn text_of(command: &mut Command) -> Result<String, String> {
 }
 
 /// `bwa mem` per lane, put together in lane order and sorted.
-fn align_and_sort(options: &AlignOptions, groups: &[&str], work: &Path) -> Result<PathBuf, String> {
+fn align_and_sort(options: &AlignOptions, header: &str, header_path: &Path, work: &Path) -> Result<PathBuf, String> {
+    let groups: Vec<&str> = header.lines().filter(|line| line.starts_with("@RG")).collect();
     let mut lanes = Vec::new();
     for (index, files) in options.lanes.iter().enumerate() {
         let sam = work.join(format!("lane{}.sam", index + 1));
@@ -78,7 +82,9 @@ fn align_and_sort(options: &AlignOptions, groups: &[&str], work: &Path) -> Resul
         lanes.push(sam);
     }
     let (together, sorted) = (work.join("lanes.bam"), work.join("sorted.bam"));
-    text_of(Command::new("samtools").args(["cat", "-o"]).arg(&together).args(as_bam(&lanes)?))?;
+    text_of(
+        Command::new("samtools").args(["cat", "-h"]).arg(header_path).arg("-o").arg(&together).args(as_bam(&lanes)?),
+    )?;
     text_of(Command::new("samtools").args(["sort", "-o"]).arg(&sorted).arg(&together))?;
     Ok(sorted)
 }
