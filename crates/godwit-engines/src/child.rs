@@ -70,7 +70,11 @@ fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let quoted = words.map(|word| {
         let word = word.to_string_lossy();
-        if word.is_empty() || word.contains([' ', '\t', '"', '\'', '\\', '\n']) { format!("{word:?}") } else { word.into_owned() }
+        if word.is_empty() || word.contains([' ', '\t', '"', '\'', '\\', '\n']) {
+            format!("{word:?}")
+        } else {
+            word.into_owned()
+        }
     });
     quoted.collect::<Vec<_>>().join(" ")
 }

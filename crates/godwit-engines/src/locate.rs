@@ -21,7 +21,23 @@ pub(crate) fn locate(program: &'static str, variable: &'static str) -> Result<Pa
 }
 
 fn candidates(program: &str) -> Vec<PathBuf> {
-    let beside = std::env::current_exe().ok().and_then(|executable| executable.parent().map(|folder| folder.join(program)));
+    let beside =
+        std::env::current_exe().ok().and_then(|executable| executable.parent().map(|folder| folder.join(program)));
     let path = std::env::var_os("PATH").unwrap_or_default();
     beside.into_iter().chain(std::env::split_paths(&path).map(|folder| folder.join(program))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_looked_at_and_named() {
+        let error = locate("godwit-no-such-program", "GODWIT_NO_SUCH_VARIABLE").unwrap_err();
+        let EngineError::NotFound { tried, .. } = error else { panic!("{error}") };
+        let beside = std::env::current_exe().unwrap().with_file_name("godwit-no-such-program");
+        assert_eq!(tried[0], beside);
+        assert!(tried.iter().all(|path| path.ends_with("godwit-no-such-program")));
+        assert!(locate("sh", "GODWIT_NO_SUCH_VARIABLE").is_ok());
+    }
 }

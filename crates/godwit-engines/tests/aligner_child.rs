@@ -1,4 +1,5 @@
 //! Aligner programs that die, lie or hang, played by shell scripts.
+#![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::collections::HashMap;
 use std::fs;
@@ -179,8 +180,8 @@ fn refused_arguments_are_wrong_usage() {
 }
 
 #[test]
-fn a_death_before_hello_keeps_the_last_20_lines() {
-    let error = Fake::new("seq 1 100 >&2; exit 7").refusal();
+fn a_death_before_hello_keeps_the_last_20_lines_but_no_progress() {
+    let error = Fake::new("seq 1 100 >&2; seq 1 100 | sed 's/^/[M::mem] /' >&2; exit 7").refusal();
     let EngineError::Died { ending, stderr_tail, command_line, version, .. } = &error else { panic!("{error}") };
     assert!(ending.contains("status 7"), "{ending}");
     assert_eq!((stderr_tail.len(), stderr_tail[0].as_str(), stderr_tail[19].as_str()), (20, "81", "100"));
@@ -211,7 +212,10 @@ fn a_feeder_that_waits_learns_of_the_death() {
 fn a_program_that_ends_well_without_an_answer_is_an_error() {
     let fake = Fake::new("cat $HERE/hello; cat >/dev/null; exit 0");
     let error = feed_one(fake.start().unwrap()).unwrap_err();
-    assert!(matches!(&error, EngineError::Died { ending, .. } if ending.contains("before its work was done")), "{error}");
+    assert!(
+        matches!(&error, EngineError::Died { ending, .. } if ending.contains("before its work was done")),
+        "{error}"
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! States of an index made by the real `bwa index`.
+#![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::fs;
 use std::io::Write;
@@ -74,7 +75,8 @@ fn an_index_made_from_the_reference_is_current() {
 fn line_ends_case_and_compression_do_not_matter() {
     let Some((_folder, path)) = indexed() else { return };
     let text = fs::read(&path).unwrap();
-    let dos: Vec<u8> = text.iter().flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] }).collect();
+    let dos: Vec<u8> =
+        text.iter().flat_map(|byte| if *byte == b'\n' { vec![b'\r', b'\n'] } else { vec![*byte] }).collect();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&text[..3000]).unwrap();
     let first = gzip.finish().unwrap();

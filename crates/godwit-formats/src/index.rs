@@ -77,7 +77,9 @@ pub enum IndexError {
         position: i32,
     },
     /// A record lies beyond what the index can express, so beyond its contig as well.
-    #[error("a record on contig {contig} ends at base {end}, beyond what its index can hold; check it against the header")]
+    #[error(
+        "a record on contig {contig} ends at base {end}, beyond what its index can hold; check it against the header"
+    )]
     Range {
         /// Index of the contig.
         contig: i32,

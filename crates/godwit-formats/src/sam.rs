@@ -12,7 +12,7 @@ mod reader;
 mod tags;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use encode::LineEncoder;
 pub use error::{HeaderError, ReadError, SamError};

@@ -21,12 +21,12 @@ use crate::error::PipelineError;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reference::current_index;
 use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions, Reduced};
+use crate::reference::current_index;
 use crate::run_report::{InputFile, RunReport, Stage};
-use crate::scratch::ScratchDirectory;
+use crate::scratch::create_private_directory;
 
-use feed::{Feeder, FeedReport};
+use feed::{FeedReport, Feeder};
 use header::LaneGroups;
 
 /// What to align and how.
@@ -80,9 +80,10 @@ pub fn align(
     current_index(&options.reference)?;
     let checked = Instant::now();
     let lane_groups = LaneGroups::new(options)?;
-    std::fs::create_dir_all(&options.out).map_err(PipelineError::file("create", &options.out))?;
     let temp = options.temp.as_ref().unwrap_or(&options.out);
-    let scratch = ScratchDirectory::create(temp).map_err(PipelineError::file("create scratch space in", temp))?;
+    for directory in [&options.out, temp] {
+        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
+    }
     observer.event(&Event::Stage { name: "aligning" });
     let session = BwaOptions {
         program: None,
@@ -94,8 +95,9 @@ pub fn align(
     .start()?;
     let hello = session.hello().clone();
     let header = header::of_run(&hello, &lane_groups, options)?;
-    let read_groups = ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?);
-    let collector = Collector::new(reduce_options(options, memory, scratch.path()), &read_groups)?;
+    let read_groups =
+        ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?);
+    let collector = Collector::new(reduce_options(options, memory, temp), &read_groups)?;
     let lane_options = LaneOptions {
         block_bases: options.block_bases,
         decompress_threads: options.threads,
@@ -109,10 +111,8 @@ pub fn align(
     let feeder = Feeder { lanes, lane_options, writer };
     let (collector, fed) = run.exchange(feeder, reader, &child)?;
     let aligned = Instant::now();
-    let outputs = Outputs {
-        bam: options.out.join(format!("{}.bam", options.sample)),
-        stem: options.out.join(&options.sample),
-    };
+    let outputs =
+        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
     let reduced = collector.write(&header, &hello.genome, &outputs, observer, cancelled)?;
     let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
     let report = RunReport::new("align", &options.command, ("bwa", &hello.engine_version))

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
-use godwit_formats::fastq::FastqError;
 use godwit_formats::bam::BamError;
 use godwit_formats::fasta::FastaError;
+use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
 use godwit_kernels::markdup::MarkError;
 
@@ -172,7 +172,9 @@ impl PipelineError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Memory(_) | Self::Options { .. } => Blame::Usage,
-            Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => Blame::Machine,
+            Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => {
+                Blame::Machine
+            }
             Self::Alignments { source, .. } if source.is_machine() => Blame::Machine,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
             Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } => Blame::Input,

@@ -25,6 +25,6 @@ pub use error::{Blame, PipelineError};
 pub use markdup::{MarkdupOptions, markdup};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};
-pub use reference::{build_index, current_index};
 pub use reduce::{DuplicatePolicy, Segment};
+pub use reference::{build_index, current_index};
 pub use run_report::{InputFile, OutputFile, RunReport, Stage};

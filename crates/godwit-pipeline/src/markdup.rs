@@ -20,7 +20,7 @@ use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
 use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions};
 use crate::run_report::{InputFile, RunReport, Stage};
-use crate::scratch::ScratchDirectory;
+use crate::scratch::create_private_directory;
 
 use source::{Chunk, Encoder, Source};
 
@@ -74,14 +74,14 @@ pub fn markdup(
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?);
     let temp = options.temp.as_deref().unwrap_or(directory);
-    let scratch = ScratchDirectory::create(temp).map_err(PipelineError::file("create scratch space in", temp))?;
+    create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let reduce_options = ReduceOptions {
         duplicates: options.duplicates,
         optical_distance: options.optical_distance,
         partitions: options.partitions,
         threads: options.threads,
         memory,
-        temp: scratch.path().to_owned(),
+        temp: temp.to_owned(),
     };
     let collector = Collector::new(reduce_options, &read_groups)?;
     let job = Job { collector: &collector, genome: &genome, read_groups: &read_groups, observer, cancelled };

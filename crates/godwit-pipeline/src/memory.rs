@@ -32,6 +32,8 @@ pub struct MemoryPlan {
     pub resident_bytes: usize,
     /// Duplicate signatures kept in memory.
     pub marker_bytes: usize,
+    /// Frames of spilled runs that are being merged; what blocks took while they were sorted is free by then.
+    pub merge_bytes: usize,
     /// Compressed partitions that wait for their place in the file.
     pub waiting_bytes: usize,
 }
@@ -63,7 +65,8 @@ impl MemoryPlan {
         };
         // The base holds a little of everything, so that the minimum itself works.
         let share = |percent: u64, of_base: u64| (free / 100 * percent + BASE_BYTES / 16 * of_base) as usize;
-        Ok(Self { resident_bytes: share(65, 0), marker_bytes: share(25, 4), waiting_bytes: share(10, 2) })
+        let merge_bytes = (minimum_bytes - BASE_BYTES / 2) as usize;
+        Ok(Self { resident_bytes: share(65, 0), marker_bytes: share(25, 4), waiting_bytes: share(10, 2), merge_bytes })
     }
 }
 

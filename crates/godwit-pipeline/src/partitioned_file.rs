@@ -99,7 +99,10 @@ impl<'s> PartitionedFile<'s> {
         let mut state = self.lock();
         state.complete.insert(index, part);
         let mut placed = Vec::new();
-        while let Some(part) = { let turn = state.turn; state.complete.remove(&turn) } {
+        while let Some(part) = {
+            let turn = state.turn;
+            state.complete.remove(&turn)
+        } {
             let extent = PartExtent { offset: state.offset, bytes: part.bytes };
             state.extents.push(extent);
             state.offset += part.bytes;

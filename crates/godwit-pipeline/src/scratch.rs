@@ -1,9 +1,9 @@
-//! Scratch space: a private directory with one spill file, gone when the run ends however it ends.
+//! Scratch space: one spill file without a name, gone when the run ends however it ends.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use godwit_kernels::sort::Spill;
@@ -44,31 +44,12 @@ impl Spill for SpillFile {
     }
 }
 
-/// A directory that is removed when dropped.
-pub struct ScratchDirectory(PathBuf);
-
-impl ScratchDirectory {
-    /// A new directory below `parent`, which is made where it is missing; both only for this user (genomes are private).
-    ///
-    /// # Errors
-    /// What the file system reports.
-    pub fn create(parent: &Path) -> io::Result<Self> {
-        let path = parent.join(format!(".godwit-{}", unique()));
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        Ok(Self(path))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for ScratchDirectory {
-    fn drop(&mut self) {
-        // Best effort: the run's outcome is known by now, and files inside are already unlinked or renamed.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Makes a directory and those above it, only for this user: genomes are private. One that is there stays as it is.
+///
+/// # Errors
+/// What the file system reports.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// A name no other process or thread of this machine uses.

@@ -8,14 +8,18 @@ mod index;
 mod markdup;
 mod simulate;
 
+use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cli::{Cli, Common, Verb};
 use crate::failure::{Exit, Failure};
 
 /// Runs the verb.
 pub fn run(cli: Cli) -> Result<(), Failure> {
+    survive_file_size_limit()?;
     match cli.verb {
         Verb::Index(args) => index::run(&args),
         Verb::Align(args) => align::run(&args),
@@ -30,12 +34,30 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 /// A flag that the first Ctrl-C or SIGTERM sets; the second ends the process at once.
 fn cancel_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, cancelled.clone())
             .and_then(|_| signal_hook::flag::register(signal, cancelled.clone()))
             .map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
     }
     Ok(cancelled)
+}
+
+/// A file that grows past `ulimit -f` is an error to report, not a signal to die from.
+fn survive_file_size_limit() -> Result<(), Failure> {
+    let ignored = Arc::new(AtomicBool::new(false));
+    let registered = signal_hook::flag::register(SIGXFSZ, ignored);
+    registered.map(drop).map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
+}
+
+/// Prints results on stdout. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Common {

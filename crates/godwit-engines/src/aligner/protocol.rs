@@ -128,7 +128,8 @@ impl BlockHeader {
             entry(metadata::LIBRARY_INDEX, self.library_index),
         ]);
         if let Some(id) = &self.read_group {
-            metadata.extend([entry(metadata::READ_GROUP, id), entry(metadata::READ_GROUP_INDEX, self.read_group_index)]);
+            metadata
+                .extend([entry(metadata::READ_GROUP, id), entry(metadata::READ_GROUP_INDEX, self.read_group_index)]);
         }
         metadata
     }
@@ -257,7 +258,9 @@ mod tests {
 
     #[test]
     fn hello_with_a_broken_sq_line_is_refused() {
-        for lines in ["@SQ\tSN:a\n", "@SQ\tSN:a\tLN:x\n", "@SQ\tLN:1\n", "@HD\tSN:a\tLN:1\n", "@SQ\tSN:a\tLN:4294967295\n"] {
+        for lines in
+            ["@SQ\tSN:a\n", "@SQ\tSN:a\tLN:x\n", "@SQ\tLN:1\n", "@HD\tSN:a\tLN:1\n", "@SQ\tSN:a\tLN:4294967295\n"]
+        {
             Hello::new("0.1.0".into(), "0.7.17".into(), lines.into()).unwrap_err();
         }
     }

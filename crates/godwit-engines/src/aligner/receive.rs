@@ -112,7 +112,8 @@ impl BlockReader {
     fn enter(&mut self, metadata: &protocol::Metadata) -> Result<Option<BlockEnd>, EngineError> {
         let refused = |problem: ProtocolError| self.state.protocol(problem);
         let id = protocol::block_id(metadata).map_err(refused)?;
-        let out_of_order = |expected| refused(ProtocolError::Kind { found: protocol::kind(metadata).to_owned(), expected });
+        let out_of_order =
+            |expected| refused(ProtocolError::Kind { found: protocol::kind(metadata).to_owned(), expected });
         self.stage = match (self.stage, protocol::kind(metadata)) {
             (Stage::BetweenBlocks, schema::ALIGNMENTS) => Stage::Alignments(id),
             (Stage::BetweenBlocks, _) => return Err(out_of_order(schema::ALIGNMENTS)),

@@ -43,7 +43,9 @@ impl BlockWriter {
     /// [`EngineError::Died`] when the child is gone, [`EngineError::Io`] when the pipe failed,
     /// [`EngineError::Protocol`] when a block is open.
     pub fn start_block(&mut self, header: &BlockHeader) -> Result<(), EngineError> {
-        let Some(pipe) = self.pipe.take() else { return Err(self.state.protocol("a block was started in another one")) };
+        let Some(pipe) = self.pipe.take() else {
+            return Err(self.state.protocol("a block was started in another one"));
+        };
         let stream = StreamWriter::start(pipe, &schema::reads(), header.to_metadata());
         let stream = stream.map_err(|error| self.failed(error))?;
         self.open = Some(OpenBlock { id: header.id, reads: 0, paired: header.paired, stream });
@@ -55,7 +57,9 @@ impl BlockWriter {
     /// # Errors
     /// As for [`start_block`](Self::start_block), [`EngineError::Protocol`] when no block is open.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
-        let Some(open) = &mut self.open else { return Err(self.state.protocol("reads were written outside of a block")) };
+        let Some(open) = &mut self.open else {
+            return Err(self.state.protocol("reads were written outside of a block"));
+        };
         open.reads += batch.num_rows() as u64;
         let written = open.stream.write(batch);
         written.map_err(|error| self.failed(error))
@@ -66,7 +70,9 @@ impl BlockWriter {
     /// # Errors
     /// As for [`write`](Self::write), and [`EngineError::Protocol`] when a paired block has an odd number of reads.
     pub fn end_block(&mut self) -> Result<(), EngineError> {
-        let Some(open) = self.open.take() else { return Err(self.state.protocol("a block was ended that was not started")) };
+        let Some(open) = self.open.take() else {
+            return Err(self.state.protocol("a block was ended that was not started"));
+        };
         if open.paired && open.reads % 2 == 1 {
             return Err(self.state.protocol(format!("a block of pairs has {} reads", open.reads)));
         }

@@ -72,13 +72,7 @@ impl Aligner for Session {
     }
 }
 
-
-fn check_version(
-    state: &ChildState,
-    component: &'static str,
-    expected: &str,
-    found: &str,
-) -> Result<(), EngineError> {
+fn check_version(state: &ChildState, component: &'static str, expected: &str, found: &str) -> Result<(), EngineError> {
     if expected == found {
         return Ok(());
     }

@@ -15,6 +15,8 @@ use super::system;
 const TAIL_LINES: usize = 20;
 /// Bytes of a line kept; the rest of it counts as the next line.
 const LINE_BYTES: u64 = 1000;
+/// How progress messages of bwa and minimap2 start; bwa 0.7.17 prints some for every batch, however quiet it is told to be.
+const PROGRESS: &[u8] = b"[M::";
 /// How long the last lines of a child that is gone may take: something it started may hold its stderr open.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -81,6 +83,7 @@ fn keep_last_lines(stderr: ChildStderr, tail: &Tail) {
         line.clear();
         match stderr.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
+            Ok(_) if line.starts_with(PROGRESS) => {}
             Ok(_) => tail.push(String::from_utf8_lossy(&line).trim_end().to_owned()),
         }
     }

@@ -12,7 +12,7 @@ use crate::sam::{Header, HeaderError};
 /// use godwit_formats::{bam::encode_header, sam::Header};
 /// let mut bytes = Vec::new();
 /// encode_header(&Header::parse(b"@SQ\tSN:a\tLN:9\n")?, &mut bytes)?;
-/// assert_eq!(bytes, b"BAM\x01\x0f\0\0\0@SQ\tSN:a\tLN:9\n\x01\0\0\0\x02\0\0\0a\0\x09\0\0\0");
+/// assert_eq!(bytes, b"BAM\x01\x0e\0\0\0@SQ\tSN:a\tLN:9\n\x01\0\0\0\x02\0\0\0a\0\x09\0\0\0");
 /// # Ok::<(), godwit_formats::sam::HeaderError>(())
 /// ```
 pub fn encode_header(header: &Header, out: &mut Vec<u8>) -> Result<(), HeaderError> {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use godwit_model::Genome;
 
+use super::MAGIC;
 use super::check::{RecordProblem, check_record};
 use super::error::BamError;
-use super::MAGIC;
 use crate::bgzf;
 use crate::sam::Header;
 

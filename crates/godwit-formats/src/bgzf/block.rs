@@ -6,9 +6,8 @@ use libdeflater::{CompressionLvl, Compressor, Crc, Decompressor};
 pub const MAX_BLOCK_DATA: usize = 0xff00;
 
 /// The empty block that marks the end of a whole file (SAMv1 §4.1.2).
-pub const EOF_BLOCK: [u8; 28] = [
-    0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 27, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-];
+pub const EOF_BLOCK: [u8; 28] =
+    [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 0xff, 6, 0, b'B', b'C', 2, 0, 27, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Bytes before the compressed data, when written here.
 const HEADER_BYTES: usize = 18;

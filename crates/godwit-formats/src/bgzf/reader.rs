@@ -52,6 +52,8 @@ enum Piece {
 pub struct Reader {
     path: PathBuf,
     pieces: Receiver<Piece>,
+    /// Buffers on their way back to the workers: fresh memory costs a page fault every 4 KiB.
+    spares: Sender<Vec<u8>>,
     chunk: Chunk,
     position: usize,
     end: Option<(bool, u64)>,
@@ -77,19 +79,21 @@ impl Reader {
         let threads = threads.max(1);
         let (piece_sender, pieces) = bounded(2 * threads);
         let (job_sender, jobs) = bounded::<(Job, Sender<Inflated>)>(threads);
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| match thread::Builder::new().name(name.into()).spawn(work) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(BgzfError::Thread { path: path.to_owned() }),
-        };
+        let (spares, spares_back) = bounded(2 * threads);
+        let spawn =
+            |name: &str, work: Box<dyn FnOnce() + Send>| match thread::Builder::new().name(name.into()).spawn(work) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(BgzfError::Thread { path: path.to_owned() }),
+            };
         // The threads are not joined: they end when the queues do, or with the pipe that they wait for.
         for _ in 0..threads {
-            let (jobs, path) = (jobs.clone(), path.to_owned());
-            spawn("bgzf-inflate", Box::new(move || work(&jobs, &path)))?;
+            let (jobs, spares, path) = (jobs.clone(), spares_back.clone(), path.to_owned());
+            spawn("bgzf-inflate", Box::new(move || work(&jobs, &spares, &path)))?;
         }
         let splitter = Splitter::new(Box::new(input), path.to_owned());
         spawn("bgzf-read", Box::new(move || splitter.run(&piece_sender, &job_sender)))?;
         let chunk = Chunk { data: Vec::new(), offset: 0 };
-        Ok(Self { path: path.to_owned(), pieces, chunk, position: 0, end: None, failed: false })
+        Ok(Self { path: path.to_owned(), pieces, spares, chunk, position: 0, end: None, failed: false })
     }
 
     /// Whether the last block of the file was the end-of-file block. Known, and not `None`, after the end was reached.
@@ -157,7 +161,10 @@ impl Reader {
         let lost = || BgzfError::Thread { path: self.path.clone() };
         match self.pieces.recv().map_err(|_| lost())? {
             Piece::Pending(result) => {
-                self.chunk = result.recv().map_err(|_| lost())??;
+                let chunk = result.recv().map_err(|_| lost())??;
+                let spare = std::mem::replace(&mut self.chunk, chunk);
+                // A full queue has spares enough.
+                drop(self.spares.try_send(spare.data));
                 self.position = 0;
             }
             Piece::End { eof_block, file_bytes } => self.end = Some((eof_block, file_bytes)),
@@ -178,16 +185,17 @@ impl Read for Reader {
 }
 
 /// Decompresses jobs until there are no more.
-fn work(jobs: &Receiver<(Job, Sender<Inflated>)>, path: &Path) {
+fn work(jobs: &Receiver<(Job, Sender<Inflated>)>, spares: &Receiver<Vec<u8>>, path: &Path) {
     let mut decompressor = Decompressor::new();
     for (job, answer) in jobs {
         // A reader that was dropped wants no answer; the jobs end by themselves.
-        drop(answer.send(inflate_job(&mut decompressor, &job, path)));
+        let spare = spares.try_recv().unwrap_or_default();
+        drop(answer.send(inflate_job(&mut decompressor, &job, spare, path)));
     }
 }
 
-fn inflate_job(decompressor: &mut Decompressor, job: &Job, path: &Path) -> Inflated {
-    let mut data = Vec::new();
+fn inflate_job(decompressor: &mut Decompressor, job: &Job, mut data: Vec<u8>, path: &Path) -> Inflated {
+    data.clear();
     let mut compressed = job.compressed.as_slice();
     for (offset, bytes) in &job.blocks {
         let (block, rest) = compressed.split_at(*bytes);

@@ -215,7 +215,9 @@ impl Reader {
             match memchr(b'\n', &self.buffer[self.start..]) {
                 Some(newline) => break newline + 1,
                 None if self.ended => break ahead,
-                None if ahead > MAX_TITLE_BYTES => return Err(FastaError::Name { path: self.path.clone(), line: self.line }),
+                None if ahead > MAX_TITLE_BYTES => {
+                    return Err(FastaError::Name { path: self.path.clone(), line: self.line });
+                }
                 None => self.fill(ahead + 1)?,
             }
         };

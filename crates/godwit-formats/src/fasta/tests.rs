@@ -1,0 +1,130 @@
+use std::io::Write;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::sam::tests::samples;
+
+fn file(directory: &TempDir, content: &[u8]) -> PathBuf {
+    let path = directory.path().join("a.fa");
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+fn fai(content: &[u8]) -> Result<String, FastaError> {
+    let directory = tempfile::tempdir().unwrap();
+    let mut text = Vec::new();
+    write_fai(&index(&file(&directory, content))?, &mut text).unwrap();
+    Ok(String::from_utf8(text).unwrap())
+}
+
+/// Names and bases of all contigs.
+fn contigs(path: &Path) -> Result<Vec<(String, Vec<u8>)>, FastaError> {
+    let mut reader = Reader::open(path, 1)?;
+    let mut contigs = Vec::new();
+    while let Some(name) = reader.next_contig()? {
+        let mut bases = Vec::new();
+        while let Some(run) = reader.next_bases()? {
+            bases.extend_from_slice(run);
+        }
+        contigs.push((name, bases));
+    }
+    Ok(contigs)
+}
+
+#[test]
+fn the_index_is_that_of_samtools() {
+    let long =
+        [b">long\n", "ACGTN".repeat(200_000).as_bytes(), b"\n>wrapped x y\n", "ACGTACGTAC\n".repeat(70_000).as_bytes()]
+            .concat();
+    let cases: [&[u8]; 9] = [
+        b">a\nACGT\nAC\n>b some words\nAC\nGT\n",
+        b">a\nACGT",
+        b">a\nACGT\nACG",
+        b">a\r\nACGT\r\nAC\r\n>b\r\nA\r\n",
+        b">a\r\nACGT\r\nAC",
+        b"\n\n>a\nAC\n\n\n>b\nACGT\nACGT\n\n",
+        b">tab\tafter\nACGT\n>c\nA",
+        b">a\nacgtnRYK\n",
+        &long,
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    for content in cases {
+        let path = file(&directory, content);
+        let ours = fai(content).unwrap();
+        if samples::samtools(&["faidx", samples::text(&path)]).is_none() {
+            return;
+        }
+        let theirs = std::fs::read_to_string(directory.path().join("a.fa.fai")).unwrap();
+        assert_eq!(ours, theirs, "{}", content[..content.len().min(60)].escape_ascii());
+    }
+}
+
+#[test]
+fn bases_are_the_same_in_every_compression() {
+    let directory = tempfile::tempdir().unwrap();
+    let content = [b">one x\n", "ACGTACGTAC\r\n".repeat(60_000).as_bytes(), b">two\nAC\n"].concat();
+    let path = file(&directory, &content);
+    let plain = contigs(&path).unwrap();
+    assert_eq!((plain[0].1.len(), plain[1].clone()), (600_000, ("two".to_owned(), b"AC".to_vec())));
+    let mut gzip = flate2::write::GzEncoder::new(std::fs::File::create(&path).unwrap(), flate2::Compression::fast());
+    gzip.write_all(&content).unwrap();
+    gzip.finish().unwrap();
+    assert!(contigs(&path).unwrap() == plain);
+    assert!(matches!(index(&path), Err(FastaError::Compressed { .. })));
+    let mut bgzf = crate::bgzf::Writer::new(std::fs::File::create(&path).unwrap(), 1);
+    bgzf.write_bytes(&content).unwrap();
+    bgzf.finish_file().unwrap();
+    assert!(contigs(&path).unwrap() == plain);
+    let cut = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &cut[..cut.len() - 28]).unwrap();
+    assert!(matches!(contigs(&path), Err(FastaError::Bgzf(_))));
+}
+
+#[test]
+fn contigs_may_be_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut reader = Reader::open(&file(&directory, b">a\nAC\nGT\n>b\nT\n"), 1).unwrap();
+    assert_eq!(reader.next_contig().unwrap().as_deref(), Some("a"));
+    assert_eq!(reader.next_contig().unwrap().as_deref(), Some("b"));
+    assert_eq!(reader.next_bases().unwrap(), Some(&b"T"[..]));
+    assert_eq!(reader.next_bases().unwrap(), None);
+    assert_eq!(reader.next_bases().unwrap(), None);
+    assert_eq!(reader.next_contig().unwrap(), None);
+    assert_eq!(reader.contigs().iter().map(|contig| contig.bases).collect::<Vec<_>>(), [4, 1]);
+}
+
+#[test]
+fn what_is_no_clean_reference_is_refused() {
+    let error = |content: &[u8]| fai(content).unwrap_err();
+    assert!(matches!(error(b""), FastaError::Empty { .. }));
+    assert!(matches!(error(b"\n\n"), FastaError::Empty { .. }));
+    assert!(matches!(error(b"\nACGT\n"), FastaError::NotFasta { line: 2, .. }));
+    assert!(matches!(error(b"@r\nACGT\n+\nIIII\n"), FastaError::NotFasta { line: 1, .. }));
+    assert!(matches!(error(b">a\nA\n> b\nA\n"), FastaError::Name { line: 3, .. }));
+    assert!(matches!(error(b">\nA\n"), FastaError::Name { line: 1, .. }));
+    assert!(matches!(error(b">a\nA\n>a x\nC\n"), FastaError::DuplicateName { line: 3, name, .. } if name == "a"));
+    // samtools faidx 1.16 drops an empty contig without a word, bwa index keeps it.
+    assert!(matches!(error(b">a\n>b\nA\n"), FastaError::EmptyContig { name, .. } if name == "a"));
+    assert!(matches!(error(b">b\nA\n>a\n"), FastaError::EmptyContig { name, .. } if name == "a"));
+    assert!(matches!(error(b">b\nA\n>a"), FastaError::EmptyContig { name, .. } if name == "a"));
+    for ragged in
+        [&b">a\nACGT\nAC\nACGT\n"[..], b">a\nAC\nACGT\n", b">a\n\nACGT\n", b">a\nAC\n\nAC\n", b">a\nAC\r\nACT\n"]
+    {
+        assert!(matches!(error(ragged), FastaError::RaggedLines { .. }), "{}", ragged.escape_ascii());
+    }
+    for (content, byte) in
+        [(&b">a\nAC GT\n"[..], b' '), (b">a\nAC-T\n", b'-'), (b">a\nAC\xffT\n", 0xff), (b">a\nAC\rT\n", b'\r')]
+    {
+        assert!(matches!(error(content), FastaError::Base { line: 2, byte: named, .. } if named == byte));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(content in proptest::collection::vec(proptest::sample::select(b">>\n\n\r AACGT\t1\xff".to_vec()), 0..60)) {
+        let _ = fai(&content);
+    }
+}

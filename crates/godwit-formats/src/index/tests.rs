@@ -1,0 +1,264 @@
+use std::path::Path;
+
+use godwit_model::{Contig, Genome, RawRecord, flags};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::*;
+use crate::bam;
+use crate::bgzf::{EOF_BLOCK, Writer};
+use crate::sam::tests::samples::{self, Numbers, samtools, text};
+use crate::sam::{Header, LineEncoder};
+
+/// Records of a header in samtools' coordinate order.
+fn sorted_records(header: &Header, lines: impl Iterator<Item = String>) -> Vec<Vec<u8>> {
+    let mut encoder = LineEncoder::new(&header.genome().unwrap());
+    let packed = |line: String| {
+        let mut record = Vec::new();
+        encoder.encode(line.as_bytes(), &mut record).unwrap();
+        record
+    };
+    let mut records: Vec<Vec<u8>> = lines.map(packed).collect();
+    records.sort_by_key(|record| RawRecord::trusted(record).sort_key());
+    records
+}
+
+fn push(index: &mut IndexBuilder, record: &[u8], place: RecordPlace) {
+    let record = RawRecord::trusted(record);
+    let mapped = record.flag() & flags::UNMAPPED == 0;
+    let span = if mapped { record.reference_bases() as i32 } else { 0 };
+    index.push(record.contig(), record.position(), record.position() + span, mapped, place).unwrap();
+}
+
+/// Writes a BAM file in parts that end before the records of `cuts`. Returns its index and where each record starts.
+fn write_bam(path: &Path, header: &Header, records: &[Vec<u8>], cuts: &[usize]) -> (IndexBuilder, Vec<u64>) {
+    let genome = header.genome().unwrap();
+    let mut head = Writer::new(Vec::new(), 1);
+    let mut bytes = Vec::new();
+    bam::encode_header(header, &mut bytes).unwrap();
+    head.write_bytes(&bytes).unwrap();
+    let mut file = head.finish_blocks().unwrap().0;
+    let (mut parts, mut offsets) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for end in cuts.iter().copied().chain([records.len()]) {
+        let mut index = IndexBuilder::new(&genome);
+        let mut writer = Writer::new(Vec::new(), 1);
+        for record in &records[start..end] {
+            let place = writer.write_record(&[&(record.len() as u32).to_le_bytes(), record]).unwrap();
+            push(&mut index, record, place);
+            offsets.push(place.before + ((file.len() as u64) << 16));
+        }
+        parts.push((index, file.len() as u64));
+        file.extend(writer.finish_blocks().unwrap().0);
+        start = end;
+    }
+    file.extend(EOF_BLOCK);
+    std::fs::write(path, file).unwrap();
+    (IndexBuilder::merge(parts).unwrap(), offsets)
+}
+
+/// Regions with their counts by samtools with the index that lies beside the file.
+fn counts(path: &Path, regions: &[String]) -> Vec<String> {
+    let count = |region: &String| String::from_utf8(samtools(&["view", "-c", text(path), region]).unwrap()).unwrap();
+    regions.iter().map(count).collect()
+}
+
+fn regions(genome: &Genome, seed: u64, count: usize) -> Vec<String> {
+    let mut numbers = Numbers::new(seed);
+    let mut regions: Vec<String> = genome.contigs().iter().map(|contig| format!("{{{}}}", contig.name)).collect();
+    regions.push("*".into());
+    while regions.len() < count {
+        let contig = &genome.contigs()[numbers.below(genome.contigs().len() as u64) as usize];
+        let length = u64::from(contig.length);
+        // Edges of bins are where indexes go wrong.
+        let start = match numbers.below(3) {
+            0 => (numbers.below(length >> 14 | 1) << 14) + numbers.below(3),
+            _ => numbers.below(length) + 1,
+        };
+        let span = [1, 100, 16384, 200_000][numbers.below(4) as usize];
+        regions.push(format!("{{{}}}:{}-{}", contig.name, start.max(1), start.max(1) + span - 1));
+    }
+    regions
+}
+
+/// Compares answers with our index and with that of samtools, `arguments` telling it which.
+fn compare_with_samtools(
+    directory: &TempDir,
+    header: &Header,
+    records: &[Vec<u8>],
+    cuts: &[usize],
+    arguments: &[&str],
+) {
+    let genome = header.genome().unwrap();
+    let path = directory.path().join("a.bam");
+    let (index, _) = write_bam(&path, header, records, cuts);
+    let format = IndexFormat::for_genome(&genome);
+    let index_path = directory.path().join(format!("a.bam.{}", format.extension()));
+    let mut command = vec!["index"];
+    command.extend(arguments);
+    command.push(text(&path));
+    if samtools(&command).is_none() {
+        return;
+    }
+    let regions = regions(&genome, 5, 60);
+    let theirs = counts(&path, &regions);
+    let their_stats = samtools(&["idxstats", text(&path)]).unwrap();
+    let their_bytes = std::fs::metadata(&index_path).unwrap().len();
+    index.write(format, &genome, std::fs::File::create(&index_path).unwrap()).unwrap();
+    assert_eq!(samtools(&["idxstats", text(&path)]).unwrap(), their_stats);
+    assert_eq!(index.idxstats(&genome).as_bytes(), their_stats);
+    for (region, (ours, theirs)) in regions.iter().zip(counts(&path, &regions).iter().zip(theirs)) {
+        assert_eq!(*ours, theirs, "{region}");
+    }
+    let our_bytes = std::fs::metadata(&index_path).unwrap().len();
+    assert!(our_bytes <= their_bytes + 1000 + 600 * cuts.len() as u64, "{our_bytes} bytes instead of {their_bytes}");
+}
+
+#[test]
+fn samtools_answers_the_same_with_this_bai_as_with_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let header = samples::header();
+    let mut numbers = Numbers::new(11);
+    let records = sorted_records(&header, (0..12_000).map(|index| samples::line(&mut numbers, index)));
+    compare_with_samtools(&directory, &header, &records, &[], &[]);
+    compare_with_samtools(&directory, &header, &records, &[0, 1, 700, 700, 5000, 9000, 11_990], &[]);
+}
+
+#[test]
+fn samtools_answers_the_same_with_this_csi_as_with_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let header = Header::parse(b"@SQ\tSN:short\tLN:1000\n@SQ\tSN:long\tLN:2000000000\n").unwrap();
+    assert_eq!(IndexFormat::for_genome(&header.genome().unwrap()), IndexFormat::Csi);
+    let mut numbers = Numbers::new(2);
+    let line = |index| {
+        let position = 1 + numbers.below(1_999_999_000);
+        format!(
+            "r{index}\t0\tlong\t{position}\t9\t{}M{}N4M\t*\t0\t0\t*\t*",
+            1 + numbers.below(90),
+            1 + numbers.below(100_000)
+        )
+    };
+    let records = sorted_records(&header, (0..6000).map(line));
+    compare_with_samtools(&directory, &header, &records, &[17, 3000], &["-c"]);
+}
+
+#[test]
+fn an_index_of_one_part_equals_that_of_samtools_bin_by_bin() {
+    let directory = tempfile::tempdir().unwrap();
+    let (header, path) = (samples::header(), directory.path().join("a.bam"));
+    let mut numbers = Numbers::new(4);
+    let records = sorted_records(&header, (0..9000).map(|index| samples::line(&mut numbers, index)));
+    let (index, _) = write_bam(&path, &header, &records, &[]);
+    if samtools(&["index", text(&path)]).is_none() {
+        return;
+    }
+    let mut ours = Vec::new();
+    index.write_bai(&header.genome().unwrap(), &mut ours).unwrap();
+    let theirs = std::fs::read(directory.path().join("a.bam.bai")).unwrap();
+    assert_eq!(parse_bai(&ours), parse_bai(&theirs));
+}
+
+type Bins = std::collections::BTreeMap<u32, Vec<(u64, u64)>>;
+
+/// Bins with chunks and the windows of each contig, with block-end offsets made equal to those of the next block.
+fn parse_bai(bytes: &[u8]) -> (Vec<(Bins, Vec<u64>)>, u64) {
+    let mut rest = &bytes[4..];
+    let mut number = |width: usize| {
+        let (head, tail) = rest.split_at(width);
+        rest = tail;
+        head.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+    };
+    let contigs = (0..number(4))
+        .map(|_| {
+            let bins = (0..number(4)).map(|_| {
+                let (bin, chunks) = (number(4) as u32, number(4));
+                (bin, (0..chunks).map(|_| (number(8), number(8))).collect())
+            });
+            let bins = bins.collect();
+            let windows = number(4);
+            (bins, (0..windows).map(|_| number(8)).collect())
+        })
+        .collect();
+    (contigs, number(8))
+}
+
+fn genome(bases: &[u32]) -> Genome {
+    let contig =
+        |(index, length): (usize, &u32)| Contig { name: format!("c{index}"), length: *length, alternate: false };
+    Genome::new(bases.iter().enumerate().map(contig).collect()).unwrap()
+}
+
+#[test]
+fn csi_is_chosen_only_for_contigs_that_bai_cannot_hold() {
+    assert_eq!(IndexFormat::for_genome(&genome(&[5, (1 << 29) - 1])), IndexFormat::Bai);
+    assert_eq!(IndexFormat::for_genome(&genome(&[1 << 29])), IndexFormat::Csi);
+    assert_eq!(IndexFormat::for_genome(&genome(&[])), IndexFormat::Bai);
+    let long = genome(&[1 << 29]);
+    assert!(IndexBuilder::new(&long).write_bai(&long, Vec::new()).is_err());
+}
+
+#[test]
+fn records_out_of_order_or_range_are_refused() {
+    let genome = genome(&[1000, 1000]);
+    let place = RecordPlace { before: 0, after: 9 };
+    let mut index = IndexBuilder::new(&genome);
+    index.push(1, 10, 20, true, place).unwrap();
+    assert_eq!(index.push(1, 9, 20, true, place), Err(IndexError::Order { contig: 1, position: 9 }));
+    assert_eq!(index.push(0, 90, 91, true, place), Err(IndexError::Order { contig: 0, position: 90 }));
+    let beyond = index.push(1, 1 << 29, (1 << 29) + 1, true, place);
+    assert_eq!(beyond, Err(IndexError::Range { contig: 1, end: (1 << 29) + 1 }));
+    index.push(-1, -1, 0, false, place).unwrap();
+    assert!(index.push(1, 50, 60, true, place).is_err());
+    let mut first = IndexBuilder::new(&genome);
+    first.push(0, 1, 2, true, place).unwrap();
+    assert!(IndexBuilder::merge(vec![(index, 0), (first, 100)]).is_err());
+}
+
+#[test]
+fn an_empty_index_lists_every_contig() {
+    let genome = genome(&[10, 20]);
+    let index = IndexBuilder::merge(vec![(IndexBuilder::new(&genome), 77)]).unwrap();
+    assert_eq!(index.idxstats(&genome), "c0\t10\t0\t0\nc1\t20\t0\t0\n*\t0\t0\t0\n");
+    let mut bai = Vec::new();
+    index.write_bai(&genome, &mut bai).unwrap();
+    assert_eq!(bai, [&b"BAI\x01\x02\0\0\0"[..], &[0; 16], &[0; 8]].concat());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn every_record_is_found_wherever_the_file_was_cut(
+        seed in 0u64..50,
+        mut cuts in proptest::collection::vec(0usize..2000, 0..5),
+    ) {
+        cuts.sort_unstable();
+        let directory = tempfile::tempdir().unwrap();
+        let (header, path) = (samples::header(), directory.path().join("a.bam"));
+        let genome = header.genome().unwrap();
+        let mut numbers = Numbers::new(seed);
+        let records = sorted_records(&header, (0..2000).map(|index| samples::line(&mut numbers, index)));
+        let (whole, _) = write_bam(&path, &header, &records, &[]);
+        let (merged, offsets) = write_bam(&path, &header, &records, &cuts);
+        prop_assert_eq!(whole.idxstats(&genome), merged.idxstats(&genome));
+        let mut bai = Vec::new();
+        merged.write_bai(&genome, &mut bai).unwrap();
+        let (contigs, without_contig) = parse_bai(&bai);
+        let placed = records.iter().map(|record| RawRecord::trusted(record)).filter(|record| record.contig() >= 0);
+        prop_assert_eq!(placed.clone().count() as u64 + without_contig, records.len() as u64);
+        for (record, offset) in placed.zip(offsets) {
+            let (bins, windows) = &contigs[record.contig() as usize];
+            let start = i64::from(record.position());
+            let mapped = record.flag() & flags::UNMAPPED == 0;
+            let span = if mapped { i64::from(record.reference_bases()).max(1) } else { 1 };
+            // A query for the record's first or last base has to come upon it (SAMv1 §5.1.1, §5.1.3).
+            for base in [start, start + span - 1] {
+                prop_assert!(windows[(base >> 14) as usize] <= offset);
+                let mut chunks = (0..=5).filter_map(|level| {
+                    bins.get(&(contig::first_bin(level) + (base >> (14 + 3 * (5 - level))) as u32))
+                });
+                prop_assert!(chunks.any(|chunks| chunks.iter().any(|(start, end)| (*start..*end).contains(&offset))));
+            }
+        }
+    }
+}

@@ -46,39 +46,32 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a field of decimal digits that has another one behind it: at most `maximum`, which is below 2^32.
+    /// Takes a field of decimal digits that has another one behind it: at most `maximum`.
     #[inline]
     pub(super) fn unsigned(&mut self, field: &'static str, maximum: u32) -> Result<u32, SamError> {
-        let mut value = 0u64;
-        // Ten digits cannot overflow 64 bits, and a number of eleven is out of every range here.
-        for (at, byte) in self.rest.iter().enumerate().take(11) {
-            let digit = byte.wrapping_sub(b'0');
-            if digit <= 9 {
-                value = value * 10 + u64::from(digit);
-            } else if *byte == b'\t' && at > 0 && value <= u64::from(maximum) {
-                self.rest = &self.rest[at + 1..];
-                return Ok(value as u32);
-            } else {
-                break;
+        match digits(self.rest, maximum) {
+            Some((value, rest)) => {
+                self.rest = rest;
+                Ok(value)
             }
+            None => Err(self.no_number(field, 0, maximum)),
         }
-        Err(self.no_number(field, 0, maximum))
     }
 
     /// Takes a field with an optional minus sign and decimal digits that has another one behind it.
     #[inline]
     pub(super) fn signed(&mut self, field: &'static str) -> Result<i32, SamError> {
-        let whole = self.rest;
-        if let [b'-', digits @ ..] = whole {
-            self.rest = digits;
-            match self.unsigned(field, 1 << 31) {
-                Ok(value) => return Ok((-i64::from(value)) as i32),
-                Err(_) => self.rest = whole,
+        let parsed = match self.rest {
+            [b'-', magnitude @ ..] => digits(magnitude, 1 << 31).map(|(value, rest)| (-i64::from(value) as i32, rest)),
+            rest => digits(rest, i32::MAX as u32).map(|(value, rest)| (value as i32, rest)),
+        };
+        match parsed {
+            Some((value, rest)) => {
+                self.rest = rest;
+                Ok(value)
             }
-        } else if let Ok(value) = self.unsigned(field, i32::MAX as u32) {
-            return Ok(value as i32);
+            None => Err(self.no_number(field, i64::from(i32::MIN), i32::MAX as u32)),
         }
-        Err(self.no_number(field, i64::from(i32::MIN), i32::MAX as u32))
     }
 
     #[cold]
@@ -88,4 +81,21 @@ impl<'a> Cursor<'a> {
             Err(missing) => missing,
         }
     }
+}
+
+/// The number in front of the next tab, at most `maximum`, and what follows the tab.
+#[inline]
+fn digits(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
+    let mut value = 0u64;
+    // Ten digits cannot overflow 64 bits, and a number of eleven is out of every range.
+    for (at, byte) in text.iter().enumerate().take(11) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            value = value * 10 + u64::from(digit);
+        } else {
+            let good = *byte == b'\t' && at > 0 && value <= u64::from(maximum);
+            return good.then(|| (value as u32, &text[at + 1..]));
+        }
+    }
+    None
 }

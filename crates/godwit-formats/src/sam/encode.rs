@@ -303,16 +303,17 @@ fn append_sequence(cursor: &mut Cursor<'_>, cigar: &CigarSums, out: &mut Vec<u8>
     }
     bases::pack(sequence, out).map_err(|byte| SamError::Base { byte })?;
     let rest = cursor.rest();
-    // QUAL is as long as SEQ, so its end needs no search unless something is wrong.
-    let known = rest.get(bases).is_none_or(|byte| *byte == b'\t') && rest.len() >= bases;
-    let qualities = if known { cursor.take(bases) } else { cursor.last_mandatory("QUAL")? };
-    if qualities == b"*" {
+    if matches!(rest, [b'*'] | [b'*', b'\t', ..]) {
+        cursor.take(1);
         out.resize(out.len() + bases, 0xff);
         return Ok(bases);
     }
-    if !known {
-        return Err(SamError::QualityCount { bases, qualities: qualities.len() });
+    // QUAL is as long as SEQ, so its end needs no search unless something is wrong.
+    if rest.len() < bases || rest.get(bases).is_some_and(|byte| *byte != b'\t') {
+        let qualities = cursor.last_mandatory("QUAL")?.len();
+        return Err(SamError::QualityCount { bases, qualities });
     }
+    let qualities = cursor.take(bases);
     match bases::unshift_qualities(qualities, out) {
         Ok(()) => Ok(bases),
         Err(b'\t') => {

@@ -88,7 +88,8 @@ impl Header {
             };
             contigs.push(Contig { name, length, alternate: line.tag("AH").is_some() });
         }
-        Genome::new(contigs).map_err(|GenomeError::DuplicateContig { name }| HeaderError::DuplicateContig { contig: name })
+        Genome::new(contigs)
+            .map_err(|GenomeError::DuplicateContig { name }| HeaderError::DuplicateContig { contig: name })
     }
 
     /// The `@RG` lines in order.

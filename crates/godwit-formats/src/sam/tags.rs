@@ -57,11 +57,9 @@ fn split_value(rest: &[u8]) -> (&[u8], &[u8]) {
 /// htslib 1.16 `aux_parse`: with a minus sign the smallest signed type, else the smallest unsigned one.
 #[inline]
 fn append_integer<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'static str> {
-    let (value, rest) = match *rest {
-        // The common case is a digit or two.
-        [digit @ b'0'..=b'9'] => (i64::from(digit - b'0'), &rest[1..]),
-        [digit @ b'0'..=b'9', b'\t', ..] => (i64::from(digit - b'0'), &rest[2..]),
-        _ => {
+    let (value, rest) = match plain_digits(rest) {
+        Some(found) => found,
+        None => {
             let (text, behind) = split_value(rest);
             let value = integer(text)?;
             if text[0] == b'-' {
@@ -71,19 +69,31 @@ fn append_integer<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'s
             (value, behind)
         }
     };
-    match value {
-        0..=0xff => out.extend_from_slice(&[b'C', value as u8]),
-        0..=0xffff => {
-            out.push(b'S');
-            out.extend_from_slice(&(value as u16).to_le_bytes());
-        }
-        0..=0xffff_ffff => {
-            out.push(b'I');
-            out.extend_from_slice(&(value as u32).to_le_bytes());
-        }
-        _ => return Err("its value is above 4294967295"),
+    if let Ok(small) = u8::try_from(value) {
+        out.extend_from_slice(&[b'C', small]);
+    } else if let Ok(medium) = u16::try_from(value) {
+        let [low, high] = medium.to_le_bytes();
+        out.extend_from_slice(&[b'S', low, high]);
+    } else {
+        let large = u32::try_from(value).map_err(|_| "its value is above 4294967295")?;
+        out.push(b'I');
+        out.extend_from_slice(&large.to_le_bytes());
     }
     Ok(rest)
+}
+
+/// The common case: one to nine digits and nothing else.
+#[inline]
+fn plain_digits(rest: &[u8]) -> Option<(i64, &[u8])> {
+    let mut value = 0i64;
+    for (at, byte) in rest.iter().enumerate().take(10) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (*byte == b'\t' && at > 0).then(|| (value, &rest[at + 1..]));
+        }
+        value = value * 10 + i64::from(digit);
+    }
+    (1..10).contains(&rest.len()).then_some((value, &[]))
 }
 
 /// The type of a value written with a minus sign; `-0` is one.

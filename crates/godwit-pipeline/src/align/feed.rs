@@ -39,7 +39,11 @@ pub(super) struct FeedReport {
 
 impl Feeder {
     /// Feeds everything and closes the aligner's input.
-    pub(super) fn run(mut self, progress: &SharedProgress, cancelled: &AtomicBool) -> Result<FeedReport, PipelineError> {
+    pub(super) fn run(
+        mut self,
+        progress: &SharedProgress,
+        cancelled: &AtomicBool,
+    ) -> Result<FeedReport, PipelineError> {
         let started = Instant::now();
         let lanes = std::mem::take(&mut self.lanes);
         let total = input_bytes(&lanes);
@@ -117,6 +121,6 @@ impl FeedLane {
 
 /// Size of all input files, 0 where one of them is a pipe.
 fn input_bytes(lanes: &[FeedLane]) -> u64 {
-    let sizes = lanes.iter().flat_map(|lane| &lane.files).map(|file| std::fs::metadata(file));
+    let sizes = lanes.iter().flat_map(|lane| &lane.files).map(std::fs::metadata);
     sizes.map(|meta| meta.ok().filter(|meta| meta.is_file()).map(|meta| meta.len())).sum::<Option<u64>>().unwrap_or(0)
 }

@@ -7,8 +7,8 @@ use godwit_engines::aligner::Hello;
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_formats::sam::{Header, HeaderError};
 
-use super::feed::FeedLane;
 use super::AlignOptions;
+use super::feed::FeedLane;
 use crate::error::PipelineError;
 use crate::read_groups::ReadGroups;
 
@@ -36,8 +36,10 @@ impl LaneGroups {
             [line] => vec![checked(line)?; lanes],
             lines if lines.len() == lanes => lines.iter().map(|line| checked(line)).collect::<Result<_, _>>()?,
             lines => {
-                let problem =
-                    format!("{} read groups were given for {lanes} lanes; give one for all or one for each", lines.len());
+                let problem = format!(
+                    "{} read groups were given for {lanes} lanes; give one for all or one for each",
+                    lines.len()
+                );
                 return Err(PipelineError::Options { problem });
             }
         };
@@ -126,11 +128,7 @@ fn first_read_name(files: &[PathBuf]) -> Result<String, PipelineError> {
 ///
 /// # Errors
 /// [`PipelineError::Header`] when the contigs of the reference are no valid header.
-pub(super) fn of_run(
-    hello: &Hello,
-    groups: &LaneGroups,
-    options: &AlignOptions,
-) -> Result<Header, PipelineError> {
+pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions) -> Result<Header, PipelineError> {
     let mut text = String::from("@HD\tVN:1.6\tSO:coordinate\n");
     text += &hello.sq_lines;
     for line in &groups.lines {
@@ -140,7 +138,8 @@ pub(super) fn of_run(
     let mut bwa_arguments = vec![format!("-K {}", options.block_bases)];
     bwa_arguments.extend(options.aligner_args.iter().cloned());
     text += &format!("@PG\tID:bwa\tPN:bwa\tVN:{}\tCL:bwa mem {}\n", hello.engine_version, bwa_arguments.join(" "));
-    let mut header = Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
+    let mut header =
+        Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
     Ok(header)
 }

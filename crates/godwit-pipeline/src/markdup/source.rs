@@ -58,7 +58,9 @@ impl Source {
         match &mut self.reader {
             Reader::Sam(reader) => {
                 let lines = reader.next_lines(bytes);
-                lines.map(|lines| lines.map(Chunk::Lines)).map_err(|error| PipelineError::alignments(&self.path, error.into()))
+                lines
+                    .map(|lines| lines.map(Chunk::Lines))
+                    .map_err(|error| PipelineError::alignments(&self.path, error.into()))
             }
             Reader::Bam(reader) => {
                 let mut chunk = RecordChunk::default();

@@ -59,7 +59,8 @@ impl Collector {
     /// # Errors
     /// When scratch space cannot be made.
     pub fn new(options: ReduceOptions, read_groups: &ReadGroups) -> Result<Self, PipelineError> {
-        let spill = SpillFile::create(&options.temp).map_err(PipelineError::file("create scratch space in", &options.temp))?;
+        let spill =
+            SpillFile::create(&options.temp).map_err(PipelineError::file("create scratch space in", &options.temp))?;
         let spill = Arc::new(spill);
         let marker = (options.duplicates != DuplicatePolicy::None).then(|| {
             let marker_options = MarkerOptions {

@@ -13,9 +13,9 @@ use godwit_kernels::markdup::{Metrics, Verdicts};
 use godwit_model::Genome;
 use serde::Serialize;
 
+use super::ReduceOptions;
 use super::collector::{Collected, Collector};
 use super::partition::{PartitionSummary, write_partition};
-use super::ReduceOptions;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartExtent, PartitionedFile, write_whole};
@@ -111,7 +111,8 @@ fn write_all(
     write_header(&file, header).map_err(writing)?;
     let summaries = match &collected.runs {
         Some(runs) => {
-            let job = PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
+            let job =
+                PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
             job.run(&outputs.bam)?
         }
         None => Vec::new(),
@@ -179,7 +180,7 @@ impl PartitionJob<'_> {
             }
         };
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.collected.options.threads.max(1)).map(|_| scope.spawn(&worker)).collect();
+            let workers: Vec<_> = (0..self.threads()).map(|_| scope.spawn(worker)).collect();
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -187,6 +188,13 @@ impl PartitionJob<'_> {
         let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
         done.sort_by_key(|(at, _)| *at);
         Ok(done.into_iter().map(|(_, summary)| summary).collect())
+    }
+
+    /// Threads, fewer where the merges of so many would exceed the memory of the runs they replace.
+    fn threads(&self) -> usize {
+        let options = &self.collected.options;
+        let merges = options.memory.merge_bytes / self.runs.merge_bytes().max(1);
+        options.threads.min(merges).max(1)
     }
 
     fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<PartitionSummary> {
@@ -266,8 +274,6 @@ fn write_beside(
 fn metrics_text(metrics: &Metrics, options: &ReduceOptions) -> String {
     let policy = options.duplicates.name();
     let version = env!("CARGO_PKG_VERSION");
-    metrics.to_text(&[format!(
-        "godwit {version} --duplicates {policy} --optical-distance {}",
-        options.optical_distance
-    )])
+    metrics
+        .to_text(&[format!("godwit {version} --duplicates {policy} --optical-distance {}", options.optical_distance)])
 }

@@ -111,6 +111,12 @@ impl FinishedRuns {
         splits
     }
 
+    /// Bytes that merging one partition takes: a frame of every spilled run, packed and plain.
+    pub fn merge_bytes(&self) -> usize {
+        let spilled = self.runs.iter().filter(|run| matches!(run.bytes, RunBytes::Spilled)).count();
+        spilled * 2 * FRAME_BYTES
+    }
+
     fn frames_of(run: &Run, partition: usize) -> &[Frame] {
         &run.frames[run.partition_frames[partition] as usize..run.partition_frames[partition + 1] as usize]
     }
@@ -142,8 +148,14 @@ impl FinishedRuns {
             // The frame before the first one that starts within the piece may reach into it.
             let first = frames.partition_point(|frame| frame.first_key < split.from).saturating_sub(1);
             let beyond = frames.partition_point(|frame| frame.first_key < split.until);
-            let cursor =
-                Cursor::open(run.block, &frames[first.min(beyond)..beyond], &run.bytes, &self.spill, split.from, split.until)?;
+            let cursor = Cursor::open(
+                run.block,
+                &frames[first.min(beyond)..beyond],
+                &run.bytes,
+                &self.spill,
+                split.from,
+                split.until,
+            )?;
             cursors.extend(cursor);
         }
         Ok(cursors)

@@ -24,7 +24,8 @@ pub struct ToolComparison {
 /// Runs the tools that are there on the same input and compares record by record, in order; tags as a set.
 pub fn compare_with_tools(options: &AlignOptions, bam: &Path) -> Result<ToolComparison, String> {
     let mut comparison = ToolComparison::default();
-    if !(on_path("bwa") && on_path("samtools")) || !bwa_is_the_same() {
+    let installed = on_path("bwa") && on_path("samtools") && bwa_is_the_same();
+    if !installed {
         return Ok(comparison);
     }
     let work = options.out.join("reference-tools");

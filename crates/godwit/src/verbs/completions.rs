@@ -7,6 +7,7 @@ use crate::failure::Failure;
 
 /// Prints the completion script of a shell on stdout.
 pub fn run(args: &CompletionsArgs) -> Result<(), Failure> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "godwit", &mut std::io::stdout());
-    Ok(())
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "godwit", &mut script);
+    super::print(&String::from_utf8_lossy(&script))
 }

@@ -38,7 +38,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let bam = args.out.join(format!("{SAMPLE}.bam"));
     let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
     let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
-    print!("{}", summary(&bam, &reads, &report, &truth, &tools));
+    super::print(&summary(&bam, &reads, &report, &truth, &tools))?;
     let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
     if differing > 0 {
         return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));

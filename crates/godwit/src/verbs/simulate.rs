@@ -7,10 +7,11 @@ use crate::failure::{Exit, Failure, with_causes};
 
 /// Draws a sample of the reference and sequences it.
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    simulate(args).map_err(failure)
+    super::print(&simulate(args).map_err(failure)?)
 }
 
-fn simulate(args: &SimulateArgs) -> Result<(), SimulateError> {
+/// Returns the names of the files, a line each.
+fn simulate(args: &SimulateArgs) -> Result<String, SimulateError> {
     let assembly = Assembly::read_fasta(&args.reference)?;
     let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
     let options = ReadOptions {
@@ -25,10 +26,7 @@ fn simulate(args: &SimulateArgs) -> Result<(), SimulateError> {
     vcf.push(".truth.vcf");
     sample.write_vcf(&assembly, vcf.as_ref())?;
     let written = write_reads(&assembly, &sample, &options, &args.out)?;
-    for files in written.lanes.iter().flatten() {
-        println!("{}", files.display());
-    }
-    Ok(())
+    Ok(written.lanes.iter().flatten().map(|file| format!("{}\n", file.display())).collect())
 }
 
 /// Options are the user's, files the machine's.

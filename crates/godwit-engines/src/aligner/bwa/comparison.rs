@@ -131,7 +131,9 @@ mod tests {
     use super::*;
 
     fn pack(bases: &[u8]) -> Vec<u8> {
-        let quad = |quad: &[u8]| (0..4).fold(0, |byte, at| byte << 2 | quad.get(at).map_or(0, |b| CODES[usize::from(*b)] as u8));
+        let quad = |quad: &[u8]| {
+            (0..4).fold(0, |byte, at| byte << 2 | quad.get(at).map_or(0, |b| CODES[usize::from(*b)] as u8))
+        };
         bases.chunks(4).map(quad).collect()
     }
 

@@ -25,10 +25,7 @@ pub(super) enum Piece<'a> {
 /// Passes the pieces of a file to `take` in order until it says stop by an error of its own.
 ///
 /// As in bwa every byte of a sequence line is a base, but for line ends (LF or CRLF).
-pub(super) fn read<E: From<IndexError>>(
-    path: &Path,
-    mut take: impl FnMut(Piece) -> Result<(), E>,
-) -> Result<(), E> {
+pub(super) fn read<E: From<IndexError>>(path: &Path, mut take: impl FnMut(Piece) -> Result<(), E>) -> Result<(), E> {
     let failed = |source| IndexError::read(path, source);
     let mut source = open(path).map_err(failed)?;
     let mut line = Line::Start;

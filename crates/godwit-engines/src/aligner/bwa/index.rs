@@ -51,8 +51,10 @@ pub enum StaleReason {
         indexed: Option<String>,
     },
     /// A contig has another length.
-    #[error("the reference does not match its index: contig {contig} has {reference} bases, but {indexed} in the index; \
-             make it again with godwit index")]
+    #[error(
+        "the reference does not match its index: contig {contig} has {reference} bases, but {indexed} in the index; \
+             make it again with godwit index"
+    )]
     Length {
         /// The contig.
         contig: String,
@@ -62,8 +64,10 @@ pub enum StaleReason {
         indexed: u64,
     },
     /// A contig has another base.
-    #[error("the reference does not match its index: contig {contig} differs at position {position_1based}; \
-             make it again with godwit index")]
+    #[error(
+        "the reference does not match its index: contig {contig} differs at position {position_1based}; \
+             make it again with godwit index"
+    )]
     Base {
         /// The contig.
         contig: String,

@@ -59,8 +59,23 @@ fn cigar(numbers: &mut Numbers) -> (String, u64) {
 
 fn tags(numbers: &mut Numbers) -> String {
     let edges = [
-        "0", "1", "-1", "-0", "127", "-128", "-129", "255", "256", "-32768", "-32769", "65535", "65536", "+12",
-        "2147483648", "4294967295", "-2147483648",
+        "0",
+        "1",
+        "-1",
+        "-0",
+        "127",
+        "-128",
+        "-129",
+        "255",
+        "256",
+        "-32768",
+        "-32769",
+        "65535",
+        "65536",
+        "+12",
+        "2147483648",
+        "4294967295",
+        "-2147483648",
     ];
     let mut text = String::new();
     for name in ["NM", "MD", "XA", "Xf", "Xh", "Xb", "Xc", "RG"] {
@@ -71,9 +86,14 @@ fn tags(numbers: &mut Numbers) -> String {
             "NM" => format!("i:{}", numbers.pick(&edges)),
             "MD" => format!("Z:{}", numbers.pick(&["10A5^AC6", "", "with blank", "148", "colon:semicolon;"])),
             "XA" => format!("A:{}", numbers.pick(&["!", "x", "~"])),
-            "Xf" => format!("f:{}", numbers.pick(&["0", "1.5", "-3e-7", "+2.25", "1e300", "3.1415926535897932", "0.1"])),
+            "Xf" => {
+                format!("f:{}", numbers.pick(&["0", "1.5", "-3e-7", "+2.25", "1e300", "3.1415926535897932", "0.1"]))
+            }
             "Xh" => format!("H:{}", numbers.pick(&["", "00ff", "1AE301"])),
-            "Xb" => format!("B:{}", numbers.pick(&["c,-128,127", "C,0,255", "s,-32768,5", "S,65535", "i,-7", "I,4294967295", "C"])),
+            "Xb" => format!(
+                "B:{}",
+                numbers.pick(&["c,-128,127", "C,0,255", "s,-32768,5", "S,65535", "i,-7", "I,4294967295", "C"])
+            ),
             "Xc" => format!("B:f,{}.5,-1e9,0.1", numbers.below(99)),
             _ => "Z:lane1".to_owned(),
         };

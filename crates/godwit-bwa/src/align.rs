@@ -1,0 +1,162 @@
+//! `godwit-bwa align`: three threads and at most one block in each of them.
+//!
+//! The reader turns streams into [`Sequences`], the main thread aligns them (bwa adds its own threads), the writer turns
+//! bwa's text into records and streams. The channels between them hold nothing, so a block is read ahead of the one
+//! that is aligned and one is written behind it, as in bwa's own pipeline.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use godwit_engines::aligner::{BlockHeader, Hello};
+use godwit_engines::stream::{StreamReader, StreamWriter};
+use godwit_model::schema;
+
+use crate::bwa::{self, Index, mem_flags};
+use crate::encode::Encoder;
+use crate::error::Error;
+use crate::options::AlignmentOptions;
+use crate::sequences::{SamTexts, Sequences};
+
+/// Version of the linked library, as the build found it.
+pub const BWA_VERSION: &str = env!("GODWIT_LIBBWA_VERSION");
+/// bwa keeps the read group's ID in an array of 256 bytes.
+const MAX_READ_GROUP_BYTES: usize = 255;
+/// Bytes gathered before a write, or read at a time; batches pass around the buffers.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The command line of `align`.
+pub struct Arguments {
+    /// Path that the index files' names begin with.
+    pub reference: PathBuf,
+    /// Map the index files.
+    pub share_index: bool,
+    /// How to align.
+    pub options: AlignmentOptions,
+}
+
+/// A block to align.
+struct ReadBlock {
+    header: BlockHeader,
+    read_group: CString,
+    first_ordinal: i64,
+    sequences: Sequences,
+}
+
+/// A block to write.
+struct AlignedText {
+    header: BlockHeader,
+    texts: SamTexts,
+}
+
+/// Aligns blocks from stdin to stdout until stdin ends.
+///
+/// # Errors
+/// Every [`Error`] but [`Error::Index`]. An error in the reader or the writer ends the process from there: the main thread
+/// may be in the middle of a batch, which can take minutes and cannot be stopped.
+pub fn run(arguments: &Arguments) -> Result<(), Error> {
+    let bad_path = || Error::Usage { message: format!("{} is not a path", arguments.reference.display()) };
+    let prefix = bwa::c_path(&arguments.reference).ok_or_else(bad_path)?;
+    let mut index = Index::load(&prefix, arguments.share_index);
+    if arguments.options.ignore_alternates {
+        index.forget_alternates();
+    }
+    let genome = index.genome()?;
+    let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
+    let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
+    let hello = Hello::new(env!("CARGO_PKG_VERSION").into(), BWA_VERSION.into(), sq_lines(&genome))?;
+    output = StreamWriter::start(output, &schema::message(), hello.to_metadata())?.finish()?;
+
+    let (read_sender, read_blocks) = sync_channel(0);
+    let (text_sender, texts) = sync_channel(0);
+    let keep_comments = arguments.options.keep_comments;
+    let reader = spawn("reader", move || read(input, keep_comments, &read_sender))?;
+    let writer = spawn("writer", move || write(output, Encoder::new(&genome), &texts))?;
+    for block in read_blocks {
+        if text_sender.send(align(block, &index, &arguments.options)).is_err() {
+            break;
+        }
+    }
+    drop(text_sender);
+    for part in [reader, writer] {
+        // A panic was reported already; the status still has to say so.
+        part.join().map_err(|_| Error::Output { source: std::io::Error::other("a thread panicked") })?;
+    }
+    Ok(())
+}
+
+fn spawn(
+    name: &str,
+    work: impl FnOnce() -> Result<(), Error> + Send + 'static,
+) -> Result<thread::JoinHandle<()>, std::io::Error> {
+    thread::Builder::new().name(name.into()).spawn(|| {
+        if let Err(error) = work() {
+            std::process::exit(i32::from(error.report()));
+        }
+    })
+}
+
+/// `@SQ` lines as `bwa mem` 0.7.17 prints them (`bwa_print_sam_hdr`).
+fn sq_lines(genome: &godwit_model::Genome) -> String {
+    let line = |contig: &godwit_model::Contig| {
+        let alternate = if contig.alternate { "\tAH:*" } else { "" };
+        format!("@SQ\tSN:{}\tLN:{}{alternate}\n", contig.name, contig.length)
+    };
+    genome.contigs().iter().map(line).collect()
+}
+
+fn read(input: File, keep_comments: bool, blocks: &SyncSender<ReadBlock>) -> Result<(), Error> {
+    let mut streams = StreamReader::new(BufReader::with_capacity(BUFFER_BYTES, input));
+    while let Some(schema) = streams.next_stream()? {
+        let header = BlockHeader::from_metadata(schema.metadata())?;
+        let mut sequences = Sequences::default();
+        while let Some(batch) = streams.next_batch()? {
+            sequences.push(&batch, keep_comments)?;
+        }
+        if blocks.send(checked(header, sequences)?).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn checked(header: BlockHeader, sequences: Sequences) -> Result<ReadBlock, Error> {
+    let id = header.id;
+    let refused = |problem| Error::Block { id, problem };
+    if header.paired && sequences.len() % 2 == 1 {
+        return Err(refused("it is of pairs but has an odd number of reads"));
+    }
+    if i32::try_from(sequences.len()).is_err() {
+        return Err(refused("it has more than 2,147,483,647 reads"));
+    }
+    let read_group = header.read_group.as_deref().unwrap_or_default();
+    if read_group.len() > MAX_READ_GROUP_BYTES || read_group.contains('\t') {
+        return Err(refused("the ID of its read group is longer than 255 bytes or has a tab"));
+    }
+    let read_group = CString::new(read_group).map_err(|_| refused("the ID of its read group has a NUL"))?;
+    let first_ordinal = i64::try_from(header.first_ordinal).map_err(|_| refused("its first ordinal is too large"))?;
+    Ok(ReadBlock { header, read_group, first_ordinal, sequences })
+}
+
+fn align(block: ReadBlock, index: &Index, options: &AlignmentOptions) -> AlignedText {
+    let ReadBlock { header, read_group, first_ordinal, sequences } = block;
+    let mut mem = options.mem.clone();
+    if header.paired {
+        mem.flag |= mem_flags::PAIRED;
+    }
+    let read_group: &CStr = &read_group;
+    let texts = sequences.align(index, &mem, options.insert_sizes.as_ref(), read_group, first_ordinal);
+    AlignedText { header, texts }
+}
+
+fn write(mut output: BufWriter<File>, mut encoder: Encoder, texts: &Receiver<AlignedText>) -> Result<(), Error> {
+    for AlignedText { header, texts } in texts {
+        output = encoder.write_block(output, &header, texts)?;
+    }
+    Ok(())
+}

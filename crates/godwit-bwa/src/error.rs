@@ -1,0 +1,106 @@
+//! What can go wrong in this program. Errors of bwa itself end the process inside its library.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use godwit_engines::aligner::protocol::ProtocolError;
+use godwit_engines::stream::StreamError;
+use godwit_formats::sam::SamError;
+use godwit_model::{BlockId, GenomeError};
+
+/// An error that ends the program.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line is wrong.
+    #[error("{message}")]
+    Usage {
+        /// What is wrong and what is right.
+        message: String,
+    },
+    /// The input is no stream of reads.
+    #[error("the input on stdin is broken: {source}")]
+    Input {
+        /// What is wrong.
+        #[from]
+        source: StreamError,
+    },
+    /// A stream says something that makes no sense.
+    #[error("the input on stdin is broken: {source}")]
+    Protocol {
+        /// What is wrong.
+        #[from]
+        source: ProtocolError,
+    },
+    /// A read that bwa cannot take.
+    #[error("read {index} of a block cannot be aligned: {problem}")]
+    Read {
+        /// 0-based index within the block.
+        index: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A block that bwa cannot take.
+    #[error("block {} of lane {} cannot be aligned: {problem}", .id.ordinal, .id.lane)]
+    Block {
+        /// The block.
+        id: BlockId,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A line of bwa's that is no record.
+    #[error("bwa's line for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
+    Record {
+        /// The block.
+        id: BlockId,
+        /// 0-based index of the read within it.
+        index: usize,
+        /// Why not.
+        #[source]
+        source: SamError,
+    },
+    /// The contigs of the index make no genome.
+    #[error(transparent)]
+    Genome(#[from] GenomeError),
+    /// A file cannot be dealt with.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    File {
+        /// What was tried: `write`, `rename`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The index could not be made; bwa has said why.
+    #[error("bwa could not make an index of {} ({ending})", .reference.display())]
+    Index {
+        /// The reference.
+        reference: PathBuf,
+        /// How the part that makes it ended.
+        ending: String,
+    },
+    /// Nobody reads the answers any more, or the pipe failed.
+    #[error("cannot write to stdout: {source}")]
+    Output {
+        /// The system's answer.
+        #[from]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Says it on stderr, unless whoever would care has gone, and tells the exit code: 2 for wrong usage, else 1.
+    pub fn report(&self) -> u8 {
+        let reader_gone = matches!(self, Self::Output { source } if source.kind() == std::io::ErrorKind::BrokenPipe);
+        if !reader_gone {
+            eprintln!("godwit-bwa: error: {self}");
+        }
+        if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
+    }
+
+    /// As [`report`](Self::report), for `main`.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.report())
+    }
+}

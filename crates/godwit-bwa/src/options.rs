@@ -1,0 +1,268 @@
+//! The options of `bwa mem` 0.7.17, read as its `main_mem` (fastmap.c) reads them.
+//!
+//! Two differences: a number that is none is refused where bwa takes what `atoi` makes of it, and what godwit sets itself is
+//! refused with a word of where to set it.
+
+use crate::bwa::{InsertSizes, MemOptions, mem_flags};
+use crate::error::Error;
+
+/// How to align.
+#[derive(Clone, Debug)]
+pub struct AlignmentOptions {
+    /// What `mem_process_seqs` takes; `MEM_F_PE` is set per block.
+    pub mem: MemOptions,
+    /// `-I`: insert sizes of FF, FR, RF and RR given instead of inferred.
+    pub insert_sizes: Option<[InsertSizes; 4]>,
+    /// `-C`: append the comment of the read to its lines.
+    pub keep_comments: bool,
+    /// `-j`: treat alternate contigs as all others.
+    pub ignore_alternates: bool,
+}
+
+/// Which options were given, of those that presets (`-x`) and scaling (`-A`) leave alone then.
+#[derive(Default)]
+struct Given {
+    preset: Option<String>,
+    letters: Vec<u8>,
+}
+
+impl Given {
+    fn has(&self, letter: u8) -> bool {
+        self.letters.contains(&letter)
+    }
+}
+
+/// Letters that stand alone.
+const FLAGS: &[u8] = b"5qaMCSPVYj";
+/// Letters with a value.
+const VALUES: &[u8] = b"kcsrABOEUwLdTQDmINWxGhyX";
+
+impl AlignmentOptions {
+    /// Options from arguments as `["-M", "-k", "19"]`; letters may be joined and values attached, as getopt has it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the argument.
+    pub fn parse(arguments: &[String], threads: usize) -> Result<Self, Error> {
+        let mut options =
+            Self { mem: MemOptions::default(), insert_sizes: None, keep_comments: false, ignore_alternates: false };
+        options.mem.n_threads = i32::try_from(threads).unwrap_or(i32::MAX).max(1);
+        let mut given = Given::default();
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let letters = argument.strip_prefix('-').filter(|letters| !letters.is_empty() && *letters != "-");
+            let Some(letters) = letters else {
+                return Err(usage(format!("{argument:?} is not an option of bwa mem; the reads are given by --reads")));
+            };
+            for (at, letter) in letters.char_indices() {
+                let letter = u8::try_from(letter).unwrap_or_default();
+                if FLAGS.contains(&letter) {
+                    options.set_flag(letter);
+                    continue;
+                }
+                if !VALUES.contains(&letter) {
+                    return Err(refusal(argument, letter));
+                }
+                let attached = &letters[at + 1..];
+                let value = if attached.is_empty() { arguments.next().map(String::as_str) } else { Some(attached) };
+                let Some(value) = value else {
+                    return Err(usage(format!("bwa mem option -{} needs a value", char::from(letter))));
+                };
+                options.set_value(letter, value, &mut given)?;
+                given.letters.push(letter);
+                break;
+            }
+        }
+        match &given.preset {
+            Some(preset) => options.apply_preset(preset, &given)?,
+            None if given.has(b'A') => options.scale(&given),
+            None => {}
+        }
+        options.mem.fill_matrix();
+        Ok(options)
+    }
+
+    fn set_flag(&mut self, letter: u8) {
+        match letter {
+            b'C' => self.keep_comments = true,
+            b'j' => self.ignore_alternates = true,
+            _ => {}
+        }
+        self.mem.flag |= match letter {
+            b'P' => mem_flags::NO_PAIRING,
+            b'a' => mem_flags::ALL,
+            b'M' => mem_flags::NO_MULTI,
+            b'S' => mem_flags::NO_RESCUE,
+            b'Y' => mem_flags::SOFT_CLIP,
+            b'V' => mem_flags::REFERENCE_HEADER,
+            b'5' => mem_flags::PRIMARY_5 | mem_flags::KEEP_SUPPLEMENTARY_MAPQ,
+            b'q' => mem_flags::KEEP_SUPPLEMENTARY_MAPQ,
+            _ => 0,
+        };
+    }
+
+    fn set_value(&mut self, letter: u8, value: &str, given: &mut Given) -> Result<(), Error> {
+        let mem = &mut self.mem;
+        let int = || number::<i32>(letter, value);
+        // bwa reads a double and keeps a float.
+        let float = || number::<f64>(letter, value).map(|number| number as f32);
+        match letter {
+            b'k' => mem.min_seed_len = int()?,
+            b'w' => mem.w = int()?,
+            b'A' => mem.a = int()?,
+            b'B' => mem.b = int()?,
+            b'T' => mem.min_score = int()?,
+            b'U' => mem.pen_unpaired = int()?,
+            b'c' => mem.max_occ = int()?,
+            b'd' => mem.zdrop = int()?,
+            b'm' => mem.max_matesw = int()?,
+            b's' => mem.split_width = int()?,
+            b'G' => mem.max_chain_gap = int()?,
+            b'N' => mem.max_chain_extend = int()?,
+            b'W' => mem.min_chain_weight = int()?,
+            b'y' => mem.max_mem_intv = number::<i64>(letter, value)? as u64,
+            b'r' => mem.split_factor = float()?,
+            b'D' => mem.drop_ratio = float()?,
+            b'X' => mem.mask_level = float()?,
+            b'Q' => {
+                let length = int()?;
+                mem.mapq_coef_len = length as f32;
+                mem.mapq_coef_fac = if length > 0 { f64::from(mem.mapq_coef_len).ln() as i32 } else { 0 };
+            }
+            b'h' => (mem.max_xa_hits, mem.max_xa_hits_alt) = pair(letter, value)?,
+            b'O' => (mem.o_del, mem.o_ins) = pair(letter, value)?,
+            b'E' => (mem.e_del, mem.e_ins) = pair(letter, value)?,
+            b'L' => (mem.pen_clip5, mem.pen_clip3) = pair(letter, value)?,
+            b'I' => self.insert_sizes = Some(insert_sizes(value)?),
+            _ => given.preset = Some(value.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// `-x`: settings for a kind of reads, where not given themselves. Scaling by `-A` is off then.
+    fn apply_preset(&mut self, preset: &str, given: &Given) -> Result<(), Error> {
+        let mem = &mut self.mem;
+        let unless = |letter: u8, field: &mut i32, value: i32| {
+            if !given.has(letter) {
+                *field = value;
+            }
+        };
+        let (open, extend, mismatch, clip) = match preset {
+            "intractg" => (16, None, 9, 5),
+            "pacbio" | "pbref" | "ont2d" => (1, Some(1), 1, 0),
+            _ => {
+                let message = format!("bwa mem option -x {preset:?} is not one of pacbio, ont2d and intractg");
+                return Err(usage(message));
+            }
+        };
+        unless(b'O', &mut mem.o_del, open);
+        unless(b'O', &mut mem.o_ins, open);
+        unless(b'B', &mut mem.b, mismatch);
+        unless(b'L', &mut mem.pen_clip5, clip);
+        unless(b'L', &mut mem.pen_clip3, clip);
+        let Some(extend) = extend else { return Ok(()) };
+        unless(b'E', &mut mem.e_del, extend);
+        unless(b'E', &mut mem.e_ins, extend);
+        if !given.has(b'r') {
+            mem.split_factor = 10.0;
+        }
+        let (chain_weight, seed) = if preset == "ont2d" { (20, 14) } else { (40, 17) };
+        unless(b'W', &mut mem.min_chain_weight, chain_weight);
+        unless(b'k', &mut mem.min_seed_len, seed);
+        Ok(())
+    }
+
+    /// `-A`: scales the other scores with the match score, where not given themselves (`update_a`).
+    fn scale(&mut self, given: &Given) {
+        let mem = &mut self.mem;
+        let factor = mem.a;
+        let fields = [
+            (b'B', &mut mem.b),
+            (b'T', &mut mem.min_score),
+            (b'O', &mut mem.o_del),
+            (b'E', &mut mem.e_del),
+            (b'O', &mut mem.o_ins),
+            (b'E', &mut mem.e_ins),
+            (b'd', &mut mem.zdrop),
+            (b'L', &mut mem.pen_clip5),
+            (b'L', &mut mem.pen_clip3),
+            (b'U', &mut mem.pen_unpaired),
+        ];
+        for (letter, field) in fields {
+            if !given.has(letter) {
+                *field = field.saturating_mul(factor);
+            }
+        }
+    }
+}
+
+fn usage(message: String) -> Error {
+    Error::Usage { message }
+}
+
+fn refusal(argument: &str, letter: u8) -> Error {
+    let instead = match letter {
+        b't' => "threads are set by --threads",
+        b'K' => "batches are set by --block-bases",
+        b'p' => "pairs are told from the number of files given by --reads",
+        b'R' => "the read group is set by --read-group",
+        b'H' => "the header is written by godwit",
+        b'o' | b'f' => "the output is set by --out",
+        b'v' => "godwit keeps bwa's warnings and errors",
+        b'1' => "reading and writing have threads of their own",
+        _ => return usage(format!("bwa mem has no option {argument:?}")),
+    };
+    usage(format!("bwa mem option -{} cannot be passed on: {instead}", char::from(letter)))
+}
+
+fn number<T: std::str::FromStr>(letter: u8, value: &str) -> Result<T, Error> {
+    let bad = || {
+        usage(format!("bwa mem option -{} has the value {value:?}, which is not a number in range", char::from(letter)))
+    };
+    value.trim_start().parse().map_err(|_| bad())
+}
+
+/// `INT[,INT]`: the second is the first where absent. As bwa, any punctuation separates them.
+fn pair(letter: u8, value: &str) -> Result<(i32, i32), Error> {
+    let values = list(letter, value, 2)?;
+    let first = number(letter, values[0])?;
+    let second = values.get(1).map_or(Ok(first), |second| number(letter, second))?;
+    Ok((first, second))
+}
+
+/// Values separated by a punctuation mark before a digit, as in `300.5,20`: a point followed by a digit belongs to its number.
+fn list(letter: u8, value: &str, most: usize) -> Result<Vec<&str>, Error> {
+    let separator = |at: &(usize, u8)| {
+        let next_is_digit = value.as_bytes().get(at.0 + 1).is_some_and(u8::is_ascii_digit);
+        at.0 > 0 && at.1.is_ascii_punctuation() && at.1 != b'.' && next_is_digit
+    };
+    let mut values = Vec::new();
+    let mut start = 0;
+    for (at, _) in value.bytes().enumerate().filter(separator) {
+        values.push(&value[start..at]);
+        start = at + 1;
+    }
+    values.push(&value[start..]);
+    if values.len() > most {
+        return Err(usage(format!(
+            "bwa mem option -{} takes at most {most} values, not {value:?}",
+            char::from(letter)
+        )));
+    }
+    Ok(values)
+}
+
+/// `-I MEAN[,DEVIATION[,MAX[,MIN]]]`: forward-reverse pairs only.
+fn insert_sizes(value: &str) -> Result<[InsertSizes; 4], Error> {
+    let values =
+        list(b'I', value, 4)?.into_iter().map(|value| number::<f64>(b'I', value)).collect::<Result<Vec<_>, _>>()?;
+    let mean = values[0];
+    let deviation = values.get(1).copied().unwrap_or(mean * 0.1);
+    let round = |length: f64| (length + 0.499) as i32;
+    let low = values.get(3).map_or(((mean - 4.0 * deviation + 0.499) as i32).max(1), |low| round(*low));
+    let high = values.get(2).map_or((mean + 4.0 * deviation + 0.499) as i32, |high| round(*high));
+    let none = InsertSizes { low: 0, high: 0, failed: 1, mean: 0.0, deviation: 0.0 };
+    Ok([none, InsertSizes { low, high, failed: 0, mean, deviation }, none, none])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! Against the real thing: `bwa index` and `bwa mem -K`, byte for byte and line for line.
+//!
+//! Lines are compared as text: our packed records go through `samtools view`. Tests that miss a tool say so and pass.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+#[path = "identity/data.rs"]
+mod data;
+#[path = "identity/drive.rs"]
+mod drive;
+
+use std::fs;
+
+use data::{Layout, Reads};
+use drive::{Lane, Tools, bwa_lines, godwit_lines};
+
+/// Small blocks, so that a test has twenty of them.
+const BLOCK_BASES: usize = 20_000;
+
+/// Compares one lane of reads under some options of `bwa mem`.
+fn assert_same(tools: &Tools, reads: &Reads, options: &str) {
+    let lane = Lane { reads, read_group: None, block_bases: BLOCK_BASES };
+    let expected = bwa_lines(tools, &lane, options);
+    let (found, _) = godwit_lines(tools, &[lane], options, false).unwrap();
+    drive::assert_equal(&expected, &found, options);
+}
+
+#[test]
+fn index_files_are_those_of_bwa_index() {
+    let Some(tools) = Tools::find() else { return };
+    let ours = tools.folder.path().join("ours.fa");
+    fs::copy(&tools.reference, &ours).unwrap();
+    godwit_engines::aligner::bwa::build_index(&ours, Some(drive::PROGRAM.as_ref())).unwrap();
+    for extension in ["amb", "ann", "bwt", "pac", "sa"] {
+        let read = |path: &std::path::Path| fs::read(path.with_extension(format!("fa.{extension}"))).unwrap();
+        assert!(read(&ours) == read(&tools.reference), "{extension}");
+    }
+    let left_over = fs::read_dir(tools.folder.path()).unwrap().flatten().find(|entry| entry.path().is_dir());
+    assert!(left_over.is_none(), "{left_over:?}");
+}
+
+#[test]
+fn a_reference_that_is_not_there_makes_no_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let reference = folder.path().join("none.fa");
+    let error = godwit_engines::aligner::bwa::build_index(&reference, Some(drive::PROGRAM.as_ref())).unwrap_err();
+    assert!(error.to_string().contains("none.fa"), "{error}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn paired_reads_under_all_options_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 2000, Layout::Paired, 7);
+    for options in [
+        "",
+        "-M -Y",
+        "-MC",
+        "-a",
+        "-a -Y -h 2,10",
+        "-5",
+        "-q",
+        "-S",
+        "-P",
+        "-SP",
+        "-V",
+        "-A 2",
+        "-A2 -B3 -L 9",
+        "-x ont2d",
+        "-x pacbio -A 2",
+        "-x intractg",
+        "-x pacbio -k 19 -r 2",
+        "-k15 -w 50 -d 50 -r 1.2 -y 10 -c 100 -D 0.3 -W 20 -m 5",
+        "-B 3 -O 5,7 -E 2,1 -L 3,6 -U 10 -T 20",
+        "-s 5 -N 30 -G 500 -X 0.8 -Q 40",
+        "-I 300,40",
+        "-I 300.5",
+        "-I 200,20,260,150",
+    ] {
+        assert_same(&tools, &reads, options);
+    }
+}
+
+#[test]
+fn single_reads_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 2000, Layout::Single, 11);
+    for options in ["", "-a -M -C"] {
+        assert_same(&tools, &reads, options);
+    }
+}
+
+#[test]
+fn alternate_contigs_are_treated_as_bwa_treats_them() {
+    let Some(tools) = Tools::find() else { return };
+    fs::write(tools.reference.with_extension("fa.alt"), "chr1_alt\t0\tchr1\n").unwrap();
+    let reads = data::reads(&tools.genome, 1500, Layout::Paired, 13);
+    let lane = || Lane { reads: &reads, read_group: None, block_bases: BLOCK_BASES };
+    for options in ["", "-j", "-a -h 3"] {
+        assert_same(&tools, &reads, options);
+        let (_, hello) = godwit_lines(&tools, &[lane()], options, false).unwrap();
+        assert_eq!(hello.sq_lines, drive::bwa_sq_lines(&tools, options), "{options}");
+        assert_eq!(
+            hello.genome.contigs().iter().filter(|contig| contig.alternate).count(),
+            usize::from(options != "-j")
+        );
+    }
+}
+
+#[test]
+fn every_lane_is_a_run_of_its_own_with_its_read_group() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = [17, 19].map(|seed| data::reads(&tools.genome, 700, Layout::Paired, seed));
+    let lane = |index: usize| Lane {
+        reads: &reads[index],
+        read_group: Some(["first", "second lane"][index]),
+        block_bases: BLOCK_BASES,
+    };
+    let expected = [bwa_lines(&tools, &lane(0), ""), bwa_lines(&tools, &lane(1), "")].concat();
+    assert!(expected.contains("RG:Z:second lane"));
+    let (found, _) = godwit_lines(&tools, &[lane(0), lane(1)], "", false).unwrap();
+    drive::assert_equal(&expected, &found, "two lanes");
+}
+
+#[test]
+fn reads_of_odd_lengths_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    for layout in [Layout::Paired, Layout::Single] {
+        let mut reads = data::reads(&tools.genome, 300, layout, 23);
+        for (at, length) in [(0, 1), (1, 0), (4, 0), (5, 0), (6, 19), (7, 30), (9, 2)] {
+            reads.all[at].sequence.truncate(length);
+            reads.all[at].quality.truncate(length);
+        }
+        reads.all[20].sequence.fill(b'N');
+        reads.all[22].sequence.make_ascii_lowercase();
+        assert_same(&tools, &reads, "");
+    }
+}
+
+#[test]
+fn two_processes_share_an_index_and_agree() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 1000, Layout::Paired, 29);
+    let lane = || Lane { reads: &reads, read_group: None, block_bases: BLOCK_BASES };
+    let expected = bwa_lines(&tools, &lane(), "");
+    std::thread::scope(|scope| {
+        let runs = [0, 1].map(|_| scope.spawn(|| godwit_lines(&tools, &[lane()], "", true).unwrap().0));
+        for run in runs {
+            drive::assert_equal(&expected, &run.join().unwrap(), "shared index");
+        }
+    });
+}
+
+#[test]
+fn an_empty_input_has_an_empty_answer() {
+    let Some(tools) = Tools::find() else { return };
+    assert_eq!(godwit_lines(&tools, &[], "", false).unwrap().0, "");
+    let none = Reads { all: Vec::new(), layout: Layout::Paired };
+    let block = drive::one_block(&tools, &none, 0).unwrap();
+    assert_eq!((block.reads, block.records, block.batches.len()), (0, 0, 0));
+}
+
+#[test]
+fn ordinals_decide_ties() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 1000, Layout::Single, 31);
+    let text = |ordinal| drive::block_text(&tools, drive::one_block(&tools, &reads, ordinal).unwrap());
+    assert_eq!(text(0), text(0));
+    assert_ne!(text(0), text(1_000_000), "the reference has no repeats to tie");
+}
+
+#[test]
+fn signatures_and_counts_cover_every_record() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 1000, Layout::Paired, 37);
+    let block = drive::one_block(&tools, &reads, 0).unwrap();
+    let counts = block.counts;
+    let all = counts.unpaired_reads + counts.paired_reads + counts.not_primary + counts.unmapped;
+    assert_eq!((block.reads, all), (2000, block.records));
+    assert_eq!(block.pairs.len() as u64 * 2, counts.paired_reads);
+    assert_eq!(block.ends.len() as u64, counts.unpaired_reads);
+    assert!(!block.pairs.is_empty() && !block.ends.is_empty());
+}
+
+#[test]
+fn reads_that_bwa_cannot_take_are_refused_with_their_place() {
+    let Some(tools) = Tools::find() else { return };
+    type Change = fn(&mut data::Read);
+    let changes: [(Change, &str); 4] = [
+        (|read| read.sequence[3] = 0xc3, "not a letter"),
+        (|read| read.sequence[3] = 2, "not a letter"),
+        (|read| read.quality.push(b'I'), "another length"),
+        (|read| read.name.push(' '), "white space"),
+    ];
+    for (change, word) in changes {
+        let mut reads = data::reads(&tools.genome, 20, Layout::Paired, 41);
+        change(&mut reads.all[5]);
+        let error = drive::one_block(&tools, &reads, 0).unwrap_err().to_string();
+        assert!(error.contains("read 5") && error.contains(word) && error.contains("status 1"), "{error}");
+    }
+}
+
+#[test]
+fn an_option_that_godwit_sets_is_wrong_usage() {
+    let Some(tools) = Tools::find() else { return };
+    let error = godwit_lines(&tools, &[], "-t 4", false).unwrap_err();
+    let godwit_engines::EngineError::Usage { message, .. } = &error else { panic!("{error}") };
+    assert!(message.contains("--threads"), "{message}");
+}
+
+#[test]
+fn a_missing_index_is_a_death_with_bwas_own_words() {
+    let Some(mut tools) = Tools::find() else { return };
+    tools.reference = tools.folder.path().join("none.fa");
+    let error = godwit_lines(&tools, &[], "", false).unwrap_err();
+    assert!(error.to_string().contains("none.fa.ann"), "{error}");
+}
+
+#[test]
+fn a_killed_aligner_is_a_death_by_that_signal_and_no_hang() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 2000, Layout::Paired, 47);
+    let error = drive::killed_within_a_block(&tools, &reads);
+    let godwit_engines::EngineError::Died { ending, version, .. } = &error else { panic!("{error}") };
+    assert_eq!((ending.as_str(), version.as_str()), ("was killed by signal 9", "0.7.17"));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    let Some(tools) = Tools::find() else { return };
+    let output = drive::run_with_closed_stdout(&tools);
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(1), ""));
+}
+
+#[test]
+fn the_version_names_both_programs() {
+    let output = std::process::Command::new(drive::PROGRAM).arg("--version").output().unwrap();
+    let expected = format!("godwit-bwa {} (bwa 0.7.17)\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
