@@ -1,0 +1,3 @@
+//! End-to-end tests: the built binary judged against bwa, samtools and Picard.
+
+mod run;

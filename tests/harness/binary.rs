@@ -1,0 +1,184 @@
+//! The built `godwit`, as people run it.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::scratch;
+
+/// A run that takes longer hangs: the largest input here takes seconds.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+/// The path of the binary under test: `GODWIT_BIN`, or `godwit` in the profile this test was built with.
+///
+/// # Panics
+/// When there is none.
+pub fn path() -> PathBuf {
+    let path =
+        std::env::var_os("GODWIT_BIN").map_or_else(|| scratch::profile_directory().join("godwit"), PathBuf::from);
+    assert!(path.is_file(), "{} does not exist: build godwit with this profile, or set GODWIT_BIN", path.display());
+    path
+}
+
+/// A command line of godwit under construction.
+pub fn godwit() -> Godwit {
+    Godwit { command: Command::new(path()) }
+}
+
+/// A command line of the godwit at `path`.
+pub fn godwit_at(path: &std::path::Path) -> Godwit {
+    Godwit { command: Command::new(path) }
+}
+
+/// See [`godwit`].
+#[derive(Debug)]
+pub struct Godwit {
+    command: Command,
+}
+
+impl Godwit {
+    /// Appends one word.
+    pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.command.arg(word);
+        self
+    }
+
+    /// Appends words.
+    pub fn args<I, S>(mut self, words: I) -> Self
+    where
+        I: IntoIterator<Item = S>,
+        S: AsRef<OsStr>,
+    {
+        self.command.args(words);
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Lets no file grow beyond `bytes`: writes fail with "file too large" as they would on a full disk.
+    pub fn largest_file(mut self, bytes: u64) -> Self {
+        use std::os::unix::process::CommandExt;
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: between fork and exec only the async-signal-safe calls signal and setrlimit are made.
+        unsafe {
+            self.command.pre_exec(move || {
+                libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+                match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        self
+    }
+
+    /// Starts it and does not wait.
+    pub fn start(mut self) -> Running {
+        let shown = format!("{:?}", self.command);
+        let child = self
+            .command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+        Running { child, shown }
+    }
+
+    /// Runs it to its end, whatever that is.
+    pub fn run(self) -> Finished {
+        self.start().finish()
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn succeeds(self) -> Finished {
+        let finished = self.run();
+        assert!(finished.status.success(), "{}", finished.report());
+        finished
+    }
+}
+
+/// A started run.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    shown: String,
+}
+
+impl Running {
+    /// The process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end in time; it is killed then.
+    pub fn finish(self) -> Finished {
+        let Self { child, shown } = self;
+        let process_id = child.id();
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait_with_output()));
+        match receiver.recv_timeout(TIME_LIMIT) {
+            Ok(output) => {
+                let output = output.unwrap_or_else(|error| panic!("cannot wait for {shown}: {error}"));
+                Finished {
+                    status: output.status,
+                    stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+                    stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+                    shown,
+                }
+            }
+            Err(_) => {
+                // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
+                unsafe { libc::kill(process_id as libc::pid_t, libc::SIGKILL) };
+                panic!("{shown} did not end within {TIME_LIMIT:?}");
+            }
+        }
+    }
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+    shown: String,
+}
+
+impl Finished {
+    /// Checks that it refused as the command-line contract says: with an exit code of `codes`, and a last line on stderr
+    /// that starts with `godwit: error:` and holds each of `words`, in any case.
+    ///
+    /// # Panics
+    /// When it did not.
+    pub fn refuses(&self, codes: &[i32], words: &[&str]) {
+        let code = self.status.code();
+        assert!(code.is_some_and(|code| codes.contains(&code)), "expected exit code {codes:?}\n{}", self.report());
+        let last = self.stderr.trim_end().lines().last().unwrap_or("");
+        assert!(last.starts_with("godwit: error:"), "the last line is no 'godwit: error:'\n{}", self.report());
+        for word in words {
+            let held = last.to_lowercase().contains(&word.to_lowercase());
+            assert!(held, "the error does not mention {word:?}\n{}", self.report());
+        }
+    }
+
+    /// Command line, end and words of the run, for a failing test.
+    pub fn report(&self) -> String {
+        format!("{} ended with {}\nstdout: {}\nstderr: {}", self.shown, self.status, self.stdout, self.stderr)
+    }
+}

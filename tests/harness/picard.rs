@@ -1,0 +1,221 @@
+//! Picard 3.4.0 as the oracle of duplicate marking, in one resident JVM for the whole test run.
+//!
+//! `tools/picard/fetch.sh` puts the jars into the cache; `tools/picard/PicardServer.java` runs commands. A start takes
+//! about two seconds, a file of a hundred records about 25 ms.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::scratch;
+use crate::tool::Tool;
+
+/// Picard sizes an array it clears for every file by the heap, so a small heap is ten times as fast as a large one.
+const HEAP: &str = "-Xmx128m";
+
+/// How MarkDuplicates is run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MarkOptions {
+    /// `OPTICAL_DUPLICATE_PIXEL_DISTANCE`; Picard's default is 100.
+    pub optical_distance: u32,
+    /// `REMOVE_DUPLICATES`.
+    pub remove: bool,
+}
+
+impl Default for MarkOptions {
+    fn default() -> Self {
+        Self { optical_distance: 100, remove: false }
+    }
+}
+
+/// Why Picard did not do it: exception class and message, or an exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// The resident JVM.
+#[derive(Debug)]
+pub struct Picard {
+    child: Child,
+    commands: ChildStdin,
+    replies: BufReader<ChildStdout>,
+    chatter: PathBuf,
+}
+
+/// Why the oracle cannot run here, if it cannot: for [`crate::skip!`].
+pub fn missing() -> Option<String> {
+    ["java", "samtools"]
+        .iter()
+        .find(|name| Tool::find(name).is_none())
+        .map(|name| format!("{name} is not on PATH"))
+        .or_else(|| jars().err())
+}
+
+/// Skips the calling test when Picard or samtools is not there.
+#[macro_export]
+macro_rules! needs_picard {
+    () => {
+        if let Some(reason) = $crate::picard::missing() {
+            $crate::skip!("missing-tool", "{reason}");
+        }
+    };
+}
+
+/// The directory with the jars, fetched once per process.
+fn jars() -> Result<PathBuf, String> {
+    static JARS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    JARS.get_or_init(|| {
+        let script = tools().join("fetch.sh");
+        let output = Command::new(&script).output().map_err(|error| format!("{}: {error}", script.display()))?;
+        if output.status.success() {
+            Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+        }
+    })
+    .clone()
+}
+
+fn tools() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tools/picard")
+}
+
+/// Runs `words` (a tool and its arguments) in the resident JVM, starting it first if need be.
+///
+/// # Errors
+/// What Picard threw, or its exit code other than 0.
+///
+/// # Panics
+/// When the JVM cannot be started or has died.
+pub fn run(words: &[&str]) -> Result<(), Refusal> {
+    static SERVER: Mutex<Option<Picard>> = Mutex::new(None);
+    // A test that failed while it held the lock has left the conversation whole or the JVM dead.
+    let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    server.get_or_insert_with(Picard::start).command(words)
+}
+
+impl Picard {
+    fn start() -> Self {
+        let jars = jars().unwrap_or_else(|reason| panic!("no Picard: {reason}"));
+        let chatter = scratch::root().join("picard.stderr");
+        let stderr = std::fs::File::create(&chatter).expect("the scratch directory can be written to");
+        let mut child = Tool::need("java")
+            .command()
+            // Picard calls System.gc() nine times per file to report its memory: 130 of 155 ms.
+            .args([HEAP, "-XX:+UseSerialGC", "-XX:+DisableExplicitGC", "-XX:TieredStopAtLevel=1"])
+            .arg("-Dpicard.useLegacyParser=false")
+            .arg("-cp")
+            .arg(jars.join("*"))
+            .arg(tools().join("PicardServer.java"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .expect("java can be started");
+        let commands = child.stdin.take().expect("stdin is piped");
+        let replies = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut server = Self { child, commands, replies, chatter };
+        assert_eq!(server.reply(), "READY");
+        server
+    }
+
+    fn command(&mut self, words: &[&str]) -> Result<(), Refusal> {
+        assert!(words.iter().all(|word| !word.contains(['\t', '\n'])), "{words:?} cannot be sent in a line");
+        let sent = writeln!(self.commands, "{}", words.join("\t")).and_then(|()| self.commands.flush());
+        if let Err(error) = sent {
+            panic!("{}: {error}", self.death());
+        }
+        match self.reply().as_str() {
+            "OK 0" => Ok(()),
+            refusal => Err(Refusal(refusal.to_owned())),
+        }
+    }
+
+    fn reply(&mut self) -> String {
+        let mut line = String::new();
+        match self.replies.read_line(&mut line) {
+            Ok(bytes) if bytes > 0 => line.trim_end().to_owned(),
+            _ => panic!("{}", self.death()),
+        }
+    }
+
+    fn death(&mut self) -> String {
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let said = std::fs::read_to_string(&self.chatter).unwrap_or_default();
+        format!("the resident Picard has ended ({status}):\n{said}")
+    }
+}
+
+/// Marks duplicates in `input` as the oracle does: no `@PG` tags on records, everything accepted.
+///
+/// # Errors
+/// When Picard refuses the file.
+pub fn mark_duplicates(input: &Path, output: &Path, metrics: &Path, options: &MarkOptions) -> Result<(), Refusal> {
+    let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();
+    run(&[
+        "MarkDuplicates",
+        "--INPUT",
+        &text(input),
+        "--OUTPUT",
+        &text(output),
+        "--METRICS_FILE",
+        &text(metrics),
+        "--OPTICAL_DUPLICATE_PIXEL_DISTANCE",
+        &options.optical_distance.to_string(),
+        "--REMOVE_DUPLICATES",
+        if options.remove { "true" } else { "false" },
+        "--ADD_PG_TAG_TO_READS",
+        "false",
+        "--COMPRESSION_LEVEL",
+        "1",
+        "--VALIDATION_STRINGENCY",
+        "SILENT",
+        "--TMP_DIR",
+        &text(scratch::root()),
+        "--VERBOSITY",
+        "ERROR",
+        "--QUIET",
+        "true",
+    ])
+}
+
+/// Sorts `input` by coordinate with samtools, then marks duplicates: the oracle of `godwit markdup`. Returns the marked
+/// file (of the type `extension` names) and the metrics file, both in `directory`.
+///
+/// # Errors
+/// When Picard refuses the sorted file.
+///
+/// # Panics
+/// When samtools does.
+pub fn sort_and_mark(
+    input: &Path,
+    directory: &Path,
+    extension: &str,
+    options: &MarkOptions,
+) -> Result<(PathBuf, PathBuf), Refusal> {
+    let (sorted, marked) = (directory.join("sorted.bam"), directory.join(format!("expected.{extension}")));
+    let metrics = directory.join("expected.duplicates.txt");
+    let words = ["sort", "--no-PG", "-l", "1", "-O", "bam", "-o"];
+    Tool::need("samtools").run(words.iter().map(AsRef::as_ref).chain([sorted.as_os_str(), input.as_os_str()]));
+    mark_duplicates(&sorted, &marked, &metrics, options)?;
+    Ok((marked, metrics))
+}
+
+/// What ValidateSamFile finds in a file, as its summary: empty when it finds nothing.
+pub fn validation_problems(file: &Path, reference: Option<&Path>) -> String {
+    let report = scratch::directory("validate").join("summary.txt");
+    let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();
+    let (file, report_path) = (text(file), text(&report));
+    let mut words = vec!["ValidateSamFile", "--INPUT", &file, "--OUTPUT", &report_path, "--MODE", "SUMMARY"];
+    let reference = reference.map(text);
+    if let Some(reference) = &reference {
+        words.extend(["--REFERENCE_SEQUENCE", reference]);
+    }
+    words.extend(["--VERBOSITY", "ERROR", "--QUIET", "true"]);
+    let outcome = run(&words);
+    let found = std::fs::read_to_string(&report).unwrap_or_default();
+    match outcome {
+        Ok(()) if found.trim() == "No errors found" => String::new(),
+        _ => format!("{outcome:?}\n{found}"),
+    }
+}

@@ -1,0 +1,168 @@
+//! The reference pipeline: `bwa mem -K` per lane, `samtools cat` in lane order, `samtools sort`, Picard MarkDuplicates.
+//!
+//! Each step is done once per distinct input and options in a process, whatever number of tests ask for it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::picard::{self, MarkOptions};
+use crate::scratch;
+use crate::tool::Tool;
+
+/// One lane of a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lane {
+    /// One file or two.
+    pub reads: Vec<PathBuf>,
+    /// The `@RG` line, tabs written `\t`.
+    pub read_group: String,
+}
+
+/// What is done with duplicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Duplicates {
+    /// Flagged.
+    Mark,
+    /// Left out.
+    Remove,
+    /// Not looked for.
+    None,
+}
+
+impl Duplicates {
+    /// As godwit's `--duplicates` wants it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Mark => "mark",
+            Self::Remove => "remove",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Options that change records.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AlignOptions {
+    /// bwa's `-K`, in bases.
+    pub block_bases: u64,
+    /// Further words for bwa.
+    pub aligner_args: Vec<String>,
+    /// What is done with duplicates.
+    pub duplicates: Duplicates,
+    /// In pixels.
+    pub optical_distance: u32,
+}
+
+impl Default for AlignOptions {
+    fn default() -> Self {
+        Self { block_bases: 100_000_000, aligner_args: Vec::new(), duplicates: Duplicates::Mark, optical_distance: 100 }
+    }
+}
+
+/// What the reference pipeline made.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Sorted records, duplicates treated as asked.
+    pub bam: PathBuf,
+    /// Picard's metrics; there are none with [`Duplicates::None`].
+    pub metrics: Option<PathBuf>,
+}
+
+/// Runs the reference pipeline on `lanes`.
+///
+/// # Panics
+/// When a tool of it fails.
+pub fn reference_bam(reference: &Path, lanes: &[Lane], options: &AlignOptions) -> Expected {
+    let sorted =
+        once(&format!("sorted {reference:?} {lanes:?} {} {:?}", options.block_bases, options.aligner_args), || {
+            sorted_bam(reference, lanes, options)
+        });
+    if options.duplicates == Duplicates::None {
+        return Expected { bam: sorted, metrics: None };
+    }
+    let bam = once(&format!("marked {sorted:?} {:?} {}", options.duplicates, options.optical_distance), || {
+        let bam = scratch::directory("marked").join("expected.bam");
+        let marking = MarkOptions {
+            optical_distance: options.optical_distance,
+            remove: options.duplicates == Duplicates::Remove,
+        };
+        picard::mark_duplicates(&sorted, &bam, &bam.with_extension("duplicates.txt"), &marking)
+            .unwrap_or_else(|refusal| panic!("Picard refused {}: {}", sorted.display(), refusal.0));
+        bam
+    });
+    Expected { metrics: Some(bam.with_extension("duplicates.txt")), bam }
+}
+
+/// Does `work` once per `key` and process.
+fn once(key: &str, work: impl FnOnce() -> PathBuf) -> PathBuf {
+    type Cell = Arc<OnceLock<PathBuf>>;
+    static DONE: Mutex<Option<HashMap<String, Cell>>> = Mutex::new(None);
+    let cell = {
+        let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+        done.get_or_insert_default().entry(key.to_owned()).or_default().clone()
+    };
+    cell.get_or_init(work).clone()
+}
+
+fn sorted_bam(reference: &Path, lanes: &[Lane], options: &AlignOptions) -> PathBuf {
+    let directory = scratch::directory("reference-run");
+    let samtools = Tool::need("samtools");
+    let parts: Vec<PathBuf> = (0..lanes.len())
+        .map(|lane| aligned_lane(reference, &lanes[lane], options, &directory.join(format!("lane{lane}.bam"))))
+        .collect();
+    let header = directory.join("header.sam");
+    std::fs::write(&header, joint_header(&parts)).expect("the scratch directory can be written to");
+    let (joined, sorted) = (directory.join("joined.bam"), directory.join("sorted.bam"));
+    let mut command = samtools.command();
+    command.args(["cat", "--no-PG", "-h"]).arg(&header).arg("-o").arg(&joined).args(&parts);
+    crate::tool::succeed(&mut command);
+    let mut command = samtools.command();
+    command.args(["sort", "--no-PG", "-l", "1", "-o"]).arg(&sorted).arg(&joined);
+    crate::tool::succeed(&mut command);
+    sorted
+}
+
+/// The header of the first part with the `@RG` lines of all: `samtools cat` 1.16 keeps only those of the first.
+fn joint_header(parts: &[PathBuf]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let header = Tool::need("samtools").run(["view".as_ref(), "--no-PG".as_ref(), "-H".as_ref(), part.as_os_str()]);
+        for line in String::from_utf8_lossy(&header.stdout).lines() {
+            let wanted = part == &parts[0] || line.starts_with("@RG");
+            if wanted && lines.iter().all(|known| known != line) {
+                lines.push(line.to_owned());
+            }
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn aligned_lane(reference: &Path, lane: &Lane, options: &AlignOptions, output: &Path) -> PathBuf {
+    let stderr =
+        std::fs::File::create(output.with_extension("stderr")).expect("the scratch directory can be written to");
+    let mut bwa = Tool::need("bwa")
+        .command()
+        .args(["mem", "-t", "2", "-K", &options.block_bases.to_string(), "-R", &lane.read_group])
+        .args(&options.aligner_args)
+        .arg(reference)
+        .args(&lane.reads)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .expect("bwa can be started");
+    let lines = bwa.stdout.take().expect("stdout is piped");
+    let packed = Tool::need("samtools")
+        .command()
+        .args(["view", "--no-PG", "-b", "-1", "-o"])
+        .arg(output)
+        .stdin(lines)
+        .status()
+        .expect("samtools can be started");
+    let status = bwa.wait().expect("bwa can be waited for");
+    assert!(status.success(), "bwa ended with {status}: see {}", output.with_extension("stderr").display());
+    assert!(packed.success(), "samtools view ended with {packed}");
+    output.to_path_buf()
+}

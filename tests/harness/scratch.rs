@@ -1,0 +1,55 @@
+//! Directories for one test run.
+//!
+//! They live below the build's target directory, one per process, and stay after it: a failing test names files there.
+//! The next run removes those of processes that have ended.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The directory of this process.
+pub fn root() -> &'static Path {
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let all = target_directory().join("e2e");
+        remove_leftovers(&all);
+        let own = all.join(std::process::id().to_string());
+        std::fs::create_dir_all(&own).unwrap_or_else(|error| panic!("cannot create {}: {error}", own.display()));
+        own
+    })
+}
+
+/// A new, empty directory whose name starts with `label`.
+pub fn directory(label: &str) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let path = root().join(format!("{label}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()));
+    path
+}
+
+/// Where failing inputs are kept for people: not removed by later runs.
+pub fn keepsakes() -> PathBuf {
+    let path = target_directory().join("e2e-failures");
+    std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()));
+    path
+}
+
+/// The directory of the profile this test binary was built with, in which the product's binaries lie.
+pub fn profile_directory() -> PathBuf {
+    let own = std::env::current_exe().expect("a running program has a path");
+    own.ancestors().nth(2).expect("a test binary lies in PROFILE/deps").to_path_buf()
+}
+
+fn target_directory() -> PathBuf {
+    profile_directory().parent().expect("a profile lies in the target directory").to_path_buf()
+}
+
+fn remove_leftovers(all: &Path) {
+    let Ok(entries) = std::fs::read_dir(all) else { return };
+    for entry in entries.flatten() {
+        if !Path::new("/proc").join(entry.file_name()).exists() {
+            // Another run may be removing the same leftovers.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}

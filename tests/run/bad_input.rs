@@ -1,0 +1,453 @@
+//! What godwit does with what it cannot use: the exit code of the contract, a last line that starts `godwit: error:` and
+//! names the place, and no file that looks finished.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use godwit_tests::binary::{Finished, Godwit, godwit, path as godwit_path};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::tool::Tool;
+use godwit_tests::{needs, scratch};
+
+/// Exit codes of the command-line contract.
+const USAGE: i32 = 2;
+const BAD_DATA: i32 = 3;
+const MACHINE: i32 = 4;
+const ENGINE: i32 = 5;
+
+/// Files that a finished run leaves, by their ends.
+const FINAL_NAMES: [&str; 6] = [".bam", ".bam.bai", ".duplicates.txt", ".flagstat.txt", ".idxstats.txt", "run.json"];
+
+fn sample() -> std::sync::Arc<Sample> {
+    let lanes = vec![1500, 900];
+    Sample::get(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+}
+
+/// The plain-text files of a sample's second lane, as text.
+fn mates() -> [String; 2] {
+    let sample = sample();
+    let text = |mate: usize| std::fs::read_to_string(&sample.lanes[1].reads[mate]).expect("the sample was written");
+    [text(0), text(1)]
+}
+
+/// Writes `files` and aligns them against the sample's reference, or against `reference`.
+fn align_files(files: &[(&str, &[u8])], reference: Option<&Path>) -> (Finished, PathBuf) {
+    let directory = scratch::directory("bad-input");
+    let reads: Vec<PathBuf> = files
+        .iter()
+        .map(|(name, bytes)| {
+            std::fs::write(directory.join(name), bytes).expect("the scratch directory can be written to");
+            directory.join(name)
+        })
+        .collect();
+    let sample = sample();
+    let reference = reference.unwrap_or_else(|| sample.indexed_by_godwit());
+    let out = directory.join("out");
+    (align(reference, &reads, &out).run(), out)
+}
+
+fn align(reference: &Path, reads: &[PathBuf], out: &Path) -> Godwit {
+    let command = godwit().arg("align").arg("--reference").arg(reference).arg("--reads").args(reads);
+    command.args(["--sample", "bad", "--threads", "2", "--block-bases", "50000", "--out"]).arg(out)
+}
+
+/// Checks that nothing in `directory` looks finished.
+fn assert_nothing_finished(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let hidden = name.starts_with('.');
+        assert!(hidden || !FINAL_NAMES.iter().any(|end| name.ends_with(end)), "{name} looks finished");
+    }
+}
+
+/// Aligns `files` and checks that they are refused as bad data, with `words` in the message.
+fn refused(files: &[(&str, &[u8])], words: &[&str]) {
+    needs!("bwa");
+    let (finished, out) = align_files(files, None);
+    finished.refuses(&[BAD_DATA], words);
+    assert_nothing_finished(&out);
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text).and_then(|()| encoder.finish()).expect("memory can be written to")
+}
+
+/// Line `number` of `text` (0-based) replaced.
+fn with_line(text: &str, number: usize, line: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines[number] = line;
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn a_truncated_gzip_file_is_named() {
+    let [one, two] = mates();
+    let packed = gzip(two.as_bytes());
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed[..packed.len() * 2 / 3])], &["r2.fq.gz", "truncated"]);
+}
+
+#[test]
+fn a_truncated_last_record_is_refused() {
+    let [one, two] = mates();
+    let cut = two.trim_end().rfind('\n').expect("FASTQ has lines");
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", &two.as_bytes()[..cut])], &["r2.fq"]);
+}
+
+#[test]
+fn garbage_in_the_middle_of_text_is_refused() {
+    let [one, two] = mates();
+    let mut bytes = two.into_bytes();
+    let middle = bytes.len() / 2;
+    for (place, byte) in bytes[middle..middle + 3000].iter_mut().enumerate() {
+        *byte = (place * 37 + 128) as u8;
+    }
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", &bytes)], &["r2.fq"]);
+}
+
+#[test]
+fn garbage_in_the_middle_of_gzip_is_refused() {
+    let [one, two] = mates();
+    let mut packed = gzip(two.as_bytes());
+    let middle = packed.len() / 2;
+    packed[middle..middle + 500].fill(0x5a);
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed)], &["r2.fq.gz"]);
+}
+
+#[test]
+fn garbage_after_a_gzip_member_is_refused() {
+    let [one, two] = mates();
+    let packed = [gzip(two.as_bytes()), b"this is no gzip member".to_vec()].concat();
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq.gz", &packed)], &["r2.fq.gz"]);
+}
+
+#[test]
+fn mates_out_of_step_are_named_with_their_record() {
+    let [one, two] = mates();
+    let wrong = with_line(&two, 4 * 700, "@somebody:else");
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", wrong.as_bytes())], &["701", "somebody:else"]);
+}
+
+#[test]
+fn a_missing_mate_at_the_end_is_refused() {
+    let [one, two] = mates();
+    let shorter: Vec<&str> = two.lines().take(4 * 899).collect();
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", (shorter.join("\n") + "\n").as_bytes())], &["r2.fq", "899"]);
+}
+
+#[test]
+fn a_quality_string_of_another_length_is_named_with_its_record() {
+    let [one, two] = mates();
+    let wrong = with_line(&two, 4 * 500 + 3, "III");
+    refused(&[("r1.fq", one.as_bytes()), ("r2.fq", wrong.as_bytes())], &["r2.fq", "501", "3 qualities"]);
+}
+
+#[test]
+fn an_empty_file_is_refused() {
+    refused(&[("r1.fq", b""), ("r2.fq", b"")], &["r1.fq", "no reads"]);
+    refused(&[("r1.fq.gz", &gzip(b""))], &["r1.fq.gz", "no reads"]);
+}
+
+#[test]
+fn a_file_that_is_no_fastq_is_refused() {
+    refused(&[("r1.fq", b"BAM\x01 or something else\n")], &["r1.fq"]);
+}
+
+#[test]
+fn a_missing_file_of_reads_is_a_matter_of_this_machine() {
+    needs!("bwa");
+    let directory = scratch::directory("bad-input");
+    let finished = align(sample().indexed_by_godwit(), &[directory.join("nowhere.fq")], &directory.join("out")).run();
+    finished.refuses(&[MACHINE], &["nowhere.fq"]);
+    assert_nothing_finished(&directory.join("out"));
+}
+
+/// A copy of the indexed reference that a test may damage.
+fn own_reference() -> PathBuf {
+    let indexed = sample().indexed_by_godwit().to_path_buf();
+    let directory = scratch::directory("own-reference");
+    let from = indexed.parent().expect("the reference lies in a directory");
+    // In name order, and the FASTA file before what was made from it, so that modification times keep their order.
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(from).expect("it can be read").map(|entry| entry.expect("it can be read").path()).collect();
+    entries.sort();
+    for entry in entries {
+        let to = directory.join(entry.file_name().expect("an entry has a name"));
+        std::fs::copy(&entry, to).expect("the reference can be copied");
+    }
+    directory.join("ref.fa")
+}
+
+fn one_pair_files() -> [String; 2] {
+    mates().map(|text| text.lines().take(400).flat_map(|line| [line, "\n"]).collect())
+}
+
+/// Aligns a few good reads against `reference` and checks the refusal.
+fn refused_reference(reference: &Path, codes: &[i32], words: &[&str]) {
+    let [one, two] = one_pair_files();
+    let files = [("r1.fq", one.as_bytes()), ("r2.fq", two.as_bytes())];
+    let (finished, out) = align_files(&files, Some(reference));
+    finished.refuses(codes, words);
+    assert_nothing_finished(&out);
+}
+
+#[test]
+fn a_missing_index_names_the_command_that_makes_it() {
+    needs!("bwa");
+    let reference = own_reference();
+    for entry in std::fs::read_dir(reference.parent().expect("joined before")).expect("it can be read").flatten() {
+        if entry.path() != reference {
+            std::fs::remove_file(entry.path()).expect("our own copy can be removed");
+        }
+    }
+    refused_reference(&reference, &[MACHINE], &["ref.fa", "godwit index"]);
+}
+
+#[test]
+fn a_part_of_the_index_missing_or_cut_short_is_refused() {
+    needs!("bwa");
+    for (part, keep) in [("bwt", 1000), ("sa", 0), ("pac", 10)] {
+        let reference = own_reference();
+        let path = PathBuf::from(format!("{}.{part}", reference.display()));
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        std::fs::write(&path, &bytes[..keep]).expect("our own copy can be written to");
+        refused_reference(&reference, &[BAD_DATA, MACHINE], &["index"]);
+    }
+}
+
+#[test]
+fn an_index_older_than_its_reference_or_of_another_is_refused() {
+    needs!("bwa");
+    let reference = own_reference();
+    // The same contigs at other lengths: what somebody gets who edits a reference and forgets its index.
+    let text = std::fs::read_to_string(&reference).expect("it was copied").replacen("\nA", "\nAACGT", 40);
+    std::fs::write(&reference, text).expect("our own copy can be written to");
+    refused_reference(&reference, &[BAD_DATA, MACHINE], &["ref.fa", "index"]);
+    let reference = own_reference();
+    std::fs::write(&reference, ">other\nACGTACGTACGTACGT\n").expect("our own copy can be written to");
+    refused_reference(&reference, &[BAD_DATA, MACHINE], &["ref.fa", "index"]);
+}
+
+#[test]
+fn duplicate_contig_names_are_refused_when_indexing() {
+    needs!("bwa");
+    let directory = scratch::directory("duplicate-contigs");
+    let reference = directory.join("twice.fa");
+    let bases = "ACGTTGCAAGCTTGCATGCCTGCAGGTCGACTCTAGAGGATCCCCGGGTACC";
+    std::fs::write(&reference, format!(">a\n{bases}\n>b\n{bases}\n>a\n{bases}\n")).expect("scratch can be written to");
+    let finished = godwit().arg("index").arg(&reference).run();
+    finished.refuses(&[BAD_DATA], &["twice.fa", "a"]);
+}
+
+#[test]
+fn a_reference_that_is_missing_or_no_fasta_is_refused_when_indexing() {
+    needs!("bwa");
+    let directory = scratch::directory("no-reference");
+    godwit().arg("index").arg(directory.join("nowhere.fa")).run().refuses(&[MACHINE], &["nowhere.fa"]);
+    for (name, bytes) in [("empty.fa", &b""[..]), ("text.fa", b"this is no FASTA\n")] {
+        std::fs::write(directory.join(name), bytes).expect("the scratch directory can be written to");
+        godwit().arg("index").arg(directory.join(name)).run().refuses(&[BAD_DATA], &[name]);
+    }
+}
+
+#[test]
+fn an_output_directory_that_cannot_be_made_is_refused() {
+    needs!("bwa");
+    let directory = scratch::directory("no-output");
+    let file = directory.join("file");
+    std::fs::write(&file, "in the way").expect("the scratch directory can be written to");
+    for out in [file.clone(), file.join("below"), PathBuf::from("/proc/godwit-output")] {
+        let finished = align(sample().indexed_by_godwit(), &sample().lanes[1].reads, &out).run();
+        finished.refuses(&[MACHINE], &[out.to_str().expect("scratch paths are UTF-8")]);
+    }
+    assert_eq!(std::fs::read_to_string(&file).expect("it is still there"), "in the way");
+}
+
+#[test]
+fn markdup_into_a_missing_or_unwritable_directory_is_refused() {
+    let directory = scratch::directory("markdup-output");
+    let input = directory.join("in.sam");
+    std::fs::write(&input, godwit_tests::fuzz::case(1).to_text()).expect("the scratch directory can be written to");
+    for place in ["nowhere", "in.sam"] {
+        let out = directory.join(place).join("out.bam");
+        let finished = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).run();
+        finished.refuses(&[MACHINE], &[place]);
+    }
+    let finished =
+        godwit().arg("markdup").arg(directory.join("none.sam")).arg("--out").arg(directory.join("o.bam")).run();
+    finished.refuses(&[MACHINE], &["none.sam"]);
+    assert_nothing_finished(&directory);
+}
+
+#[test]
+fn markdup_refuses_a_bam_cut_at_a_block_edge_and_a_broken_sam() {
+    needs!("samtools");
+    let directory = scratch::directory("markdup-broken");
+    let (text, whole) = (directory.join("in.sam"), directory.join("in.bam"));
+    let case = godwit_tests::fuzz::case(3);
+    std::fs::write(&text, case.to_text()).expect("the scratch directory can be written to");
+    Tool::need("samtools").run(["view".as_ref(), "-bo".as_ref(), whole.as_os_str(), text.as_os_str()]);
+    let bytes = std::fs::read(&whole).expect("samtools wrote it");
+    // The last 28 bytes are the empty block that ends a BGZF file.
+    let broken: [(&str, Vec<u8>); 4] = [
+        ("cut.bam", bytes[..bytes.len() - 28].to_vec()),
+        ("half.bam", bytes[..bytes.len() / 2].to_vec()),
+        ("fields.sam", format!("{}r\t0\tc1\n", case.to_text()).into_bytes()),
+        ("contig.sam", format!("{}r\t0\tnone\t1\t0\t1M\t*\t0\t0\tA\tI\n", case.to_text()).into_bytes()),
+    ];
+    for (name, bytes) in broken {
+        let input = directory.join(name);
+        std::fs::write(&input, bytes).expect("the scratch directory can be written to");
+        let out = directory.join("out").join(format!("{name}.bam"));
+        std::fs::create_dir_all(out.parent().expect("joined before")).expect("scratch can be written to");
+        let finished = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).run();
+        finished.refuses(&[BAD_DATA], &[name]);
+        assert_nothing_finished(&directory.join("out"));
+    }
+}
+
+/// A file system of a given size, unmounted on drop.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` when this user may not mount.
+    fn new(size: &str) -> Option<Self> {
+        let path = scratch::directory("small-disk");
+        let mount = Tool::find("mount")?;
+        let mut command = mount.command();
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "godwit-test"]).arg(&path);
+        command.output().ok()?.status.success().then_some(Self(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // A mount that stays is a nuisance, not a wrong result.
+        let _ = Tool::need("umount").command().arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_matter_of_this_machine() {
+    needs!("bwa");
+    let reads = &sample().lanes[1].reads;
+    let elsewhere = scratch::directory("full-disk");
+    if let Some(disk) = SmallDisk::new("64k") {
+        // Once with scratch files on a good disk, so that only the last step fails; once with everything on the full one.
+        for temp in [Some(&elsewhere), None] {
+            let out = disk.0.join("out");
+            let command = align(sample().indexed_by_godwit(), reads, &out);
+            let finished = match temp {
+                Some(temp) => command.arg("--temp").arg(temp).run(),
+                None => command.run(),
+            };
+            finished.refuses(&[MACHINE], &["space"]);
+            assert_nothing_finished(&out);
+        }
+    }
+    // Everybody may limit the size of files, also where nobody may mount; the error is another one.
+    let out = elsewhere.join("limited");
+    let finished = align(sample().indexed_by_godwit(), reads, &out).largest_file(30_000).run();
+    finished.refuses(&[MACHINE], &[]);
+    assert_nothing_finished(&out);
+}
+
+/// The processes whose parent is `parent` and whose program is called `name`.
+fn children(parent: u32, name: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc can be read").flatten() {
+        let Ok(process_id) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        // PID (NAME) STATE PARENT ...: proc_pid_stat(5).
+        let Ok(status) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((head, tail)) = status.rsplit_once(") ") else { continue };
+        let is_child = tail.split(' ').nth(1) == Some(parent.to_string().as_str());
+        if is_child && head.split_once('(').is_some_and(|(_, own)| own == name) {
+            found.push(process_id);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_killed_aligner_is_a_failure_of_the_engine() {
+    needs!("bwa");
+    let big = Sample::get(&SampleSpec {
+        seed: 3,
+        lanes: vec![11_000, 6_000],
+        paired: true,
+        alternate: false,
+        comments: Comments::Illumina,
+    });
+    let out = scratch::directory("killed").join("out");
+    let running = align(big.indexed_by_godwit(), &big.lanes[0].reads, &out).start();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let process_id = loop {
+        if let Some(process_id) = children(running.process_id(), "godwit-bwa").first() {
+            break *process_id;
+        }
+        assert!(Instant::now() < deadline, "no godwit-bwa was started: {}", running.finish().report());
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    // SAFETY: kill takes numbers only; the process was a child of a run of ours a moment ago.
+    unsafe { libc::kill(process_id, libc::SIGKILL) };
+    running.finish().refuses(&[ENGINE], &["godwit-bwa", "signal 9"]);
+    assert_nothing_finished(&out);
+}
+
+/// Writes an executable script in place of `godwit-bwa` and runs godwit with it.
+fn with_aligner(script: &str) -> (Finished, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = scratch::directory("other-aligner");
+    let program = directory.join("godwit-bwa");
+    std::fs::write(&program, script).expect("the scratch directory can be written to");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
+    let out = directory.join("out");
+    let command = align(sample().indexed_by_godwit(), &sample().lanes[1].reads, &out);
+    (command.env("GODWIT_BWA", &program).run(), out)
+}
+
+#[test]
+fn another_version_of_bwa_is_refused_and_both_are_named() {
+    needs!("bwa", "perl");
+    let real = godwit_path().with_file_name("godwit-bwa");
+    // The real program, with the version it tells changed on the way.
+    let change = "while (sysread STDIN, $bytes, 65536) { $bytes =~ s/0\\.7\\.17/0.7.19/; syswrite STDOUT, $bytes }";
+    let script = format!("#!/bin/sh\n'{}' \"$@\" | perl -e '{change}'\n", real.display());
+    let (finished, out) = with_aligner(&script);
+    finished.refuses(&[MACHINE, ENGINE], &["0.7.19", "0.7.17"]);
+    assert_nothing_finished(&out);
+}
+
+#[test]
+fn an_aligner_that_talks_nonsense_or_ends_at_once_is_a_failure_of_the_engine() {
+    needs!("bwa");
+    for script in
+        ["#!/bin/sh\necho this is not what you expect\nsleep 1\n", "#!/bin/sh\necho out of luck >&2\nexit 3\n"]
+    {
+        let (finished, out) = with_aligner(script);
+        finished.refuses(&[MACHINE, ENGINE], &["godwit-bwa"]);
+        assert_nothing_finished(&out);
+    }
+}
+
+#[test]
+fn too_little_memory_for_a_block_is_wrong_usage_and_names_the_minimum() {
+    needs!("bwa");
+    let out = scratch::directory("memory").join("out");
+    let command = godwit().arg("align").arg("--reference").arg(sample().indexed_by_godwit()).arg("--reads");
+    let command = command.args(&sample().lanes[1].reads).args(["--sample", "bad", "--memory", "1M", "--out"]).arg(&out);
+    command.run().refuses(&[USAGE], &["--memory", "minimum is"]);
+    assert_nothing_finished(&out);
+}
+
+#[test]
+fn wrong_usage_exits_2() {
+    for words in [&["align"][..], &["align", "--no-such-option"], &["no-such-verb"], &["markdup"]] {
+        let finished = godwit().args(words).run();
+        assert_eq!(finished.status.code(), Some(USAGE), "{}", finished.report());
+        assert!(finished.stderr.contains("godwit: error:"), "{}", finished.report());
+    }
+}

@@ -1,0 +1,218 @@
+//! `godwit align` against the reference pipeline: every record, field for field and in order, at any way to run it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_tests::binary::{Godwit, godwit};
+use godwit_tests::pipeline::{AlignOptions, Duplicates, Lane, reference_bam};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::sam::{self, SamText};
+use godwit_tests::{metrics, needs, needs_picard, scratch};
+
+/// Two lanes of one library, some blocks of 1 Mb each.
+fn paired() -> SampleSpec {
+    SampleSpec { seed: 3, lanes: vec![11_000, 6_000], paired: true, alternate: false, comments: Comments::Illumina }
+}
+
+/// Smaller, for tests of options.
+fn small() -> SampleSpec {
+    SampleSpec { lanes: vec![1500, 900], seed: 11, ..paired() }
+}
+
+/// A command line that aligns `sample` into `out`.
+pub(super) fn align(sample: &Sample, options: &AlignOptions, out: &Path) -> Godwit {
+    let command = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit());
+    let command = sample.lanes.iter().fold(command, |command, lane| {
+        command.arg("--reads").args(&lane.reads).arg("--read-group").arg(&lane.read_group)
+    });
+    let command = command
+        .args(["--sample", "sample", "--out"])
+        .arg(out)
+        .args(["--block-bases", &options.block_bases.to_string()])
+        .args(["--duplicates", options.duplicates.word()])
+        .args(["--optical-distance", &options.optical_distance.to_string()]);
+    match options.aligner_args.is_empty() {
+        true => command,
+        false => command.arg(format!("--aligner-args={}", options.aligner_args.join(" "))),
+    }
+}
+
+/// Runs godwit and the reference pipeline and compares what they wrote. Returns godwit's BAM.
+fn assert_identical(sample: &Sample, options: &AlignOptions, words: &[&str]) -> PathBuf {
+    let out = scratch::directory("align");
+    align(sample, options, &out).args(words).succeeds();
+    let expected = reference_bam(&sample.reference, &sample.lanes, options);
+    let bam = out.join("sample.bam");
+    sam::assert_same(&expected.bam, &bam);
+    if let Some(expected) = expected.metrics {
+        metrics::assert_same(&expected, &out.join("sample.duplicates.txt"));
+    }
+    bam
+}
+
+fn assert_same_bytes(files: &[PathBuf]) {
+    let bytes = |path: &PathBuf| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let first = bytes(&files[0]);
+    for other in &files[1..] {
+        assert!(first == bytes(other), "{} and {} are not the same bytes", files[0].display(), other.display());
+    }
+}
+
+fn blocks_of(block_bases: u64) -> AlignOptions {
+    AlignOptions { block_bases, ..AlignOptions::default() }
+}
+
+fn sample(spec: &SampleSpec) -> Arc<Sample> {
+    Sample::get(spec)
+}
+
+#[test]
+fn records_are_those_of_the_reference_pipeline_at_any_threads_and_partitions() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&paired());
+    for partitions in ["1", "7", "128"] {
+        let outputs = ["1", "2", "4"].map(|threads| {
+            let words = ["--threads", threads, "--partitions", partitions, "--memory", "8G"];
+            assert_identical(&sample, &blocks_of(1_000_000), &words)
+        });
+        assert_same_bytes(&outputs);
+    }
+}
+
+#[test]
+fn records_are_those_of_the_reference_pipeline_at_any_block_size() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&paired());
+    for block_bases in [10_000_000, 100_000_000] {
+        assert_identical(&sample, &blocks_of(block_bases), &["--threads", "2"]);
+    }
+}
+
+#[test]
+fn blocks_of_a_few_hundred_reads_have_the_ordinals_of_one_run() {
+    needs!("bwa");
+    needs_picard!();
+    // Insert sizes are estimated per block and ties broken by ordinals: a hundred borders leave no room for luck.
+    assert_identical(&sample(&small()), &blocks_of(10_000), &["--threads", "2", "--partitions", "7"]);
+}
+
+#[test]
+fn little_memory_spills_and_changes_nothing() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&paired());
+    let words = ["--threads", "2", "--partitions", "7"];
+    let roomy = assert_identical(&sample, &blocks_of(1_000_000), &[&words[..], &["--memory", "8G"]].concat());
+    let tight = assert_identical(&sample, &blocks_of(1_000_000), &[&words[..], &["--memory", "128M"]].concat());
+    assert_same_bytes(&[roomy, tight]);
+}
+
+#[test]
+fn single_end_reads_come_out_as_the_reference_pipeline_has_them() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&SampleSpec { paired: false, ..small() });
+    assert_identical(&sample, &blocks_of(50_000), &["--threads", "2"]);
+}
+
+#[test]
+fn lanes_of_several_libraries_come_out_as_the_reference_pipeline_has_them() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&SampleSpec { lanes: vec![700, 600, 500, 40], ..small() });
+    assert_identical(&sample, &blocks_of(50_000), &["--threads", "2"]);
+}
+
+#[test]
+fn a_reference_with_alternate_contigs_gives_what_bwa_gives() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&SampleSpec { alternate: true, ..small() });
+    let bam = assert_identical(&sample, &blocks_of(100_000), &["--threads", "2"]);
+    let found = SamText::read(&bam);
+    let alternate = found.records.iter().any(|record| record.contains("\tpa:f:"));
+    assert!(alternate, "no record has a tag of alternate hits: this sample proves nothing");
+}
+
+#[test]
+fn options_that_change_records_pass_through_to_the_aligner() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&SampleSpec { comments: Comments::Tags, alternate: true, ..small() });
+    for words in [vec!["-M"], vec!["-Y"], vec!["-C"], vec!["-M", "-Y", "-C", "-k", "25", "-T", "20"]] {
+        let aligner_args = words.iter().map(|word| (*word).to_owned()).collect();
+        assert_identical(&sample, &AlignOptions { aligner_args, ..blocks_of(100_000) }, &["--threads", "2"]);
+    }
+}
+
+#[test]
+fn duplicates_are_removed_or_left_alone_when_asked() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&small());
+    for duplicates in [Duplicates::Remove, Duplicates::None] {
+        assert_identical(&sample, &AlignOptions { duplicates, ..blocks_of(100_000) }, &["--threads", "2"]);
+    }
+}
+
+#[test]
+fn the_optical_distance_changes_metrics_as_in_picard() {
+    needs!("bwa");
+    needs_picard!();
+    let options = AlignOptions { optical_distance: 60, ..blocks_of(100_000) };
+    assert_identical(&sample(&small()), &options, &["--threads", "2"]);
+}
+
+#[test]
+fn a_read_group_made_by_godwit_is_on_every_record() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&small());
+    let out = scratch::directory("align");
+    let lane = &sample.lanes[1];
+    godwit()
+        .arg("align")
+        .arg("--reference")
+        .arg(sample.indexed_by_godwit())
+        .arg("--reads")
+        .args(&lane.reads)
+        .args(["--sample", "NA1", "--out"])
+        .arg(&out)
+        .args(["--block-bases", "100000"])
+        .succeeds();
+    let found = SamText::read(&out.join("NA1.bam"));
+    let groups: Vec<&String> = found.header.iter().filter(|line| line.starts_with("@RG")).collect();
+    assert!(groups.len() == 1 && groups[0].contains("\tSM:NA1"), "{groups:?}");
+    // With that line given to bwa, the rest follows.
+    let lane = Lane { reads: lane.reads.clone(), read_group: groups[0].replace('\t', "\\t") };
+    let expected = reference_bam(&sample.reference, &[lane], &blocks_of(100_000));
+    sam::assert_same(&expected.bam, &out.join("NA1.bam"));
+}
+
+#[test]
+fn reads_without_bases_or_with_one_come_out_as_bwa_writes_them() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&small());
+    let directory = scratch::directory("short-reads");
+    let reads = directory.join("short.fastq");
+    let long = "ACGGTTCAGATTACCGGTACCATTGACCAGTAGGATTACACCATTGGACAA";
+    let text = format!("@a\n{long}\n+\n{}\n@z\n\n+\n\n@b\nA\n+\nI\n@c\n{long}\n+\n{0}\n", "I".repeat(long.len()));
+    std::fs::write(&reads, text).expect("the scratch directory can be written to");
+    let lane = Lane { reads: vec![reads.clone()], read_group: "@RG\\tID:a\\tSM:sample".to_owned() };
+    let out = directory.join("out");
+    let finished = godwit()
+        .arg("align")
+        .arg("--reference")
+        .arg(sample.indexed_by_godwit())
+        .arg("--reads")
+        .arg(&reads)
+        .args(["--read-group", &lane.read_group, "--sample", "sample", "--out"])
+        .arg(&out)
+        .run();
+    assert!(finished.status.success(), "{}", finished.report());
+    let expected = reference_bam(&sample.reference, &[lane], &AlignOptions::default());
+    sam::assert_same(&expected.bam, &out.join("sample.bam"));
+}

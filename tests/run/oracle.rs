@@ -1,0 +1,172 @@
+//! Tests of the oracle itself. They need no godwit.
+
+use std::collections::BTreeMap;
+
+use godwit_tests::metrics::{self, MetricsFile};
+use godwit_tests::picard::{self, MarkOptions, sort_and_mark};
+use godwit_tests::pipeline::{AlignOptions, Duplicates, reference_bam};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::sam::{self, DUPLICATE, SamText};
+use godwit_tests::{fuzz, golden, needs, needs_picard, scratch, skip as skips};
+
+use super::picard::{picard_files, shared_data, without_reference};
+
+fn small() -> SampleSpec {
+    SampleSpec { seed: 11, lanes: vec![1500, 900], paired: true, alternate: false, comments: Comments::Illumina }
+}
+
+#[test]
+fn picard_itself_gives_what_its_unit_cases_expect() {
+    needs_picard!();
+    let cases = golden::picard_cases();
+    assert!(cases.len() >= 50, "only {} cases", cases.len());
+    let directory = scratch::directory("golden-oracle");
+    let mut failures = Vec::new();
+    for case in &cases {
+        let input = directory.join("input.sam");
+        std::fs::write(&input, case.sam.to_text()).expect("the scratch directory can be written to");
+        let (marked, metrics_file) = sort_and_mark(&input, &directory, "sam", &MarkOptions::default())
+            .unwrap_or_else(|refusal| panic!("{}: {}", case.name, refusal.0));
+        let mut list = golden::misjudged(&SamText::read(&marked));
+        let optical = MetricsFile::read(&metrics_file).total("READ_PAIR_OPTICAL_DUPLICATES");
+        if optical != case.optical_pairs {
+            list.push(format!("{} optical pairs expected, {optical} found", case.optical_pairs));
+        }
+        if !list.is_empty() {
+            failures.push(format!("{}:\n  {}", case.name, list.join("\n  ")));
+        }
+    }
+    assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn picard_accepts_fuzzed_files_and_they_reach_its_rules() {
+    needs_picard!();
+    let directory = scratch::directory("fuzz-oracle");
+    let (mut refused, mut totals, mut sensitive) = (Vec::new(), BTreeMap::<&str, u64>::new(), 0);
+    let files = 150;
+    for seed in 1_000_000..1_000_000 + files {
+        let input = directory.join("input.sam");
+        std::fs::write(&input, fuzz::case(seed).to_text()).expect("the scratch directory can be written to");
+        let (marked, metrics_file) = match sort_and_mark(&input, &directory, "sam", &MarkOptions::default()) {
+            Ok(files) => files,
+            Err(refusal) => {
+                refused.push(format!("seed {seed}: {}", refusal.0));
+                continue;
+            }
+        };
+        let (marked, metrics_file) = (SamText::read(&marked), MetricsFile::read(&metrics_file));
+        for column in
+            ["UNPAIRED_READ_DUPLICATES", "READ_PAIR_DUPLICATES", "READ_PAIR_OPTICAL_DUPLICATES", "UNMAPPED_READS"]
+        {
+            *totals.entry(column).or_default() += metrics_file.total(column);
+        }
+        *totals.entry("records").or_default() += marked.records.len() as u64;
+        let narrow = MarkOptions { optical_distance: 60, remove: false };
+        let (_, other) = sort_and_mark(&input, &directory, "sam", &narrow).expect("Picard took it before");
+        sensitive += u64::from(!metrics::differences(&metrics_file, &MetricsFile::read(&other)).is_empty());
+    }
+    println!("{totals:?}, {sensitive} files notice an optical distance of 60, refused: {refused:?}");
+    assert!(refused.len() as u64 * 50 <= files, "Picard refused {} of {files}: {refused:?}", refused.len());
+    let rate = |column| totals[column] as f64 / totals["records"] as f64;
+    assert!(rate("READ_PAIR_DUPLICATES") > 0.05 && rate("UNPAIRED_READ_DUPLICATES") > 0.02, "{totals:?}");
+    assert!(rate("READ_PAIR_OPTICAL_DUPLICATES") > 0.01 && sensitive > files / 20, "{totals:?}");
+}
+
+#[test]
+fn picard_accepts_most_of_its_own_test_files() {
+    needs_picard!();
+    let Some(data) = shared_data() else { godwit_tests::skip!("shared-data", "no shared/data beside the repository") };
+    let files = picard_files(&data.join("markdup"));
+    let (mut accepted, mut refused) = (0, Vec::new());
+    for file in &files {
+        let directory = scratch::directory("picard-files-oracle");
+        match sort_and_mark(&without_reference(file, &directory), &directory, "sam", &MarkOptions::default()) {
+            Ok(_) => accepted += 1,
+            Err(refusal) => refused.push(format!("{}: {}", file.display(), refusal.0)),
+        }
+    }
+    println!("{accepted} of {} accepted; refused:\n{}", files.len(), refused.join("\n"));
+    assert!(accepted >= 20, "{refused:?}");
+}
+
+#[test]
+fn the_reference_pipeline_marks_pcr_and_optical_duplicates_of_a_sample() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = Sample::get(&small());
+    let expected = reference_bam(&sample.reference, &sample.lanes, &AlignOptions::default());
+    let marked = SamText::read(&expected.bam);
+    assert!(marked.records.len() >= 2 * 2400);
+    let groups = marked.header.iter().filter(|line| line.starts_with("@RG")).count();
+    assert_eq!(groups, 2, "{:?}", marked.header);
+    let share = |test: fn(&str) -> bool| {
+        marked.records.iter().filter(|record| test(record)).count() as f64 / marked.records.len() as f64
+    };
+    assert!((0.05..0.5).contains(&share(|record| sam::flag(record) & DUPLICATE != 0)));
+    assert!((0.02..0.3).contains(&share(|record| record.split('\t').nth(4) == Some("0"))), "no ambiguous reads");
+    assert!(share(|record| sam::flag(record) & 0x800 != 0) > 0.001, "no split reads");
+    let found = MetricsFile::read(&expected.metrics.expect("duplicates were marked"));
+    assert!(found.total("READ_PAIR_OPTICAL_DUPLICATES") > 10);
+    assert!(found.total("UNPAIRED_READ_DUPLICATES") > 0);
+}
+
+#[test]
+fn the_size_of_blocks_changes_records_so_a_wrong_one_shows() {
+    needs!("bwa", "samtools");
+    let sample = Sample::get(&small());
+    let sorted = |block_bases| {
+        let options = AlignOptions { block_bases, duplicates: Duplicates::None, ..AlignOptions::default() };
+        SamText::read(&reference_bam(&sample.reference, &sample.lanes, &options).bam)
+    };
+    let one_block = sam::differences(&sorted(1_000_000), &sorted(100_000_000));
+    assert!(one_block.is_empty(), "a lane smaller than a block is one block: {one_block:?}");
+    assert!(!sam::differences(&sorted(20_000), &sorted(100_000_000)).is_empty());
+}
+
+#[test]
+fn a_planted_difference_of_one_flag_and_one_metric_is_found() {
+    needs_picard!();
+    let directory = scratch::directory("planted");
+    let input = directory.join("input.sam");
+    std::fs::write(&input, fuzz::case(5).to_text()).expect("the scratch directory can be written to");
+    let files = sort_and_mark(&input, &directory, "bam", &MarkOptions::default());
+    let (marked, metrics_file) = files.unwrap_or_else(|refusal| panic!("{}", refusal.0));
+    let good = SamText::read(&marked);
+    assert!(sam::differences(&good, &good.clone()).is_empty());
+    for place in 0..good.records.len() {
+        let mut bad = good.clone();
+        let flag = sam::flag(&bad.records[place]);
+        let fields: Vec<&str> = bad.records[place].splitn(3, '\t').collect();
+        bad.records[place] = format!("{}\t{}\t{}", fields[0], flag ^ DUPLICATE, fields[2]);
+        assert_eq!(sam::differences(&good, &bad).len(), 1);
+    }
+    let good = MetricsFile::read(&metrics_file);
+    for place in 0..good.columns.len() {
+        let mut bad = good.clone();
+        bad.rows[0][place].push('1');
+        assert_eq!(metrics::differences(&good, &bad).len(), 1);
+    }
+}
+
+#[test]
+fn picards_validation_finds_a_mate_that_is_absent() {
+    needs_picard!();
+    let directory = scratch::directory("validation");
+    let file = directory.join("bad.sam");
+    let text = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:c\tLN:900\n@RG\tID:a\tSM:s\tPL:ILLUMINA\nr\t67\tc\t5\t9\t4M\t=\t50\t49\tACGT\tIIII\tRG:Z:a\tNM:i:0\n";
+    std::fs::write(&file, text).expect("the scratch directory can be written to");
+    assert!(picard::validation_problems(&file, None).contains("MATE_NOT_FOUND"));
+    std::fs::write(&file, text.replace("\t67\t", "\t0\t").replace("=\t50\t49", "*\t0\t0"))
+        .expect("it was written before");
+    assert_eq!(picard::validation_problems(&file, None), "");
+}
+
+#[test]
+fn a_skip_is_allowed_only_with_a_reason_on_the_list() {
+    let list = "# shared = \"commented out\"\n[allowed]\nshared-data = \"it is large\"\nempty = \"\"\n";
+    assert!(skips::listed(list, "shared-data"));
+    for id in ["shared", "empty", "missing-tool"] {
+        assert!(!skips::listed(list, id), "{id}");
+    }
+}

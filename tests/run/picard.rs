@@ -1,0 +1,233 @@
+//! `godwit markdup` against samtools sort and Picard MarkDuplicates 3.4.0: flags, all other fields, metrics values.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use godwit_tests::binary::godwit;
+use godwit_tests::metrics::{self, MetricsFile};
+use godwit_tests::picard::{MarkOptions, Refusal, sort_and_mark};
+use godwit_tests::sam::{self, SamText};
+use godwit_tests::shrink::shrink;
+use godwit_tests::tool::Tool;
+use godwit_tests::{fuzz, golden, needs_picard, scratch, skip};
+
+/// What godwit and Picard make of a file.
+#[derive(Debug)]
+enum Verdict {
+    Same,
+    Refused(Refusal),
+    Different(Vec<String>),
+}
+
+/// Runs both on `input`.
+fn judge(input: &Path, directory: &Path, options: &MarkOptions, words: &[&str]) -> Verdict {
+    let (marked, metrics_file) = match sort_and_mark(input, directory, "sam", options) {
+        Ok(files) => files,
+        Err(refusal) => return Verdict::Refused(refusal),
+    };
+    let found = directory.join("found.bam");
+    let finished = godwit()
+        .arg("markdup")
+        .arg(input)
+        .arg("--out")
+        .arg(&found)
+        .args(["--optical-distance", &options.optical_distance.to_string()])
+        .args(["--duplicates", if options.remove { "remove" } else { "mark" }])
+        .args(words)
+        .run();
+    if !finished.status.success() {
+        return Verdict::Different(vec![finished.report()]);
+    }
+    let mut list = sam::differences(&SamText::read(&marked), &SamText::read(&found));
+    let found_metrics = directory.join("found.duplicates.txt");
+    list.extend(metrics::differences(&MetricsFile::read(&metrics_file), &MetricsFile::read(&found_metrics)));
+    if list.is_empty() { Verdict::Same } else { Verdict::Different(list) }
+}
+
+fn judge_text(case: &SamText, directory: &Path, options: &MarkOptions) -> Verdict {
+    let input = directory.join("input.sam");
+    std::fs::write(&input, case.to_text()).expect("the scratch directory can be written to");
+    judge(&input, directory, options, &["--threads", "1"])
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable)
+        .ok()
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, not a number")))
+}
+
+/// `GODWIT_FUZZ_FILES` files (300 by default) from `GODWIT_FUZZ_SEED` (1) on, until `GODWIT_FUZZ_FAILURES` (5) differ.
+#[test]
+fn fuzzed_files_come_out_as_picard_marks_them() {
+    needs_picard!();
+    let (files, first) = (number("GODWIT_FUZZ_FILES", 300), number("GODWIT_FUZZ_SEED", 1));
+    let most_failures = number("GODWIT_FUZZ_FAILURES", 5);
+    let directory = scratch::directory("fuzz");
+    let (mut refused, mut failures, started) = (Vec::new(), Vec::new(), Instant::now());
+    for seed in first..first + files {
+        // Every third file with an optical distance other than the default.
+        let distance = if seed % 3 == 0 { 2500 } else { 100 };
+        let options = MarkOptions { optical_distance: distance, remove: seed % 10 == 7 };
+        match judge_text(&fuzz::case(seed), &directory, &options) {
+            Verdict::Same => {}
+            Verdict::Refused(refusal) => refused.push(format!("seed {seed}: {}", refusal.0)),
+            Verdict::Different(list) => {
+                failures.push(explain(seed, &list, &directory, &options));
+                if failures.len() as u64 >= most_failures {
+                    break;
+                }
+            }
+        }
+    }
+    println!("seeds {first}..{}: {} refused by Picard, {:?}", first + files, refused.len(), started.elapsed());
+    assert!(failures.is_empty(), "{} files differ from Picard:\n{}", failures.len(), failures.join("\n"));
+    assert!(refused.len() as u64 <= files / 50 + 1, "Picard refused too many files:\n{}", refused.join("\n"));
+}
+
+/// Picard's verdict on these is partly chance, so only godwit's manners are judged.
+#[test]
+fn files_with_contradicting_mates_are_marked_or_refused_but_never_break_godwit() {
+    let directory = scratch::directory("contradictions");
+    let (input, out) = (directory.join("input.sam"), directory.join("found.bam"));
+    let mut marked = 0;
+    for seed in 1..=100 {
+        std::fs::write(&input, fuzz::contradictory_case(seed).to_text()).expect("scratch can be written to");
+        let finished = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).args(["--threads", "1"]).run();
+        if finished.status.success() {
+            marked += 1;
+        } else {
+            finished.refuses(&[3], &["name"]);
+        }
+    }
+    assert!(marked >= 50, "godwit refused {} of 100 files", 100 - marked);
+}
+
+/// Makes a failing file small, keeps it, and says where.
+fn explain(seed: u64, list: &[String], directory: &Path, options: &MarkOptions) -> String {
+    let fails = |case: &SamText| matches!(judge_text(case, directory, options), Verdict::Different(_));
+    let small = shrink(&fuzz::case(seed), 200, fails);
+    let kept = scratch::keepsakes().join(format!("fuzz-{seed}.sam"));
+    std::fs::write(&kept, small.to_text()).expect("the target directory can be written to");
+    format!(
+        "seed {seed} ({:?}, {options:?}):\n  {}\n  smallest failing part, {} records: {}",
+        fuzz::profile(seed),
+        list.join("\n  "),
+        small.records.len(),
+        kept.display()
+    )
+}
+
+#[test]
+fn picards_unit_cases_come_out_as_picard_expects() {
+    needs_picard!();
+    let directory = scratch::directory("picard-cases");
+    let mut failures = Vec::new();
+    for case in golden::picard_cases() {
+        let mut list = match judge_text(&case.sam, &directory, &MarkOptions::default()) {
+            Verdict::Same => Vec::new(),
+            Verdict::Refused(refusal) => vec![refusal.0],
+            Verdict::Different(list) => list,
+        };
+        let found = directory.join("found.bam");
+        if found.exists() {
+            list.extend(golden::misjudged(&SamText::read(&found)));
+            std::fs::remove_file(&found).expect("our own file can be removed");
+        }
+        if !list.is_empty() {
+            failures.push(format!("{}:\n  {}", case.name, list.join("\n  ")));
+        }
+    }
+    assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn picards_own_test_files_come_out_as_picard_marks_them() {
+    needs_picard!();
+    let Some(data) = shared_data() else { skip!("shared-data", "no shared/data beside the repository") };
+    let files = picard_files(&data.join("markdup"));
+    let (mut judged, mut failures) = (0, Vec::new());
+    for file in &files {
+        let directory = scratch::directory("picard-files");
+        let input = without_reference(file, &directory);
+        match judge(&input, &directory, &MarkOptions::default(), &[]) {
+            Verdict::Same => judged += 1,
+            Verdict::Refused(refusal) => println!("Picard refuses {}: {}", file.display(), refusal.0),
+            Verdict::Different(list) => failures.push(format!("{}:\n  {}", file.display(), list.join("\n  "))),
+        }
+    }
+    assert!(failures.is_empty(), "{} files differ from Picard:\n{}", failures.len(), failures.join("\n"));
+    assert!(judged >= 20, "Picard accepted only {judged} of {} files", files.len());
+}
+
+#[test]
+fn threads_memory_and_order_of_records_do_not_change_a_marked_file() {
+    needs_picard!();
+    let directory = scratch::directory("markdup-order");
+    let mut case = fuzz::case(1);
+    for seed in 2..200 {
+        // One large file out of many small ones with the same header lines; names stay apart by their prefix.
+        let other = fuzz::case(seed);
+        if other.header == case.header {
+            case.records.extend(other.records.iter().map(|record| format!("s{seed}{record}")));
+        }
+    }
+    let input = directory.join("input.sam");
+    std::fs::write(&input, case.to_text()).expect("the scratch directory can be written to");
+    let run = |number: usize, words: &[&str]| {
+        let out = directory.join(number.to_string()).join("out.bam");
+        std::fs::create_dir(out.parent().expect("joined above")).expect("the scratch directory can be written to");
+        (godwit().arg("markdup").arg(&input).arg("--out").arg(&out).args(words).run(), out)
+    };
+    let (refusal, _) = run(0, &["--threads", "2", "--memory", "1M"]);
+    refusal.refuses(&[2], &["--memory", "the minimum is "]);
+    let (_, after) = refusal.stderr.split_once("the minimum is ").expect("checked above");
+    let minimum: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
+    let ways = [["1", "8G"], ["4", "8G"], ["2", minimum.as_str()]];
+    let outputs: Vec<Vec<u8>> = (1..)
+        .zip(ways)
+        .map(|(number, [threads, memory])| {
+            let (finished, out) = run(number, &["--threads", threads, "--memory", memory]);
+            assert!(finished.status.success(), "{}", finished.report());
+            std::fs::read(&out).expect("godwit has written its output")
+        })
+        .collect();
+    assert!(outputs.iter().all(|bytes| *bytes == outputs[0]), "the bytes of the BAM depend on threads or memory");
+}
+
+/// The file itself, or a CRAM file as BAM. The references of Picard's CRAM files are not there, so bases are left out:
+/// duplicate marking does not look at them.
+pub(super) fn without_reference(file: &Path, directory: &Path) -> PathBuf {
+    if file.extension().is_none_or(|extension| extension != "cram") {
+        return file.to_path_buf();
+    }
+    let converted = directory.join("converted.bam");
+    let words = ["view", "--no-PG", "-b", "--input-fmt-option", "required_fields=0x19ff"];
+    let words = words.iter().chain(&["--input-fmt-option", "decode_md=0", "-o"]).map(AsRef::as_ref);
+    Tool::need("samtools").run(words.chain([converted.as_os_str(), file.as_os_str()]));
+    converted
+}
+
+/// Real data: `GODWIT_SHARED_DATA`, or `shared/data` beside the repository.
+pub(super) fn shared_data() -> Option<PathBuf> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let path = std::env::var_os("GODWIT_SHARED_DATA").map_or_else(beside, PathBuf::from);
+    path.is_dir().then_some(path)
+}
+
+/// All SAM and CRAM files below `directory`, by name.
+pub(super) fn picard_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).unwrap_or_else(|error| panic!("{}: {error}", next.display())).flatten() {
+            let path = entry.path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                _ if path.is_dir() => open.push(path),
+                Some("sam" | "cram") => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
