@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use godwit_engines::aligner::protocol::part_metadata;
 use godwit_engines::aligner::{BlockEnd, BlockHeader};
 use godwit_engines::stream::StreamWriter;
-use godwit_formats::sam::{LineEncoder, SamError};
+use godwit_formats::sam::LineEncoder;
 use godwit_kernels::markdup::SignatureBuilder;
 use godwit_model::{BlockId, Genome, RawRecord, schema};
 
@@ -69,10 +69,7 @@ impl Encoder {
         for line in text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n') {
             let values = &mut alignments.columns.values;
             let start = values.len();
-            let encoded = match self.lines.encode(line, values) {
-                Err(SamError::MissingField { field: "SEQ" }) => self.lines.encode(&with_asterisk(line), values),
-                other => other,
-            };
+            let encoded = self.lines.encode(line, values);
             encoded.map_err(|source| Error::Record { id: header.id, index: read, source })?;
             let record = RawRecord::trusted(&values[start..]);
             let id = header.id.record(alignments.records);
@@ -82,13 +79,6 @@ impl Encoder {
         }
         Ok(())
     }
-}
-
-/// A line whose SEQ is empty, which is how bwa 0.7.17 prints a read without bases, with the `*` it should have there;
-/// samtools 1.16 reads both alike. No field before SEQ is ever empty.
-fn with_asterisk(line: &[u8]) -> Vec<u8> {
-    let gap = line.windows(2).position(|pair| pair == b"\t\t").map_or(line.len(), |tab| tab + 1);
-    [&line[..gap], b"*", &line[gap..]].concat()
 }
 
 /// The stream of alignments of a block.

@@ -19,6 +19,7 @@ impl BlockId {
     pub const MAX_BLOCKS: u32 = 1 << 20;
 
     /// The record with this 0-based index in the block.
+    #[inline]
     pub fn record(self, index: u32) -> RecordId {
         RecordId(u64::from(self.lane) << 52 | u64::from(self.ordinal) << 32 | u64::from(index))
     }
@@ -31,11 +32,13 @@ pub struct RecordId(pub u64);
 
 impl RecordId {
     /// The block the record came from.
+    #[inline]
     pub fn block(self) -> BlockId {
         BlockId { lane: (self.0 >> 52) as u16, ordinal: (self.0 >> 32) as u32 & (BlockId::MAX_BLOCKS - 1) }
     }
 
     /// 0-based index of the record within its block.
+    #[inline]
     pub fn index(self) -> u32 {
         self.0 as u32
     }

@@ -22,12 +22,14 @@ impl SortKey {
     pub const UNPLACED: Self = Self((u32::MAX as u64) << 32);
 
     /// The key of a record at a 0-based position (-1: none) of a contig (-1: none).
+    #[inline]
     pub fn new(contig: i32, position: i32, reverse: bool) -> Self {
         let place = (position.wrapping_add(1) as u32) << 1 | u32::from(reverse);
         Self(u64::from(contig as u32) << 32 | u64::from(place))
     }
 
     /// The smallest key at the same position.
+    #[inline]
     pub fn forward_of_position(self) -> Self {
         Self(self.0 & !1)
     }
@@ -39,29 +41,49 @@ pub struct CigarOp(pub u32);
 
 impl CigarOp {
     /// Number of bases.
+    #[inline]
     pub fn bases(self) -> u32 {
         self.0 >> 4
     }
 
     /// The operation, an index into `MIDNSHP=X`.
+    #[inline]
     pub fn code(self) -> u8 {
         (self.0 & 0xf) as u8
     }
 
     /// Consumes reference: M, D, N, = and X.
+    #[inline]
     pub fn consumes_reference(self) -> bool {
         0b1_1000_1101 >> self.code() & 1 == 1
     }
 
     /// Consumes the read: M, I, S, = and X.
+    #[inline]
     pub fn consumes_read(self) -> bool {
         0b1_1001_0011 >> self.code() & 1 == 1
     }
 
     /// Soft or hard clip.
+    #[inline]
     pub fn is_clip(self) -> bool {
         matches!(self.code(), 4 | 5)
     }
+}
+
+/// One tag of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag<'a> {
+    /// Its two letters.
+    pub name: [u8; 2],
+    /// Its type: one of `AcCsSiIfZHB`.
+    pub kind: u8,
+    /// Its value, as [`RawRecord::tag`] gives it.
+    pub value: &'a [u8],
+    /// Where the tag starts in the record's bytes.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
 }
 
 /// Why bytes are not a BAM record.
@@ -119,56 +141,67 @@ impl<'a> RawRecord<'a> {
     }
 
     /// A view of bytes that were checked before, or that godwit encoded itself.
+    #[inline]
     pub fn trusted(bytes: &'a [u8]) -> Self {
         debug_assert!(bytes.len() >= FIXED_BYTES);
         Self(bytes)
     }
 
+    #[inline]
     fn u16_at(self, offset: usize) -> u16 {
         u16::from_le_bytes([self.0[offset], self.0[offset + 1]])
     }
 
+    #[inline]
     fn i32_at(self, offset: usize) -> i32 {
         let bytes = &self.0[offset..offset + 4];
         i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
     /// The packed bytes.
+    #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// Contig index, -1 for none.
+    #[inline]
     pub fn contig(self) -> i32 {
         self.i32_at(0)
     }
 
     /// 0-based leftmost position, -1 for none.
+    #[inline]
     pub fn position(self) -> i32 {
         self.i32_at(4)
     }
 
     /// Mapping quality.
+    #[inline]
     pub fn mapping_quality(self) -> u8 {
         self.0[9]
     }
 
     /// FLAG.
+    #[inline]
     pub fn flag(self) -> u16 {
         self.u16_at(14)
     }
 
     /// The mate's contig index, -1 for none.
+    #[inline]
     pub fn mate_contig(self) -> i32 {
         self.i32_at(20)
     }
 
     /// The mate's 0-based position, -1 for none.
+    #[inline]
     pub fn mate_position(self) -> i32 {
         self.i32_at(24)
     }
 
     /// Number of bases in SEQ.
+    #[inline]
     pub fn bases(self) -> usize {
         self.i32_at(16).max(0) as usize
     }
@@ -194,6 +227,7 @@ impl<'a> RawRecord<'a> {
     }
 
     /// The read name, without its NUL.
+    #[inline]
     pub fn name(self) -> &'a [u8] {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
     }
@@ -204,20 +238,24 @@ impl<'a> RawRecord<'a> {
     }
 
     /// Base qualities (no offset); a first byte of 0xff means there are none.
+    #[inline]
     pub fn qualities(self) -> &'a [u8] {
         &self.0[self.quality_offset()..self.tags_offset()]
     }
 
     /// The tags, packed.
+    #[inline]
     pub fn tags(self) -> &'a [u8] {
         &self.0[self.tags_offset()..]
     }
 
     /// The CIGAR; one of more than 65,535 operations is read from its `CG` tag (SAMv1 §4.2.2).
+    #[inline]
     pub fn cigar(self) -> impl DoubleEndedIterator<Item = CigarOp> + 'a {
         self.cigar_bytes().chunks_exact(4).map(|op| CigarOp(u32::from_le_bytes([op[0], op[1], op[2], op[3]])))
     }
 
+    #[inline]
     fn cigar_bytes(self) -> &'a [u8] {
         let inline = &self.0[self.cigar_offset()..self.sequence_offset()];
         if inline.len() == 8 {
@@ -237,31 +275,38 @@ impl<'a> RawRecord<'a> {
     /// Type and value of a tag; the value of a `Z` or `H` tag comes without its NUL, of a `B` tag with its subtype and
     /// count in front. `None` where there is no such tag or the tags are malformed before it.
     pub fn tag(self, name: [u8; 2]) -> Option<(u8, &'a [u8])> {
-        let mut rest = self.tags();
-        while rest.len() > 3 {
-            let (kind, value) = (rest[2], &rest[3..]);
-            let stored = tag_value_bytes(kind, value)?;
-            if rest[..2] == name {
-                let text = matches!(kind, b'Z' | b'H');
-                return Some((kind, &value[..stored - usize::from(text)]));
-            }
-            rest = &value[stored..];
-        }
-        None
+        self.each_tag().find(|tag| tag.name == name).map(|tag| (tag.kind, tag.value))
+    }
+
+    /// The tags in order; ends early where one is malformed.
+    #[inline]
+    pub fn each_tag(self) -> impl Iterator<Item = Tag<'a>> {
+        let mut at = self.tags_offset();
+        std::iter::from_fn(move || {
+            let [a, b, kind, value @ ..] = self.0.get(at..)? else { return None };
+            let stored = tag_value_bytes(*kind, value)?;
+            let text = matches!(kind, b'Z' | b'H');
+            let start = at;
+            at += 3 + stored;
+            Some(Tag { name: [*a, *b], kind: *kind, value: &value[..stored - usize::from(text)], start, end: at })
+        })
     }
 
     /// The read group: the value of the `RG:Z` tag.
+    #[inline]
     pub fn read_group(self) -> Option<&'a [u8]> {
         self.tag(*b"RG").filter(|(kind, _)| *kind == b'Z').map(|(_, value)| value)
     }
 
     /// Reference bases the alignment spans, 0 without a CIGAR.
+    #[inline]
     pub fn reference_bases(self) -> u32 {
         self.cigar().filter(|op| op.consumes_reference()).fold(0u32, |sum, op| sum.wrapping_add(op.bases()))
     }
 
     /// 0-based position of the 5' end with soft and hard clips undone: the first base of a forward read, the last base
     /// of a reverse one (htsjdk 4.2.0 `getUnclippedStart`, `getUnclippedEnd`). Negative before the contig's start.
+    #[inline]
     pub fn unclipped_five_prime(self) -> i32 {
         if self.flag() & flags::REVERSE == 0 {
             let clipped: u32 = self.cigar().take_while(|op| op.is_clip()).map(CigarOp::bases).sum();
@@ -273,6 +318,7 @@ impl<'a> RawRecord<'a> {
     }
 
     /// Place in coordinate order.
+    #[inline]
     pub fn sort_key(self) -> SortKey {
         SortKey::new(self.contig(), self.position(), self.flag() & flags::REVERSE != 0)
     }
@@ -301,6 +347,7 @@ fn tag_value_bytes(kind: u8, value: &[u8]) -> Option<usize> {
 }
 
 /// The smallest index bin that holds `[start, end)`, 0-based (SAMv1 §5.3, `reg2bin`).
+#[inline]
 pub fn reg2bin(start: i64, end: i64) -> u16 {
     let end = end - 1;
     for (shift, first_bin) in [(14, 4681), (17, 585), (20, 73), (23, 9), (26, 1)] {

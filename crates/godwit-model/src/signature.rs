@@ -54,6 +54,7 @@ pub enum Orientation {
 
 impl Orientation {
     /// The orientation of a pair from the strands of its ends.
+    #[inline]
     pub fn of_pair(reverse1: bool, reverse2: bool) -> Self {
         match (reverse1, reverse2) {
             (false, false) => Self::FF,
@@ -81,6 +82,7 @@ impl ReadLocation {
     pub const NONE: Self = Self { tile: -1, x: -1, y: -1 };
 
     /// Picard's `hasLocation`.
+    #[inline]
     pub fn is_known(self) -> bool {
         self.tile != -1
     }
@@ -179,16 +181,19 @@ const _: () = assert!(size_of::<EndSignature>() == 56 && size_of::<PairSignature
 
 impl EndSignature {
     /// The read is on the reverse strand.
+    #[inline]
     pub fn is_reverse(&self) -> bool {
         self.flags & end_flags::REVERSE != 0
     }
 
     /// Picard's `isPaired`: it has a mapped mate on some contig.
+    #[inline]
     pub fn is_paired(&self) -> bool {
         self.flags & end_flags::MATE_MAPPED != 0 && self.mate_contig != -1
     }
 
     /// Place in the coordinate-sorted file: sort key, then order of the input.
+    #[inline]
     pub fn file_order(&self) -> (SortKey, RecordId) {
         (SortKey::new(self.contig, self.position, self.is_reverse()), self.record)
     }
@@ -196,17 +201,20 @@ impl EndSignature {
 
 impl PairSignature {
     /// End 1 is on the reverse strand.
+    #[inline]
     pub fn is_reverse1(&self) -> bool {
         self.flags & pair_flags::REVERSE1 != 0
     }
 
     /// End 2 is on the reverse strand.
+    #[inline]
     pub fn is_reverse2(&self) -> bool {
         self.flags & pair_flags::REVERSE2 != 0
     }
 
     /// Strands of end 1 and end 2; at one and the same position reverse-forward counts as forward-reverse, because the
     /// order of the ends would depend on the order of the file.
+    #[inline]
     pub fn orientation(&self) -> Orientation {
         let orientation = Orientation::of_pair(self.is_reverse1(), self.is_reverse2());
         let same_place = (self.contig1, self.five_prime1) == (self.contig2, self.five_prime2);
@@ -214,21 +222,25 @@ impl PairSignature {
     }
 
     /// Strands in sequencing order (read 1, read 2), used for optical duplicates.
+    #[inline]
     pub fn optical_orientation(&self) -> u16 {
         self.flags >> pair_flags::OPTICAL_SHIFT & 0x7
     }
 
     /// Place of end 1 in the coordinate-sorted file.
+    #[inline]
     pub fn file_order1(&self) -> (SortKey, RecordId) {
         (SortKey::new(self.contig1, self.position1, self.is_reverse1()), self.record1)
     }
 
     /// Place of end 2 in the coordinate-sorted file.
+    #[inline]
     pub fn file_order2(&self) -> (SortKey, RecordId) {
         (SortKey::new(self.contig2, self.position2, self.is_reverse2()), self.record2)
     }
 
     /// Picard's score of the pair: a 16-bit sum.
+    #[inline]
     pub fn score(&self) -> i16 {
         self.score1.wrapping_add(self.score2)
     }

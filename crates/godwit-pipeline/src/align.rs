@@ -10,12 +10,13 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt16Type};
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::BwaOptions;
 use godwit_engines::aligner::{AlignedBlock, Aligner, BlockReader};
 use godwit_formats::fastq::LaneOptions;
 use godwit_kernels::markdup::BlockSignatures;
-use godwit_model::DuplicateCounts;
+use godwit_model::{DuplicateCounts, SortKey, flags};
 
 use crate::error::PipelineError;
 use crate::memory::MemoryPlan;
@@ -241,12 +242,20 @@ impl AlignRun<'_> {
         let mut counts = vec![DuplicateCounts::default(); library + 1];
         counts[library] = block.counts;
         let signatures = BlockSignatures { pairs: block.pairs, ends: block.ends, counts };
-        let records = block.batches.iter().map(|batch| batch.column_by_name("record"));
-        let chunks: Option<Vec<BinaryArray>> =
-            records.map(|column| column.and_then(|column| column.as_binary_opt::<i32>()).cloned()).collect();
-        drop(block.batches);
-        // The engine checks every batch against the schema, so the column is always there.
-        self.collector.add_block(block.id, chunks.unwrap_or_default(), &signatures)
+        let mut keys = Vec::with_capacity(block.records as usize);
+        let mut chunks: Vec<BinaryArray> = Vec::with_capacity(block.batches.len());
+        for batch in block.batches {
+            // Columns as `schema::alignments` has them; the engine checked every batch against it.
+            let (contigs, positions) =
+                (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int32Type>());
+            let flag = batch.column(2).as_primitive::<UInt16Type>();
+            let places = contigs.values().iter().zip(positions.values()).zip(flag.values());
+            keys.extend(
+                places.map(|((contig, position), flag)| SortKey::new(*contig, *position, flag & flags::REVERSE != 0)),
+            );
+            chunks.push(batch.column(5).as_binary::<i32>().clone());
+        }
+        self.collector.add_block(block.id, chunks, &keys, &signatures)
     }
 }
 

@@ -8,6 +8,7 @@ mod align;
 mod error;
 mod markdup;
 mod memory;
+mod memory_hints;
 mod observer;
 mod partitioned_file;
 mod read_groups;

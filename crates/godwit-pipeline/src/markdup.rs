@@ -2,6 +2,7 @@
 
 mod source;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockSignatures, SignatureBuilder};
-use godwit_model::{BlockId, Genome, RawRecord};
+use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
 use crate::error::PipelineError;
 use crate::memory::MemoryPlan;
@@ -84,7 +85,14 @@ pub fn markdup(
         temp: temp.to_owned(),
     };
     let collector = Collector::new(reduce_options, &read_groups)?;
-    let job = Job { collector: &collector, genome: &genome, read_groups: &read_groups, observer, cancelled };
+    let job = Job {
+        collector: &collector,
+        genome: &genome,
+        read_groups: &read_groups,
+        policy: options.duplicates,
+        observer,
+        cancelled,
+    };
     let bytes = job.collect(&mut source, options.threads)?;
     drop(source);
     let sorted = Instant::now();
@@ -122,6 +130,7 @@ struct Job<'j> {
     collector: &'j Collector,
     genome: &'j Genome,
     read_groups: &'j ReadGroups,
+    policy: DuplicatePolicy,
     observer: &'j dyn Observer,
     cancelled: &'j AtomicBool,
 }
@@ -196,27 +205,54 @@ impl Job<'_> {
 
     /// Turns a block of input into a sorted run and its signatures. Returns its number of records.
     fn add_chunk(&self, encoder: &mut Encoder, ordinal: u32, chunk: Chunk, path: &Path) -> Result<u64, PipelineError> {
-        let (data, ends) = encoder.packed(chunk, path)?;
         let id = BlockId { lane: 0, ordinal };
-        let signatures = self.signatures(id, &data, &ends);
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-        let records = offsets.len() as u64 - 1;
-        let array = BinaryArray::new(offsets, Buffer::from_vec(data), None);
-        self.collector.add_block(id, vec![array], &signatures)?;
-        Ok(records)
+        let mut signer = Signer::new(self.read_groups, id, self.policy != DuplicatePolicy::None);
+        let (data, offsets) = encoder.packed(chunk, path, |record| signer.push(record))?;
+        let array = BinaryArray::new(OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(data), None);
+        let (keys, signatures) = signer.finish();
+        self.collector.add_block(id, vec![array], &keys, &signatures)?;
+        Ok(keys.len() as u64)
+    }
+}
+
+/// Looks at each record once, right after it was packed and while it is in the cache.
+struct Signer<'j> {
+    read_groups: &'j ReadGroups,
+    block: BlockId,
+    clear_duplicate_types: bool,
+    builder: SignatureBuilder,
+    keys: Vec<SortKey>,
+    /// The read group of the last record, which mostly is that of the next.
+    last: (Vec<u8>, Membership),
+}
+
+impl<'j> Signer<'j> {
+    fn new(read_groups: &'j ReadGroups, block: BlockId, clear_duplicate_types: bool) -> Self {
+        let last = (Vec::new(), read_groups.membership(None));
+        Self { read_groups, block, clear_duplicate_types, builder: SignatureBuilder::new(), keys: Vec::new(), last }
     }
 
-    fn signatures(&self, id: BlockId, data: &[u8], offsets: &[i32]) -> BlockSignatures {
-        let mut builder = SignatureBuilder::new();
-        let mut last: (Vec<u8>, Membership) = (Vec::new(), self.read_groups.membership(None));
-        for (index, range) in offsets.windows(2).enumerate() {
-            let record = RawRecord::trusted(&data[range[0] as usize..range[1] as usize]);
-            let read_group = record.read_group().unwrap_or_default();
-            if read_group != last.0 {
-                last = (read_group.to_vec(), self.read_groups.membership(record.read_group()));
+    /// Returns where a `DT` tag lies in the record, which is to be taken out: Picard clears what an earlier marking said.
+    fn push(&mut self, record: RawRecord) -> Option<Range<usize>> {
+        let (mut read_group, mut duplicate_type) = (None, None);
+        for tag in record.each_tag() {
+            match (&tag.name, tag.kind) {
+                (b"RG", b'Z') if read_group.is_none() => read_group = Some(tag.value),
+                (b"DT", _) => duplicate_type = Some(tag.start..tag.end),
+                _ => {}
             }
-            builder.push(id.record(index as u32), record, last.1.read_group, last.1.library, read_group);
         }
-        builder.finish_block()
+        let id = read_group.unwrap_or_default();
+        if id != self.last.0 {
+            self.last = (id.to_vec(), self.read_groups.membership(read_group));
+        }
+        let Membership { read_group, library } = self.last.1;
+        self.builder.push(self.block.record(self.keys.len() as u32), record, read_group, library, id);
+        self.keys.push(record.sort_key());
+        duplicate_type.filter(|_| self.clear_duplicate_types)
+    }
+
+    fn finish(mut self) -> (Vec<SortKey>, BlockSignatures) {
+        (self.keys, self.builder.finish_block())
     }
 }

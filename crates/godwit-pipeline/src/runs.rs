@@ -2,7 +2,7 @@
 //!
 //! One run per block. A run is a sequence of frames; a frame holds whole records and never crosses a partition. Frames
 //! are cut by the records alone, so that partitions split along frame borders are the same at any memory limit. In
-//! memory a frame is plain bytes; spilled it is one LZ4 block.
+//! memory a frame is a stretch of the block's order; spilled it is one LZ4 block.
 
 mod cursor;
 mod store;
@@ -31,9 +31,10 @@ struct Run {
     bytes: RunBytes,
 }
 
-/// Where the frames of a run are.
+/// Where the records of a run are.
 enum RunBytes {
-    Memory(Vec<u8>),
+    /// As they came, with their order: nothing is copied.
+    Memory(SortedBlock),
     Spilled,
 }
 
@@ -41,9 +42,11 @@ enum RunBytes {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     first_key: SortKey,
-    /// In the run's bytes, or in the spill.
+    /// Index of its first record in the order of the block.
+    first_item: u32,
+    /// Offset in the spill, where it is there.
     offset: u64,
-    /// Bytes as stored.
+    /// Bytes in the spill.
     stored_bytes: u32,
     /// Bytes as plain records.
     plain_bytes: u32,

@@ -291,15 +291,17 @@ fn append_cigar(text: &[u8], out: &mut Vec<u8>) -> Result<CigarSums, SamError> {
 /// Appends SEQ and QUAL and leaves the cursor at the first tag. Returns the number of bases.
 #[inline]
 fn append_sequence(cursor: &mut Cursor<'_>, cigar: &CigarSums, out: &mut Vec<u8>) -> Result<usize, SamError> {
-    let sequence = cursor.text("SEQ")?;
-    if sequence == b"*" {
+    // bwa 0.7.17 prints a read of length 0 with an empty SEQ, which htslib 1.16 reads as it reads `*`.
+    let sequence = if cursor.rest().starts_with(b"\t") { cursor.take(0) } else { cursor.text("SEQ")? };
+    let bases = if sequence == b"*" { 0 } else { sequence.len() };
+    // Only `*` leaves open what the CIGAR consumes.
+    if sequence != b"*" && cigar.operations > 0 && cigar.read_bases != bases as u64 {
+        return Err(SamError::CigarBases { cigar_bases: cigar.read_bases, bases });
+    }
+    if bases == 0 {
         let qualities = cursor.last_mandatory("QUAL")?;
         let wanted = qualities == b"*";
         return if wanted { Ok(0) } else { Err(SamError::QualityCount { bases: 0, qualities: qualities.len() }) };
-    }
-    let bases = sequence.len();
-    if cigar.operations > 0 && cigar.read_bases != bases as u64 {
-        return Err(SamError::CigarBases { cigar_bases: cigar.read_bases, bases });
     }
     bases::pack(sequence, out).map_err(|byte| SamError::Base { byte })?;
     let rest = cursor.rest();

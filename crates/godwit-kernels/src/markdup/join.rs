@@ -81,15 +81,24 @@ pub(super) fn ends_of(pair: &PairSignature) -> [EndSignature; 2] {
 /// Joins all reads of one name and read group, in coordinate order, as Picard's map of waiting mates does: a read takes
 /// the mate that waits for its contig, else waits itself for the contig of its mate.
 ///
+/// `visited`: whether a contig has any read with a mapped mate, of whatever name.
+///
 /// # Errors
-/// [`JoinError`] when two reads wait for the same contig, where Picard stops too.
-pub(super) fn join_group(ends: &mut [EndSignature], mut emit: impl FnMut(PairSignature)) -> Result<(), JoinError> {
+/// [`JoinError`] when two reads wait for the same contig, unless that contig is never looked at again: then both stay
+/// alone (`CoordinateSortedPairInfoMap` of htsjdk notices two entries only in the contig at hand or one still to come).
+pub(super) fn join_group(
+    ends: &mut [EndSignature],
+    visited: impl Fn(i32) -> bool,
+    mut emit: impl FnMut(PairSignature),
+) -> Result<(), JoinError> {
     ends.sort_unstable_by_key(|end| end.file_order());
     let mut waiting: Vec<EndSignature> = Vec::new();
     for end in ends.iter() {
         if let Some(at) = waiting.iter().position(|other| other.mate_contig == end.contig) {
             emit(join(&waiting.swap_remove(at), end));
-        } else if waiting.iter().any(|other| other.mate_contig == end.mate_contig) {
+        } else if end.mate_contig < end.contig {
+            // Its mate's contig is behind, so nobody will ask for it.
+        } else if waiting.iter().any(|other| other.mate_contig == end.mate_contig) && visited(end.mate_contig) {
             return Err(JoinError { end: *end, mate_contig: end.mate_contig });
         } else {
             waiting.push(*end);

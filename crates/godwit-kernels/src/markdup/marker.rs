@@ -49,6 +49,8 @@ pub struct Marker {
     /// One per template with mapped mates: a 63-bit hash of its name, and [`JOINED`].
     names: ExternalSorter<u64>,
     counts: Vec<DuplicateCounts>,
+    /// For each contig whether it has a read with a mapped mate.
+    visited_contigs: Vec<bool>,
     scratch: Scratch,
     spill: Arc<dyn Spill>,
 }
@@ -79,6 +81,7 @@ impl Marker {
             paired_ends: ExternalSorter::new(share(20), spill.clone()),
             names: ExternalSorter::new(share(5), spill.clone()),
             counts: vec![DuplicateCounts::default(); options.libraries.len()],
+            visited_contigs: Vec::new(),
             scratch: Scratch::default(),
             options,
             spill,
@@ -101,6 +104,8 @@ impl Marker {
                 end_key(library, pair.contig2, pair.five_prime2, pair.is_reverse2()),
             ]);
             self.scratch.names.push(name_tag(pair.name, JOINED));
+            visit(&mut self.visited_contigs, pair.contig1);
+            visit(&mut self.visited_contigs, pair.contig2);
         }
         for end in &block.ends {
             self.sort_out(end);
@@ -124,6 +129,7 @@ impl Marker {
             self.scratch.fragments.push(Fragment(*end));
         }
         if end.flags & godwit_model::end_flags::MATE_MAPPED != 0 {
+            visit(&mut self.visited_contigs, end.contig);
             self.scratch.waiting.push(Waiting(*end));
             self.scratch.names.push(name_tag(end.name, 0));
         }
@@ -134,7 +140,8 @@ impl Marker {
     /// # Errors
     /// What the spill reports, and [`MarkError::RepeatedName`] where Picard stops too.
     pub fn finish(self) -> Result<(Verdicts, Metrics), MarkError> {
-        let Self { options, pairs, mut waiting, fragments, paired_ends, names, counts, spill, .. } = self;
+        let Self { options, pairs, mut waiting, fragments, paired_ends, names, counts, visited_contigs, spill, .. } =
+            self;
         // Two sorts that depend on nothing run beside the join of mates.
         let (pairs, fragments_and_ends) = std::thread::scope(|scope| {
             let ends = scope.spawn(|| -> io::Result<_> { Ok((fragments.finish()?, paired_ends.finish()?)) });
@@ -144,7 +151,7 @@ impl Marker {
         let pairs = pairs?;
         let (fragments, paired_ends) = fragments_and_ends.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let superseded = split_repeated_names(&names.finish()?, &pairs, &mut waiting)?;
-        let joined_anew = join_waiting(waiting, options.memory_bytes / 5, spill)?;
+        let joined_anew = join_waiting(waiting, &visited_contigs, options.memory_bytes / 5, spill)?;
         let mut libraries: Vec<LibraryMetrics> = options
             .libraries
             .iter()
@@ -171,6 +178,15 @@ impl Marker {
         metrics.libraries.sort_by(|a, b| a.library.cmp(&b.library));
         Ok((verdicts, metrics))
     }
+}
+
+/// Notes that a contig has a read with a mapped mate.
+fn visit(contigs: &mut Vec<bool>, contig: i32) {
+    let index = contig.max(0) as usize;
+    if contigs.len() <= index {
+        contigs.resize(index + 1, false);
+    }
+    contigs[index] = true;
 }
 
 /// Finds names that joined pairs share with other reads, and sends the ends of those pairs to `waiting`, to be joined
@@ -213,9 +229,11 @@ fn split_repeated_names(
 /// Joins the reads that wait for a mate, name by name.
 fn join_waiting(
     waiting: ExternalSorter<Waiting>,
+    visited_contigs: &[bool],
     memory_bytes: usize,
     spill: Arc<dyn Spill>,
 ) -> Result<Sorted<PairSignature>, MarkError> {
+    let visited = |contig: i32| visited_contigs.get(contig as usize).copied().unwrap_or(false);
     let waiting = waiting.finish()?;
     let mut pairs = ExternalSorter::new(memory_bytes, spill);
     let mut joined = Vec::new();
@@ -224,7 +242,7 @@ fn join_waiting(
     loop {
         let next = iter.next()?.map(|Waiting(end)| end);
         if group.first().is_some_and(|first| next.is_none_or(|end| end.name != first.name)) {
-            join_group(&mut group, |pair| joined.push(pair))?;
+            join_group(&mut group, visited, |pair| joined.push(pair))?;
             group.clear();
         }
         if joined.len() >= 1024 || next.is_none() {

@@ -29,6 +29,7 @@ impl Verdicts {
     }
 
     /// Whether the record with this index is a duplicate, from the bits of its block.
+    #[inline]
     pub fn is_set(block_bits: &[u64], index: u32) -> bool {
         block_bits.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }

@@ -1,12 +1,14 @@
 //! Aligned input of any kind as chunks that workers turn into packed records.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use godwit_formats::bam::{self, RecordChunk};
 use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder};
-use godwit_model::Genome;
+use godwit_model::{Genome, RawRecord};
 
 use crate::error::{AlignmentsError, PipelineError};
+use crate::memory_hints::large_buffer;
 
 /// A file of aligned reads.
 pub(super) struct Source {
@@ -92,22 +94,43 @@ impl Encoder {
         Self { lines: LineEncoder::new(genome) }
     }
 
-    /// Packed records one behind the other, and their offsets: 0, then the end of each.
-    pub(super) fn packed(&mut self, chunk: Chunk, path: &Path) -> Result<(Vec<u8>, Vec<i32>), PipelineError> {
+    /// Packed records one behind the other, and their offsets: 0, then the end of each. `each` sees every record as soon
+    /// as it is packed and may name a stretch of it to be taken out.
+    pub(super) fn packed(
+        &mut self,
+        chunk: Chunk,
+        path: &Path,
+        mut each: impl FnMut(RawRecord) -> Option<Range<usize>>,
+    ) -> Result<(Vec<u8>, Vec<i32>), PipelineError> {
         let mut offsets = vec![0];
         match chunk {
             Chunk::Records(records) => {
-                offsets.extend(records.ends.iter().map(|end| *end as i32));
-                Ok((records.data, offsets))
+                let cuts: Vec<_> = records.records().map(|record| each(RawRecord::trusted(record))).collect();
+                if cuts.iter().all(Option::is_none) {
+                    offsets.extend(records.ends.iter().map(|end| *end as i32));
+                    return Ok((records.data, offsets));
+                }
+                let mut data = large_buffer(records.data.len());
+                for (record, cut) in records.records().zip(cuts) {
+                    let cut = cut.unwrap_or(record.len()..record.len());
+                    data.extend_from_slice(&record[..cut.start]);
+                    data.extend_from_slice(&record[cut.end..]);
+                    offsets.push(data.len() as i32);
+                }
+                Ok((data, offsets))
             }
             Chunk::Lines(lines) => {
                 // Packed records are about two thirds of their text.
-                let mut data = Vec::with_capacity(lines.bytes.len() * 3 / 4);
+                let mut data = large_buffer(lines.bytes.len() * 3 / 4);
                 for (index, line) in lines.lines().enumerate() {
+                    let start = data.len();
                     self.lines.encode(line, &mut data).map_err(|source| {
                         let line = lines.first_line + index as u64;
                         PipelineError::alignments(path, AlignmentsError::Line { line, source })
                     })?;
+                    if let Some(cut) = each(RawRecord::trusted(&data[start..])) {
+                        data.drain(start + cut.start..start + cut.end);
+                    }
                     offsets.push(data.len() as i32);
                 }
                 Ok((data, offsets))

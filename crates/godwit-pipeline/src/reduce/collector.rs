@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BlockSignatures, Marker, MarkerOptions, Metrics, Verdicts};
-use godwit_model::BlockId;
+use godwit_model::{BlockId, SortKey};
 
 use super::DuplicatePolicy;
 use crate::error::PipelineError;
@@ -74,7 +74,7 @@ impl Collector {
         Ok(Self { options, store: OnceLock::new(), marker, spill, records: AtomicU64::new(0) })
     }
 
-    /// Takes a block: its packed records in the aligner's order, and their signatures.
+    /// Takes a block: its packed records in the aligner's order, the sort key of each, and their signatures.
     ///
     /// # Errors
     /// When scratch space fails.
@@ -82,6 +82,7 @@ impl Collector {
         &self,
         id: BlockId,
         chunks: Vec<BinaryArray>,
+        keys: &[SortKey],
         signatures: &BlockSignatures,
     ) -> Result<(), PipelineError> {
         let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
@@ -89,7 +90,7 @@ impl Collector {
             let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
             marker.add_block(signatures).map_err(scratch)?;
         }
-        let sorted = SortedBlock::new(chunks);
+        let sorted = SortedBlock::new(chunks, keys);
         self.records.fetch_add(sorted.records() as u64, Ordering::Relaxed);
         let store = self.store.get_or_init(|| {
             let plan = sorted.plan(self.options.partitions);

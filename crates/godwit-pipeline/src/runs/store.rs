@@ -9,6 +9,7 @@ use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, RawRecord, SortKey};
 
 use super::{Cursor, ENTRY_HEADER, FRAME_BYTES, Frame, Run, RunBytes};
+use crate::memory_hints::prefetch;
 use crate::scratch::SpillFile;
 
 /// A partition grows past this many times the mean before it is split.
@@ -43,9 +44,10 @@ pub struct SplitPartition {
 
 /// One record of a block waiting to be sorted. Keys come first, so that comparing looks at one place.
 #[derive(Clone, Copy)]
-struct Item {
-    key: SortKey,
-    order: u32,
+pub(super) struct Item {
+    pub(super) key: SortKey,
+    /// 0-based index in the block.
+    pub(super) order: u32,
     chunk: u32,
     row: u32,
 }
@@ -61,22 +63,20 @@ impl RunStore {
     /// # Errors
     /// What the spill reports.
     pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<()> {
-        let bytes = records.plain_bytes();
+        let bytes = records.resident_bytes();
         let resident = self.resident_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.resident_budget;
         if !resident {
             self.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        let mut writer = RunWriter {
+        let mut writer = FrameCutter {
             frames: Vec::new(),
-            frame: Vec::with_capacity(if resident { bytes } else { 2 * FRAME_BYTES }),
-            frame_start: 0,
-            frame_key: SortKey::FIRST,
-            spill: if resident { None } else { Some(&*self.spill) },
-            packed: Vec::new(),
+            first_item: 0,
+            plain_bytes: 0,
+            spill: (!resident).then(|| FrameSpill { file: &self.spill, plain: Vec::new(), packed: Vec::new() }),
         };
-        let partition_frames = writer.write(&records, self.plan.starts())?;
-        let RunWriter { frames, frame, .. } = writer;
-        let bytes = if resident { RunBytes::Memory(frame) } else { RunBytes::Spilled };
+        let partition_frames = writer.cut(&records, self.plan.starts())?;
+        let frames = writer.frames;
+        let bytes = if resident { RunBytes::Memory(records) } else { RunBytes::Spilled };
         let run = Run { block, frames, partition_frames, bytes };
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(run);
         Ok(())
@@ -148,14 +148,17 @@ impl FinishedRuns {
             // The frame before the first one that starts within the piece may reach into it.
             let first = frames.partition_point(|frame| frame.first_key < split.from).saturating_sub(1);
             let beyond = frames.partition_point(|frame| frame.first_key < split.until);
-            let cursor = Cursor::open(
-                run.block,
-                &frames[first.min(beyond)..beyond],
-                &run.bytes,
-                &self.spill,
-                split.from,
-                split.until,
-            )?;
+            let frames = &frames[first.min(beyond)..beyond];
+            let cursor = match (&run.bytes, frames.first()) {
+                (_, None) => None,
+                (RunBytes::Memory(records), Some(frame)) => {
+                    let items = records.items_within(frame.first_item as usize, split.from, split.until);
+                    Cursor::in_memory(run.block, records, items)
+                }
+                (RunBytes::Spilled, Some(_)) => {
+                    Cursor::in_spill(run.block, frames, &self.spill, split.from, split.until)?
+                }
+            };
             cursors.extend(cursor);
         }
         Ok(cursors)
@@ -170,14 +173,21 @@ pub struct SortedBlock {
 
 impl SortedBlock {
     /// Sorts packed records that come in the aligner's order, in any number of chunks; ties keep that order.
-    pub fn new(chunks: Vec<BinaryArray>) -> Self {
-        let mut items = Vec::with_capacity(chunks.iter().map(Array::len).sum());
-        for (chunk, records) in chunks.iter().enumerate() {
-            for row in 0..records.len() {
-                let key = RawRecord::trusted(records.value(row)).sort_key();
-                items.push(Item { key, order: items.len() as u32, chunk: chunk as u32, row: row as u32 });
-            }
-        }
+    ///
+    /// `keys`: the sort key of every record, in the same order.
+    pub fn new(chunks: Vec<BinaryArray>, keys: &[SortKey]) -> Self {
+        let places =
+            chunks.iter().enumerate().flat_map(|(chunk, records)| (0..records.len()).map(move |row| (chunk, row)));
+        let mut items: Vec<Item> = places
+            .zip(keys)
+            .enumerate()
+            .map(|(order, ((chunk, row), key))| Item {
+                key: *key,
+                order: order as u32,
+                chunk: chunk as u32,
+                row: row as u32,
+            })
+            .collect();
         items.sort_unstable_by_key(|item| (item.key, item.order));
         Self { chunks, items }
     }
@@ -193,67 +203,99 @@ impl SortedBlock {
         self.items.len()
     }
 
-    /// Bytes the records take in frames.
-    fn plain_bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.value_data().len() + ENTRY_HEADER * chunk.len()).sum()
+    /// Bytes the records and their order take in memory.
+    fn resident_bytes(&self) -> usize {
+        let data: usize = self.chunks.iter().map(|chunk| chunk.value_data().len() + 4 * chunk.len()).sum();
+        data + size_of::<Item>() * self.items.len()
+    }
+
+    /// The records from a frame on whose keys are in `[from, until)`.
+    pub(super) fn items_within(&self, first_item: usize, from: SortKey, until: SortKey) -> &[Item] {
+        let items = &self.items[first_item..];
+        let start = items.partition_point(|item| item.key < from);
+        let end = items.partition_point(|item| item.key < until);
+        &items[start..end.max(start)]
+    }
+
+    /// Asks the processor for the record of an item, which will be read soon.
+    #[inline]
+    pub(super) fn prefetch(&self, item: &Item) {
+        prefetch(self.record(item).bytes());
+    }
+
+    /// The record of an item.
+    #[inline]
+    pub(super) fn record(&self, item: &Item) -> RawRecord<'_> {
+        RawRecord::trusted(self.chunks[item.chunk as usize].value(item.row as usize))
     }
 }
 
-/// Lays the records of a run out in frames.
-struct RunWriter<'s> {
+/// Cuts the records of a run into frames, and packs these into the spill where the run does not stay in memory.
+struct FrameCutter<'s> {
     frames: Vec<Frame>,
-    /// The frame being filled; all frames so far where the run stays in memory.
-    frame: Vec<u8>,
-    frame_start: usize,
-    frame_key: SortKey,
-    spill: Option<&'s SpillFile>,
+    /// First record of the frame being filled.
+    first_item: usize,
+    /// Its bytes so far.
+    plain_bytes: usize,
+    spill: Option<FrameSpill<'s>>,
+}
+
+struct FrameSpill<'s> {
+    file: &'s SpillFile,
+    plain: Vec<u8>,
     packed: Vec<u8>,
 }
 
-impl RunWriter<'_> {
-    /// Writes all records and returns the first frame of each partition, and one past the last frame.
-    fn write(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
+impl FrameCutter<'_> {
+    /// Cuts all records and returns the first frame of each partition, and one past the last frame.
+    fn cut(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
         let mut partition_frames = vec![0];
-        for item in &block.items {
+        for (index, item) in block.items.iter().enumerate() {
             while starts.get(partition_frames.len()).is_some_and(|start| *start <= item.key) {
-                self.close_frame()?;
+                self.close_frame(block, index)?;
                 partition_frames.push(self.frames.len() as u32);
             }
-            if self.frame.len() == self.frame_start {
-                self.frame_key = item.key;
-            }
-            let record = block.chunks[item.chunk as usize].value(item.row as usize);
-            self.frame.extend_from_slice(&(record.len() as u32).to_le_bytes());
-            self.frame.extend_from_slice(&item.order.to_le_bytes());
-            self.frame.extend_from_slice(record);
-            if self.frame.len() - self.frame_start >= FRAME_BYTES {
-                self.close_frame()?;
+            self.plain_bytes += ENTRY_HEADER + block.record(item).bytes().len();
+            if self.plain_bytes >= FRAME_BYTES {
+                self.close_frame(block, index + 1)?;
             }
         }
-        self.close_frame()?;
+        self.close_frame(block, block.items.len())?;
         partition_frames.resize(starts.len() + 1, self.frames.len() as u32);
         Ok(partition_frames)
     }
 
-    fn close_frame(&mut self) -> io::Result<()> {
-        let plain = &self.frame[self.frame_start..];
-        if plain.is_empty() {
-            return Ok(());
-        }
-        let plain_bytes = plain.len() as u32;
-        let (offset, stored_bytes) = match self.spill {
-            None => (self.frame_start as u64, plain_bytes),
-            Some(spill) => {
-                self.packed.resize(lz4_flex::block::get_maximum_output_size(plain.len()), 0);
-                let packed_bytes = lz4_flex::block::compress_into(plain, &mut self.packed).map_err(io::Error::other)?;
-                (spill.append(&self.packed[..packed_bytes])?, packed_bytes as u32)
-            }
+    fn close_frame(&mut self, block: &SortedBlock, end: usize) -> io::Result<()> {
+        let Some(first) = block.items[self.first_item..end].first() else { return Ok(()) };
+        let (offset, stored_bytes) = match &mut self.spill {
+            None => (0, 0),
+            Some(spill) => spill.write(block, &block.items[self.first_item..end])?,
         };
-        self.frames.push(Frame { first_key: self.frame_key, offset, stored_bytes, plain_bytes });
-        if self.spill.is_some() {
-            self.frame.clear();
-        }
-        self.frame_start = self.frame.len();
+        self.frames.push(Frame {
+            first_key: first.key,
+            first_item: self.first_item as u32,
+            offset,
+            stored_bytes,
+            plain_bytes: self.plain_bytes as u32,
+        });
+        self.first_item = end;
+        self.plain_bytes = 0;
         Ok(())
+    }
+}
+
+impl FrameSpill<'_> {
+    /// Packs the records of a frame into the spill; returns where, and how many bytes.
+    fn write(&mut self, block: &SortedBlock, items: &[Item]) -> io::Result<(u64, u32)> {
+        self.plain.clear();
+        for item in items {
+            let record = block.record(item).bytes();
+            self.plain.extend_from_slice(&(record.len() as u32).to_le_bytes());
+            self.plain.extend_from_slice(&item.order.to_le_bytes());
+            self.plain.extend_from_slice(record);
+        }
+        self.packed.resize(lz4_flex::block::get_maximum_output_size(self.plain.len()), 0);
+        let bytes = lz4_flex::block::compress_into(&self.plain, &mut self.packed).map_err(io::Error::other)?;
+        Ok((self.file.append(&self.packed[..bytes])?, bytes as u32))
     }
 }

@@ -53,7 +53,8 @@ fn merged(blocks: &[Vec<Vec<u8>>], partitions: u32, resident: usize) -> (usize, 
     let mut store = None;
     for (ordinal, block) in blocks.iter().enumerate() {
         let chunks = block.chunks(100).map(|chunk| BinaryArray::from_iter_values(chunk.iter())).collect();
-        let sorted = SortedBlock::new(chunks);
+        let keys: Vec<SortKey> = block.iter().map(|bytes| RawRecord::trusted(bytes).sort_key()).collect();
+        let sorted = SortedBlock::new(chunks, &keys);
         let store = store.get_or_insert_with(|| RunStore::new(sorted.plan(partitions), resident, spill.clone()));
         store.add_block(BlockId { lane: 0, ordinal: ordinal as u32 }, sorted).unwrap();
     }
