@@ -5,7 +5,7 @@ mod source;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -151,10 +151,10 @@ impl Job<'_> {
             }
             Ok(Some((ordinal - 1, chunk)))
         };
-        let reads = AtomicU64::new(0);
+        let (done_with, returned) = mpsc::channel();
         // The first block decides the partitions, so nobody else may come before it.
         if let Some((ordinal, chunk)) = next(source)? {
-            self.add_chunk(&mut Encoder::new(self.genome), ordinal, chunk, source.path())?;
+            self.add_chunk(&mut Encoder::new(self.genome, done_with.clone()), ordinal, chunk, source.path())?;
         }
         let path = source.path().to_owned();
         let (sender, receiver) = mpsc::sync_channel::<(u32, Chunk)>(1);
@@ -162,14 +162,14 @@ impl Job<'_> {
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|_| {
-                    let (receiver, reads, path) = (receiver.clone(), &reads, &path);
+                    let (receiver, path) = (receiver.clone(), &path);
+                    let done_with = done_with.clone();
                     scope.spawn(move || -> Result<(), PipelineError> {
-                        let mut encoder = Encoder::new(self.genome);
+                        let mut encoder = Encoder::new(self.genome, done_with);
                         loop {
                             let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
                             let Ok((ordinal, chunk)) = next else { return Ok(()) };
-                            let records = self.add_chunk(&mut encoder, ordinal, chunk, path)?;
-                            reads.fetch_add(records, Ordering::Relaxed);
+                            self.add_chunk(&mut encoder, ordinal, chunk, path)?;
                         }
                     })
                 })
@@ -177,6 +177,7 @@ impl Job<'_> {
             drop(receiver);
             let mut outcome = Ok(());
             loop {
+                returned.try_iter().for_each(|memory| source.recycle(memory));
                 match next(source) {
                     Ok(None) => break,
                     // Nobody receives: all workers failed, and say why below.
@@ -203,15 +204,14 @@ impl Job<'_> {
         Ok(bytes)
     }
 
-    /// Turns a block of input into a sorted run and its signatures. Returns its number of records.
-    fn add_chunk(&self, encoder: &mut Encoder, ordinal: u32, chunk: Chunk, path: &Path) -> Result<u64, PipelineError> {
+    /// Turns a block of input into a sorted run and its signatures.
+    fn add_chunk(&self, encoder: &mut Encoder, ordinal: u32, chunk: Chunk, path: &Path) -> Result<(), PipelineError> {
         let id = BlockId { lane: 0, ordinal };
         let mut signer = Signer::new(self.read_groups, id, self.policy != DuplicatePolicy::None);
         let (data, offsets) = encoder.packed(chunk, path, |record| signer.push(record))?;
         let array = BinaryArray::new(OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(data), None);
         let (keys, signatures) = signer.finish();
-        self.collector.add_block(id, vec![array], &keys, &signatures)?;
-        Ok(keys.len() as u64)
+        self.collector.add_block(id, vec![array], &keys, &signatures)
     }
 }
 

@@ -42,6 +42,9 @@ pub use reads::{ReadOptions, ReadsWritten, write_reads};
 pub use sample::{Sample, SampleOptions, Variant};
 pub use template::DuplicateKind;
 
+use godwit_formats::bgzf::BgzfError;
+use godwit_formats::fasta::FastaError;
+
 /// Why a simulation could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
@@ -63,16 +66,11 @@ pub enum SimulateError {
         #[source]
         source: io::Error,
     },
-    /// A FASTA file has text before its first `>` line.
-    #[error("line {line} of {} comes before any '>' line; pass a FASTA file", path.display())]
-    NotFasta {
-        /// The file.
-        path: PathBuf,
-        /// 1-based line number.
-        line: u64,
-    },
-    /// A genome without a base.
-    #[error("the genome has no sequence; give at least one contig with bases")]
+    /// A file is no clean FASTA.
+    #[error(transparent)]
+    NotFasta(FastaError),
+    /// A genome without a contig.
+    #[error("the genome has no contig; give at least one")]
     EmptyGenome,
     /// A contig longer than SAM can place reads on.
     #[error("contig {contig} is longer than 2^31 - 1 bases, which SAM cannot place reads on; split it")]
@@ -98,4 +96,16 @@ pub enum SimulateError {
         /// Mean template length asked for, bases.
         insert_mean: u32,
     },
+}
+
+impl SimulateError {
+    /// Tells a file that cannot be read from one that says nothing sensible.
+    fn fasta(error: FastaError) -> Self {
+        match error {
+            FastaError::Bgzf(BgzfError::Io { path, source, .. }) | FastaError::Io { path, source, .. } => {
+                Self::Read { path, source }
+            }
+            other => Self::NotFasta(other),
+        }
+    }
 }

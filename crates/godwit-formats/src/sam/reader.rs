@@ -94,6 +94,8 @@ pub struct Reader {
     header: Header,
     /// Start of the next chunk: at most one line unless the header was just read.
     carry: Vec<u8>,
+    /// Memory of a chunk that is done with, for the next one: fresh pages cost as much as reading into them.
+    spare: Vec<u8>,
     next_line: u64,
     ended: bool,
 }
@@ -105,7 +107,15 @@ impl Reader {
     /// [`ReadError`].
     pub fn open(path: &Path, threads: usize) -> Result<Self, ReadError> {
         let (path, input) = (path.to_owned(), open_text(path, threads)?);
-        let mut reader = Self { path, input, header: Header::default(), carry: Vec::new(), next_line: 1, ended: false };
+        let mut reader = Self {
+            path,
+            input,
+            header: Header::default(),
+            carry: Vec::new(),
+            spare: Vec::new(),
+            next_line: 1,
+            ended: false,
+        };
         reader.read_header()?;
         Ok(reader)
     }
@@ -129,7 +139,10 @@ impl Reader {
                 continue;
             }
             if let Some(last) = memrchr(b'\n', &bytes) {
-                self.carry = bytes.split_off(last + 1);
+                self.carry = std::mem::take(&mut self.spare);
+                self.carry.clear();
+                self.carry.extend_from_slice(&bytes[last + 1..]);
+                bytes.truncate(last + 1);
                 break;
             }
             if bytes.len() >= MAX_LINE_BYTES {
@@ -143,6 +156,11 @@ impl Reader {
         let first_line = self.next_line;
         self.next_line += memchr_iter(b'\n', &bytes).count() as u64;
         Ok(Some(LineChunk { first_line, bytes }))
+    }
+
+    /// Takes back the memory of a chunk that is done with, for a later one.
+    pub fn recycle(&mut self, chunk: Vec<u8>) {
+        self.spare = chunk;
     }
 
     /// Takes the lines that start with `@` off the file.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 
 use godwit_formats::bam::{self, RecordChunk};
 use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder};
@@ -55,6 +56,13 @@ impl Source {
         PipelineError::Header { origin: self.path.display().to_string(), source: error }
     }
 
+    /// Takes back the memory of a block that is done with.
+    pub(super) fn recycle(&mut self, memory: Vec<u8>) {
+        if let Reader::Sam(reader) = &mut self.reader {
+            reader.recycle(memory);
+        }
+    }
+
     /// The next block of about `bytes` bytes.
     pub(super) fn next_chunk(&mut self, bytes: usize) -> Result<Option<Chunk>, PipelineError> {
         match &mut self.reader {
@@ -87,11 +95,13 @@ impl Chunk {
 /// Turns chunks into packed records; one per worker.
 pub(super) struct Encoder {
     lines: LineEncoder,
+    done_with: Sender<Vec<u8>>,
 }
 
 impl Encoder {
-    pub(super) fn new(genome: &Genome) -> Self {
-        Self { lines: LineEncoder::new(genome) }
+    /// An encoder that hands the memory of its chunks on to `done_with`.
+    pub(super) fn new(genome: &Genome, done_with: Sender<Vec<u8>>) -> Self {
+        Self { lines: LineEncoder::new(genome), done_with }
     }
 
     /// Packed records one behind the other, and their offsets: 0, then the end of each. `each` sees every record as soon
@@ -120,8 +130,8 @@ impl Encoder {
                 Ok((data, offsets))
             }
             Chunk::Lines(lines) => {
-                // Packed records are about two thirds of their text.
-                let mut data = large_buffer(lines.bytes.len() * 3 / 4);
+                // Packed records are smaller than their text, and memory that is not written to costs nothing.
+                let mut data = large_buffer(lines.bytes.len());
                 for (index, line) in lines.lines().enumerate() {
                     let start = data.len();
                     self.lines.encode(line, &mut data).map_err(|source| {
@@ -133,6 +143,8 @@ impl Encoder {
                     }
                     offsets.push(data.len() as i32);
                 }
+                // Nobody takes it where the input has ended.
+                let _ = self.done_with.send(lines.bytes);
                 Ok((data, offsets))
             }
         }

@@ -1,10 +1,8 @@
 //! The genome that reads are taken from: simulated, or read from a FASTA file.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
+use godwit_formats::fasta::Reader;
 
 use super::SimulateError;
 use super::output::Output;
@@ -19,7 +17,7 @@ const LINE_BASES: usize = 60;
 pub struct ContigOptions {
     /// Its name, without white space.
     pub name: String,
-    /// Its length in bases, at most 2^31 - 1, the gap included.
+    /// Its length in bases, 1 to 2^31 - 1, the gap included.
     pub bases: u32,
     /// Length of a run of N in its middle; at most `bases`.
     pub gap_bases: u32,
@@ -91,6 +89,9 @@ impl Assembly {
             let given = options.repeat_fraction.to_string();
             return Err(SimulateError::Option { option: "repeat_fraction", given, allowed: "between 0 and 0.9" });
         }
+        if options.contigs.iter().any(|plan| plan.bases == 0) {
+            return Err(SimulateError::Option { option: "bases", given: "0".to_owned(), allowed: "1 or more" });
+        }
         let mut rng = Rng::new(options.seed, super::template::PURPOSE_GENOME, 0);
         let mut contigs: Vec<_> = options
             .contigs
@@ -109,37 +110,22 @@ impl Assembly {
         Self::new(contigs)
     }
 
-    /// Reads a FASTA file, plain or gzip. Lower case becomes upper case; anything but `ACGT` becomes N.
+    /// Reads a FASTA file, plain, gzip or BGZF. Lower case becomes upper case; anything but `ACGT` becomes N.
     ///
     /// # Errors
-    /// [`SimulateError::Read`], [`SimulateError::NotFasta`], [`SimulateError::EmptyGenome`], [`SimulateError::ContigTooLong`].
+    /// [`SimulateError::Read`], [`SimulateError::NotFasta`], [`SimulateError::ContigTooLong`].
     pub fn read_fasta(path: &Path) -> Result<Self, SimulateError> {
-        let unreadable = |source| SimulateError::Read { path: path.to_path_buf(), source };
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(unreadable)?);
-        let gzip = file.fill_buf().map_err(unreadable)?.starts_with(&[0x1F, 0x8B]);
-        let text: Box<dyn Read> = if gzip { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
-        let mut text = BufReader::with_capacity(1 << 20, text);
-        let mut contigs: Vec<AssemblyContig> = Vec::new();
-        let mut line = Vec::new();
-        for number in 1.. {
-            line.clear();
-            if text.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
-                break;
-            }
-            let line = line.trim_ascii_end();
-            match (line.strip_prefix(b">"), contigs.last_mut()) {
-                (Some(title), _) => {
-                    let name = title.split(u8::is_ascii_whitespace).next().unwrap_or_default();
-                    let name = String::from_utf8_lossy(name).into_owned();
-                    contigs.push(AssemblyContig { name, bases: Vec::new() });
-                }
-                (None, Some(contig)) => contig.bases.extend(line.iter().map(|&base| match base.to_ascii_uppercase() {
+        let mut fasta = Reader::open(path, 1).map_err(SimulateError::fasta)?;
+        let mut contigs = Vec::new();
+        while let Some(name) = fasta.next_contig().map_err(SimulateError::fasta)? {
+            let mut bases = Vec::new();
+            while let Some(run) = fasta.next_bases().map_err(SimulateError::fasta)? {
+                bases.extend(run.iter().map(|base| match base.to_ascii_uppercase() {
                     base @ (b'A' | b'C' | b'G' | b'T') => base,
                     _ => b'N',
-                })),
-                (None, None) if line.is_empty() => {}
-                (None, None) => return Err(SimulateError::NotFasta { path: path.to_path_buf(), line: number }),
+                }));
             }
+            contigs.push(AssemblyContig { name, bases });
         }
         Self::new(contigs)
     }
@@ -148,7 +134,7 @@ impl Assembly {
         if let Some(contig) = contigs.iter().find(|contig| contig.bases.len() > i32::MAX as usize) {
             return Err(SimulateError::ContigTooLong { contig: contig.name.clone() });
         }
-        if contigs.iter().all(|contig| contig.bases.is_empty()) {
+        if contigs.is_empty() {
             return Err(SimulateError::EmptyGenome);
         }
         Ok(Self { contigs })

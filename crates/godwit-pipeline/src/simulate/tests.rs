@@ -299,10 +299,16 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
     let not_fasta = folder.path().join("reads.fastq");
     fs::write(&not_fasta, "@r\nACGT\n+\nIIII\n").unwrap();
     let error = Assembly::read_fasta(&not_fasta).unwrap_err();
-    assert!(matches!(error, SimulateError::NotFasta { line: 1, .. }), "{error}");
+    assert!(matches!(error, SimulateError::NotFasta(FastaError::NotFasta { line: 1, .. })), "{error}");
+    let gap = folder.path().join("reads.fastq");
+    fs::write(&gap, ">one\n>two\nACGT\n").unwrap();
+    let error = Assembly::read_fasta(&gap).unwrap_err();
+    assert!(matches!(error, SimulateError::NotFasta(FastaError::EmptyContig { .. })), "{error}");
     assert!(matches!(Assembly::read_fasta(&folder.path().join("none")), Err(SimulateError::Read { .. })));
     let empty = GenomeOptions { contigs: Vec::new(), ..GenomeOptions::default() };
     assert!(matches!(Assembly::simulate(&empty), Err(SimulateError::EmptyGenome)));
+    let none = GenomeOptions { contigs: vec![ContigOptions::new("none", 0)], ..GenomeOptions::default() };
+    assert!(matches!(Assembly::simulate(&none), Err(SimulateError::Option { option: "bases", .. })));
 
     let (assembly, sample, options) = setting();
     let prefix = folder.path().join("x");
