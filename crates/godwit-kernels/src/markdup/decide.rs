@@ -1,10 +1,10 @@
 //! Deciding duplicate sets from sorted signatures.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
-use godwit_model::{EndSignature, PairSignature, end_flags};
+use godwit_model::{EndSignature, PairSignature, RecordId, end_flags};
 
 use super::metrics::{LibraryMetrics, SetSizes};
 use super::optical::count_optical_duplicates;
@@ -82,8 +82,13 @@ fn best(scores: impl Iterator<Item = i16>) -> usize {
     best.map_or(0, |(index, _)| index)
 }
 
+/// Records that were joined to a mate of another library, which gives the pair its library, with their own. Picard joins
+/// by read group and name put together, so `g1` and `x` meet `g` and `1x`.
+pub(super) type ForeignLibraries = HashMap<RecordId, u16>;
+
 /// Receives verdicts and counts them per library.
 pub(super) struct Decider<'m> {
+    pub(super) foreign_libraries: &'m ForeignLibraries,
     pub(super) libraries: &'m mut [LibraryMetrics],
     pub(super) set_sizes: &'m mut SetSizes,
     pub(super) verdicts: &'m mut Verdicts,
@@ -121,15 +126,19 @@ impl Decider<'_> {
         let keeper = best(set.iter().map(PairSignature::score));
         let optical = count_optical_duplicates(set, keeper, self.optical_distance);
         self.set_sizes.count(set.len() as u64, optical);
-        let metrics = &mut self.libraries[usize::from(set[0].library)];
-        metrics.optical_pairs += optical;
-        metrics.paired_duplicates += 2 * (set.len() as u64 - 1);
+        self.libraries[usize::from(set[0].library)].optical_pairs += optical;
         for (index, pair) in set.iter().enumerate() {
             if index != keeper {
-                self.verdicts.mark(pair.record1);
-                self.verdicts.mark(pair.record2);
+                self.mark_mate(pair.record1, pair.library);
+                self.mark_mate(pair.record2, pair.library);
             }
         }
+    }
+
+    fn mark_mate(&mut self, record: RecordId, pair_library: u16) {
+        let foreign = if self.foreign_libraries.is_empty() { None } else { self.foreign_libraries.get(&record) };
+        self.libraries[usize::from(*foreign.unwrap_or(&pair_library))].paired_duplicates += 1;
+        self.verdicts.mark(record);
     }
 
     /// Decides all fragments; `paired_ends` are the [`end_key`]s of reads with a mapped mate.

@@ -81,7 +81,8 @@ pub(super) fn ends_of(pair: &PairSignature) -> [EndSignature; 2] {
 /// Joins all reads of one name and read group, in coordinate order, as Picard's map of waiting mates does: a read takes
 /// the mate that waits for its contig, else waits itself for the contig of its mate.
 ///
-/// `visited`: whether a contig has any read with a mapped mate, of whatever name.
+/// `visited`: whether a contig has any read with a mapped mate, of whatever name. `emit` gets each pair and its end that
+/// came second.
 ///
 /// # Errors
 /// [`JoinError`] when two reads wait for the same contig, unless that contig is never looked at again: then both stay
@@ -89,13 +90,13 @@ pub(super) fn ends_of(pair: &PairSignature) -> [EndSignature; 2] {
 pub(super) fn join_group(
     ends: &mut [EndSignature],
     visited: impl Fn(i32) -> bool,
-    mut emit: impl FnMut(PairSignature),
+    mut emit: impl FnMut(PairSignature, &EndSignature),
 ) -> Result<(), JoinError> {
     ends.sort_unstable_by_key(|end| end.file_order());
     let mut waiting: Vec<EndSignature> = Vec::new();
     for end in ends.iter() {
         if let Some(at) = waiting.iter().position(|other| other.mate_contig == end.contig) {
-            emit(join(&waiting.swap_remove(at), end));
+            emit(join(&waiting.swap_remove(at), end), end);
         } else if end.mate_contig < end.contig {
             // Its mate's contig is behind, so nobody will ask for it.
         } else if waiting.iter().any(|other| other.mate_contig == end.mate_contig) && visited(end.mate_contig) {

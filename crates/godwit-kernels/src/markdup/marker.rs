@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use godwit_model::{DuplicateCounts, EndSignature, PairSignature};
 
-use super::decide::{Decider, Fragment, Waiting, end_key};
+use super::decide::{Decider, ForeignLibraries, Fragment, Waiting, end_key};
 use super::join::{JoinError, ends_of, join_group};
 use super::metrics::{LibraryMetrics, Metrics};
 use super::signature::BlockSignatures;
@@ -151,7 +151,8 @@ impl Marker {
         let pairs = pairs?;
         let (fragments, paired_ends) = fragments_and_ends.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let superseded = split_repeated_names(&names.finish()?, &pairs, &mut waiting)?;
-        let joined_anew = join_waiting(waiting, &visited_contigs, options.memory_bytes / 5, spill)?;
+        let (joined_anew, foreign_libraries) =
+            join_waiting(waiting, &visited_contigs, options.memory_bytes / 5, spill)?;
         let mut libraries: Vec<LibraryMetrics> = options
             .libraries
             .iter()
@@ -164,6 +165,7 @@ impl Marker {
             libraries: &mut libraries,
             set_sizes: &mut metrics.set_sizes,
             verdicts: &mut verdicts,
+            foreign_libraries: &foreign_libraries,
             optical_distance: options.optical_distance,
         };
         decider.decide_pairs(&pairs, &superseded, &joined_anew)?;
@@ -232,17 +234,23 @@ fn join_waiting(
     visited_contigs: &[bool],
     memory_bytes: usize,
     spill: Arc<dyn Spill>,
-) -> Result<Sorted<PairSignature>, MarkError> {
+) -> Result<(Sorted<PairSignature>, ForeignLibraries), MarkError> {
     let visited = |contig: i32| visited_contigs.get(contig as usize).copied().unwrap_or(false);
     let waiting = waiting.finish()?;
     let mut pairs = ExternalSorter::new(memory_bytes, spill);
     let mut joined = Vec::new();
+    let mut foreign = ForeignLibraries::new();
     let mut group: Vec<EndSignature> = Vec::new();
     let mut iter = waiting.iter()?;
     loop {
         let next = iter.next()?.map(|Waiting(end)| end);
         if group.first().is_some_and(|first| next.is_none_or(|end| end.name != first.name)) {
-            join_group(&mut group, visited, |pair| joined.push(pair))?;
+            join_group(&mut group, visited, |pair, second| {
+                if second.library != pair.library {
+                    foreign.insert(second.record, second.library);
+                }
+                joined.push(pair);
+            })?;
             group.clear();
         }
         if joined.len() >= 1024 || next.is_none() {
@@ -256,5 +264,5 @@ fn join_waiting(
     }
     drop(iter);
     drop(waiting);
-    Ok(pairs.finish()?)
+    Ok((pairs.finish()?, foreign))
 }
