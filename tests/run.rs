@@ -4,7 +4,9 @@
 //! they are made for, and that planted differences are found.
 
 mod bad_input;
+mod docs;
 mod identity;
 mod oracle;
 mod picard;
+mod real_data;
 mod validity;

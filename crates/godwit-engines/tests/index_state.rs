@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use godwit_engines::aligner::bwa::{IndexError, IndexState, StaleReason, index_layout, index_state};
+use godwit_formats::fasta::FastaError;
 use tempfile::TempDir;
 
 /// Bases by a multiplicative generator, with a run of N and other letters.
@@ -189,6 +190,11 @@ fn references_that_cannot_be_used_are_errors() {
         fs::write(&path, text).unwrap();
         assert!(matches!(index_state(&path).unwrap_err(), IndexError::Fasta { .. }), "{text:?}");
     }
+    // bwa indexes a contig without bases; SAM cannot name one.
+    fs::write(&path, format!(">none\n{}", String::from_utf8(fasta(&contigs())).unwrap())).unwrap();
+    assert!(Command::new("bwa").arg("index").arg(&path).output().unwrap().status.success());
+    let error = index_state(&path).unwrap_err();
+    assert!(matches!(&error, IndexError::Fasta(FastaError::EmptyContig { name, .. }) if name == "none"), "{error}");
     let twice = [contigs()[1].clone(), contigs()[1].clone()];
     fs::write(&path, fasta(&twice)).unwrap();
     assert!(Command::new("bwa").arg("index").arg(&path).output().unwrap().status.success());

@@ -1,12 +1,18 @@
-//! BGZF (SAMv1 §4.1): gzip members of at most 64 KiB of data each, so that a file can be entered at any block.
+//! BGZF (SAMv1 §4.1): gzip members of at most 64 KiB of data each, so that a file can be entered at any block, and
+//! several threads can work on one file.
 //!
-//! Flows in: bytes of records ([`Writer`], [`BlockCompressor`]) or a compressed file ([`Reader`], [`open_text`]). Flows
-//! out: blocks with the virtual offsets that an index needs, or the bytes again, checked. Seeking is not done here.
+//! Flows in: bytes of records ([`Writer`], [`BlockCompressor`]), or a file on disk ([`Reader`], [`open_text`], and FASTQ).
+//! Flows out: blocks with the virtual offsets that an index needs, or the bytes again, checked. Every reader of the crate
+//! decompresses here, ahead of whoever reads: blocks in parallel and in order, gzip members and plain text on one thread,
+//! nothing but the zero padding that gzip tolerates between or after them. Seeking is not done here.
 
 mod block;
 mod error;
+mod gzip;
+mod inflate;
+mod read_ahead;
 mod reader;
-mod text;
+mod source;
 mod writer;
 
 #[cfg(test)]
@@ -14,6 +20,7 @@ mod tests;
 
 pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
 pub use error::BgzfError;
-pub use reader::Reader;
-pub use text::{TextReader, open_text};
+pub(crate) use error::Fault;
+pub(crate) use read_ahead::{Accept, ReadAhead};
+pub use reader::{Reader, open_text};
 pub use writer::{RecordPlace, Writer};

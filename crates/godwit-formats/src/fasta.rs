@@ -38,10 +38,12 @@ pub struct FaiRecord {
 /// [`FastaError`]; [`FastaError::Compressed`] for a compressed file, whose offsets would be of no use.
 pub fn index(path: &Path) -> Result<Vec<FaiRecord>, FastaError> {
     let mut reader = Reader::open(path, 1)?;
-    if !reader.is_plain() {
-        return Err(FastaError::Compressed { path: path.to_owned() });
+    reader.require_even_lines();
+    while reader.next_contig()?.is_some() {
+        if !reader.is_plain() {
+            return Err(FastaError::Compressed { path: path.to_owned() });
+        }
     }
-    while reader.next_contig()?.is_some() {}
     Ok(reader.into_contigs())
 }
 

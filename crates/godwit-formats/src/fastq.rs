@@ -11,17 +11,13 @@
 //! line, FASTA records and reads without bases have no qualities. Where bwa stops in silence or reads damaged text as
 //! if it were whole, this reader refuses and names the file and the record.
 //!
-//! Each file is decompressed ahead on threads of its own, into a bounded queue. This module does not cut adapters, does
+//! Each file is decompressed ahead, as [`crate::bgzf`] does it. This module does not cut adapters, does
 //! not split interleaved files into mates and does not judge quality encodings other than Phred+33.
 
-mod bgzf;
 mod columns;
 mod error;
-mod gzip;
-mod input;
 mod layout;
 mod record;
-mod source;
 mod text;
 
 #[cfg(test)]

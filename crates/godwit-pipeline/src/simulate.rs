@@ -102,9 +102,7 @@ impl SimulateError {
     /// Tells a file that cannot be read from one that says nothing sensible.
     fn fasta(error: FastaError) -> Self {
         match error {
-            FastaError::Bgzf(BgzfError::Io { path, source, .. }) | FastaError::Io { path, source, .. } => {
-                Self::Read { path, source }
-            }
+            FastaError::Bgzf(BgzfError::Io { path, source, .. }) => Self::Read { path, source },
             other => Self::NotFasta(other),
         }
     }

@@ -246,6 +246,9 @@ pub struct SimulateArgs {
     /// Bases per read
     #[arg(long, value_name = "N", default_value_t = 148)]
     pub read_bases: u32,
+    /// Lanes, each with files of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub lanes: u32,
     /// Seed of everything that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

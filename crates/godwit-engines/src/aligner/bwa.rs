@@ -4,7 +4,6 @@
 //! makes one.
 
 mod comparison;
-mod fasta;
 mod index;
 mod layout;
 

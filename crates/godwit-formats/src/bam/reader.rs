@@ -93,7 +93,6 @@ impl Reader {
         let start = out.len();
         let read = self.input.append_to(out, 4)?;
         if read == 0 {
-            self.input.require_eof_block()?;
             return Ok(false);
         }
         let size = out[start..].first_chunk().filter(|_| read == 4).map(|bytes| u32::from_le_bytes(*bytes));

@@ -16,7 +16,7 @@ pub(super) const FIXED_HEADER_BYTES: usize = 12;
 /// CRC32 and length.
 const TRAILER_BYTES: usize = 8;
 /// Most bytes of a block, compressed or not.
-const MAX_BLOCK_BYTES: usize = 1 << 16;
+pub(super) const MAX_BLOCK_BYTES: usize = 1 << 16;
 /// Type and length of one stored deflate block (RFC 1951 §3.2.4).
 const STORED_HEADER_BYTES: usize = 5;
 
@@ -93,24 +93,15 @@ pub(super) fn block_bytes(header: &[u8]) -> Result<Option<usize>, usize> {
     Ok(None)
 }
 
-/// Appends the data of one block whose length [`block_bytes`] told.
-///
-/// # Errors
-/// What is wrong with it.
-pub(super) fn inflate(decompressor: &mut Decompressor, block: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
-    let Some(trailer) = block.last_chunk::<4>() else { return Err("the block has no trailer") };
-    let data_bytes = u32::from_le_bytes(*trailer) as usize;
-    if data_bytes > MAX_BLOCK_BYTES {
-        return Err("the block claims more than 64 KiB of data");
-    }
-    let start = out.len();
-    out.resize(start + data_bytes, 0);
-    // libdeflate checks the checksum and that there is not too much data.
-    match decompressor.gzip_decompress(block, &mut out[start..]) {
-        Ok(count) if count == data_bytes => Ok(()),
-        Ok(_) | Err(_) => {
-            out.truncate(start);
-            Err("the data, checksum or length of the block is wrong")
-        }
-    }
+/// Bytes of data that a block whose length [`block_bytes`] told says to have; `None` where that is more than it may.
+pub(super) fn data_bytes(block: &[u8]) -> Option<usize> {
+    let bytes = u32::from_le_bytes(*block.last_chunk::<4>()?) as usize;
+    (bytes <= MAX_BLOCK_BYTES).then_some(bytes)
+}
+
+/// Decompresses a block into a space of just its [`data_bytes`]; false where its data, checksum or length are wrong.
+pub(super) fn inflate(decompressor: &mut Decompressor, block: &[u8], space: &mut [u8]) -> bool {
+    // libdeflate checks the header, the checksum and the length; less data than the trailer says means that the
+    // compressed data ended early and something else follows it.
+    decompressor.gzip_decompress(block, space).is_ok_and(|count| count == space.len())
 }

@@ -1,9 +1,9 @@
-//! What can be wrong with a BGZF file.
+//! What can be wrong with a compressed file.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Why a BGZF file cannot be read. Offsets are bytes of the compressed file.
+/// Why a file that may be compressed cannot be read. Offsets are bytes of the compressed file.
 #[derive(Debug, thiserror::Error)]
 pub enum BgzfError {
     /// Opening or reading failed.
@@ -23,12 +23,20 @@ pub enum BgzfError {
         /// The file.
         path: PathBuf,
     },
-    /// The file ends within a block.
-    #[error("{} is truncated: the block at byte {offset} is cut short; fetch or make the file again", path.display())]
+    /// Compressed in a way that is not read here.
+    #[error("{} is {format} data; give plain text, gzip or BGZF", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Name of the format.
+        format: &'static str,
+    },
+    /// The file ends within a block or gzip member.
+    #[error("{} is truncated: its compressed data is cut short at byte {offset}; fetch or make it again", path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Start of the block.
+        /// Length of the file.
         offset: u64,
     },
     /// The empty block that ends every whole file is missing.
@@ -39,15 +47,15 @@ pub enum BgzfError {
         /// Length of the file.
         offset: u64,
     },
-    /// A block's header, checksum, length or compressed data are wrong.
+    /// Compressed data, its checksum or length are wrong, or something else follows it.
     #[error("{} is damaged at byte {offset}: {detail}; fetch or make the file again", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Start of the block.
+        /// Where: start of the block, else as far as gzip data was decoded.
         offset: u64,
         /// What is wrong.
-        detail: &'static str,
+        detail: String,
     },
     /// A thread could not be started, or ended without a result.
     #[error("a thread that decompresses {} could not do its work", path.display())]
@@ -55,4 +63,56 @@ pub enum BgzfError {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// What stops the bytes of a file, before it is known which record that is in.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Open(io::Error),
+    Read {
+        offset: u64,
+        source: io::Error,
+    },
+    Thread(io::Error),
+    Unsupported {
+        format: &'static str,
+    },
+    Truncated {
+        offset: u64,
+    },
+    Corrupt {
+        offset: u64,
+        detail: String,
+    },
+    /// Something that is not compressed stands here.
+    Garbage {
+        offset: u64,
+    },
+    MissingEof {
+        offset: u64,
+    },
+    /// A thread ended without a word, or the reader goes on after another fault.
+    Lost,
+    /// Nobody reads any more; never shown.
+    Stopped,
+}
+
+impl Fault {
+    /// The error for a fault in that file.
+    pub(super) fn into_error(self, path: &Path) -> BgzfError {
+        let path = path.to_owned();
+        match self {
+            Self::Open(source) => BgzfError::Io { path, offset: 0, source },
+            Self::Read { offset, source } => BgzfError::Io { path, offset, source },
+            Self::Unsupported { format } => BgzfError::Unsupported { path, format },
+            Self::Truncated { offset } => BgzfError::Truncated { path, offset },
+            Self::Corrupt { offset, detail } => BgzfError::Corrupt { path, offset, detail },
+            Self::Garbage { offset: 0 } => BgzfError::NotBgzf { path },
+            Self::Garbage { offset } => {
+                BgzfError::Corrupt { path, offset, detail: "something else follows the compressed data".to_owned() }
+            }
+            Self::MissingEof { offset } => BgzfError::MissingEof { path, offset },
+            Self::Thread(_) | Self::Lost | Self::Stopped => BgzfError::Thread { path },
+        }
+    }
 }

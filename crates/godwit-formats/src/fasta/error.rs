@@ -1,6 +1,5 @@
 //! What can be wrong with a FASTA file.
 
-use std::io;
 use std::path::PathBuf;
 
 use crate::bgzf::BgzfError;
@@ -8,20 +7,9 @@ use crate::bgzf::BgzfError;
 /// Why a FASTA file cannot be used as a reference. Lines are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum FastaError {
-    /// The file cannot be opened, or is damaged BGZF.
+    /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// Reading or gzip decompression failed.
-    #[error("cannot read {} at line {line}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The line being read.
-        line: u64,
-        /// The reason.
-        #[source]
-        source: io::Error,
-    },
     /// No index of a compressed file.
     #[error("{} is compressed; decompress it to index it", path.display())]
     Compressed {

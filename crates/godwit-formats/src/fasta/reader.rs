@@ -1,14 +1,13 @@
 //! FASTA files from front to back, with bounded memory however long lines are.
 
 use std::collections::HashSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use memchr::memchr;
 
 use super::FaiRecord;
 use super::error::FastaError;
-use crate::bgzf::{BgzfError, TextReader, open_text};
+use crate::bgzf::{self, open_text};
 
 /// Bytes asked of the file at once; also the longest run of bases handed out.
 const READ_BYTES: usize = 256 << 10;
@@ -32,7 +31,7 @@ struct Piece {
     ends_line: bool,
 }
 
-/// Streams the contigs of a FASTA file: names, then runs of bases.
+/// Streams the contigs of a FASTA file: names, then runs of bases. Lines may have any length.
 ///
 /// ```
 /// use godwit_formats::fasta::Reader;
@@ -52,7 +51,7 @@ struct Piece {
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    input: TextReader,
+    input: bgzf::Reader,
     /// Text read and not consumed: `buffer[start..]`.
     buffer: Vec<u8>,
     start: usize,
@@ -61,6 +60,8 @@ pub struct Reader {
     /// 1-based number of the line that `buffer[start]` is on.
     line: u64,
     ended: bool,
+    /// Lines of a contig must have one length, but for the last.
+    even_lines: bool,
     names: HashSet<String>,
     contigs: Vec<FaiRecord>,
     /// Set while a contig's bases are read.
@@ -81,14 +82,20 @@ impl Reader {
             offset: 0,
             line: 1,
             ended: false,
+            even_lines: false,
             names: HashSet::new(),
             contigs: Vec::new(),
             lines: None,
         })
     }
 
-    /// Whether the file is not compressed.
-    pub fn is_plain(&self) -> bool {
+    /// From here on refuses what a `.fai` cannot describe: lines of different length.
+    pub(super) fn require_even_lines(&mut self) {
+        self.even_lines = true;
+    }
+
+    /// Whether the file is not compressed. Known once a contig was read.
+    pub(super) fn is_plain(&self) -> bool {
         self.input.is_plain()
     }
 
@@ -139,13 +146,8 @@ impl Reader {
         }
     }
 
-    /// What was read so far, contig by contig: after the last one the whole `.fai`.
-    pub fn contigs(&self) -> &[FaiRecord] {
-        &self.contigs
-    }
-
-    /// As [`Reader::contigs`], by value.
-    pub fn into_contigs(self) -> Vec<FaiRecord> {
+    /// What was read, contig by contig: after the last one, and where lines were even, the whole `.fai`.
+    pub(super) fn into_contigs(self) -> Vec<FaiRecord> {
         self.contigs
     }
 
@@ -185,7 +187,7 @@ impl Reader {
             let bytes = bases + end_bytes;
             let is_first = contig.line_bases == 0;
             let fits = is_first || (bases <= contig.line_bases && bytes <= contig.line_bytes);
-            if bases > 0 && (lines.last_seen || !fits) {
+            if self.even_lines && bases > 0 && (lines.last_seen || !fits) {
                 let name = contig.name.clone();
                 return Err(FastaError::RaggedLines { path: self.path.clone(), name, line: self.line });
             }
@@ -245,12 +247,7 @@ impl Reader {
         while !self.ended && self.buffer.len() - self.start < needed {
             self.buffer.drain(..self.start);
             self.start = 0;
-            let read = self.input.by_ref().take(READ_BYTES as u64).read_to_end(&mut self.buffer);
-            let read = read.map_err(|source| match source.downcast::<BgzfError>() {
-                Ok(error) => FastaError::Bgzf(error),
-                Err(source) => FastaError::Io { path: self.path.clone(), line: self.line, source },
-            })?;
-            self.ended = read == 0;
+            self.ended = self.input.append_to(&mut self.buffer, READ_BYTES)? == 0;
         }
         Ok(())
     }

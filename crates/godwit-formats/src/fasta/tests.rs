@@ -93,7 +93,7 @@ fn contigs_may_be_passed_over() {
     assert_eq!(reader.next_bases().unwrap(), None);
     assert_eq!(reader.next_bases().unwrap(), None);
     assert_eq!(reader.next_contig().unwrap(), None);
-    assert_eq!(reader.contigs().iter().map(|contig| contig.bases).collect::<Vec<_>>(), [4, 1]);
+    assert_eq!(reader.into_contigs().iter().map(|contig| contig.bases).collect::<Vec<_>>(), [4, 1]);
 }
 
 #[test]
@@ -114,6 +114,10 @@ fn what_is_no_clean_reference_is_refused() {
         [&b">a\nACGT\nAC\nACGT\n"[..], b">a\nAC\nACGT\n", b">a\n\nACGT\n", b">a\nAC\n\nAC\n", b">a\nAC\r\nACT\n"]
     {
         assert!(matches!(error(ragged), FastaError::RaggedLines { .. }), "{}", ragged.escape_ascii());
+        // Only an index needs even lines.
+        let directory = tempfile::tempdir().unwrap();
+        let bases = ragged[3..].iter().copied().filter(u8::is_ascii_alphabetic).collect();
+        assert_eq!(contigs(&file(&directory, ragged)).unwrap(), [("a".to_owned(), bases)]);
     }
     for (content, byte) in
         [(&b">a\nAC GT\n"[..], b' '), (b">a\nAC-T\n", b'-'), (b">a\nAC\xffT\n", 0xff), (b">a\nAC\rT\n", b'\r')]

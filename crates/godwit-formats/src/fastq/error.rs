@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::record::Records;
+use crate::bgzf::Fault;
 
 /// Bytes of a name shown in a message; damaged files have names of megabytes.
 const SHOWN_NAME_BYTES: usize = 80;
@@ -273,6 +274,22 @@ pub enum FastqError {
 }
 
 impl FastqError {
+    /// The error for a fault that came after `records` whole records of `file`.
+    pub(super) fn after(records: u64, file: &Path, fault: Fault) -> Self {
+        let (file, record) = (file.to_path_buf(), records + 1);
+        match fault {
+            Fault::Open(source) => Self::Open { file, source },
+            Fault::Read { source, .. } => Self::Read { file, record, source },
+            Fault::Thread(source) => Self::Thread { file, source },
+            Fault::Unsupported { format } => Self::UnsupportedCompression { file, format },
+            Fault::Truncated { offset } => Self::TruncatedGzip { file, record, offset },
+            Fault::Corrupt { offset, detail } => Self::CorruptGzip { file, record, offset, detail },
+            Fault::Garbage { offset } => Self::TrailingGarbage { file, record, offset },
+            Fault::MissingEof { .. } => Self::MissingBgzfEof { file, records },
+            Fault::Lost | Fault::Stopped => Self::ThreadLost { file, record },
+        }
+    }
+
     pub(super) fn unequal_counts(ended: &Records, longer: &Records) -> Self {
         let (ended, records) = (ended.file().to_path_buf(), ended.records());
         Self::UnequalCounts { ended, records, longer: longer.file().to_path_buf() }
@@ -285,48 +302,6 @@ impl FastqError {
             name1: shown_name(first.record().name),
             file2: second.file().to_path_buf(),
             name2: shown_name(second.record().name),
-        }
-    }
-}
-
-/// What stops the bytes of a file, before it is known in which record.
-#[derive(Debug)]
-pub(super) enum Fault {
-    Read(io::Error),
-    Thread(io::Error),
-    Unsupported {
-        format: &'static str,
-    },
-    Truncated {
-        offset: u64,
-    },
-    Corrupt {
-        offset: u64,
-        detail: String,
-    },
-    Garbage {
-        offset: u64,
-    },
-    MissingEof,
-    /// A thread ended without a word.
-    Lost,
-    /// Nobody reads any more; never shown.
-    Stopped,
-}
-
-impl Fault {
-    /// The error for a fault that came after `records` whole records of `file`.
-    pub(super) fn into_error(self, file: &Path, records: u64) -> FastqError {
-        let (file, record) = (file.to_path_buf(), records + 1);
-        match self {
-            Self::Read(source) => FastqError::Read { file, record, source },
-            Self::Thread(source) => FastqError::Thread { file, source },
-            Self::Unsupported { format } => FastqError::UnsupportedCompression { file, format },
-            Self::Truncated { offset } => FastqError::TruncatedGzip { file, record, offset },
-            Self::Corrupt { offset, detail } => FastqError::CorruptGzip { file, record, offset, detail },
-            Self::Garbage { offset } => FastqError::TrailingGarbage { file, record, offset },
-            Self::MissingEof => FastqError::MissingBgzfEof { file, records },
-            Self::Lost | Self::Stopped => FastqError::ThreadLost { file, record },
         }
     }
 }

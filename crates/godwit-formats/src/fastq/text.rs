@@ -7,13 +7,13 @@ use memchr::memchr;
 
 use super::MAX_RECORD_BYTES;
 use super::error::{FastqError, Place};
-use super::input::Input;
+use crate::bgzf::{Accept, ReadAhead};
 
 /// Decompressed text from the start of the current record on.
 #[derive(Debug)]
 pub(super) struct Text {
     path: PathBuf,
-    input: Input,
+    input: ReadAhead,
     buffer: Vec<u8>,
     start: usize,
     /// Lines before the window.
@@ -32,10 +32,11 @@ pub(super) struct Cursor {
 
 impl Text {
     pub(super) fn open(path: &Path, threads: usize, lenient: bool) -> Result<Self, FastqError> {
-        Ok(Self::new(path, Input::open(path, threads, lenient)?))
+        let input = ReadAhead::open(path, threads, Accept::Text { lenient });
+        Ok(Self::new(path, input.map_err(|fault| FastqError::after(0, path, fault))?))
     }
 
-    pub(super) fn new(path: &Path, input: Input) -> Self {
+    pub(super) fn new(path: &Path, input: ReadAhead) -> Self {
         Self {
             path: path.to_path_buf(),
             input,
@@ -51,7 +52,7 @@ impl Text {
         &self.path
     }
 
-    pub(super) fn input(&self) -> &Input {
+    pub(super) fn input(&self) -> &ReadAhead {
         &self.input
     }
 
@@ -102,7 +103,7 @@ impl Text {
             let (place, limit_bytes) = (self.place(0, records), self.limit_bytes);
             return Err(FastqError::RecordTooLong { place, limit_bytes });
         }
-        let chunk = self.input.next().map_err(|fault| fault.into_error(&self.path, records))?;
+        let chunk = self.input.next().map_err(|fault| FastqError::after(records, &self.path, fault))?;
         let Some(chunk) = chunk else {
             self.ended = true;
             return Ok(false);

@@ -1,6 +1,5 @@
 //! What can be wrong with SAM text.
 
-use std::io;
 use std::path::PathBuf;
 
 use crate::bgzf::BgzfError;
@@ -177,16 +176,7 @@ pub enum HeaderError {
 /// Why a SAM file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Opening or reading failed.
-    #[error("cannot read {}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason, or that of the decompressor.
-        #[source]
-        source: io::Error,
-    },
-    /// The compressed file is damaged.
+    /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
     /// The header is not one.

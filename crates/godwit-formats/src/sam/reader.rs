@@ -1,14 +1,12 @@
 //! SAM files: the header, then chunks of whole lines that several threads can encode.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use memchr::{memchr, memchr_iter, memrchr};
 
 use super::error::ReadError;
 use super::header::Header;
-use crate::bgzf::{BgzfError, TextReader, open_text};
+use crate::bgzf::{self, open_text};
 
 /// Longest line accepted: as long as a record can be.
 const MAX_LINE_BYTES: usize = 512 << 20;
@@ -33,32 +31,18 @@ pub enum InputFormat {
 /// # Errors
 /// [`ReadError`] where the file cannot be read or decompressed.
 pub fn sniff(path: &Path) -> Result<InputFormat, ReadError> {
-    let failed = |source: io::Error| read_error(path, source);
-    let mut magic = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(4).read_to_end(&mut magic).map_err(failed)?;
-    if magic == b"CRAM" {
-        return Ok(InputFormat::Cram);
-    }
-    let mut head = Vec::new();
-    open_text(path, 1)?.take(READ_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
+    let (mut input, mut head) = (open_text(path, 1)?, Vec::new());
+    input.append_to(&mut head, READ_BYTES)?;
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     // A FASTQ file starts with @ as well, but its title has no two letters and tags behind.
     let is_header = matches!(line, [b'@', a, b, b'\t', _, _, b':', ..] | [b'@', a @ b'C', b @ b'O', b'\t', ..]
         if a.is_ascii_uppercase() && b.is_ascii_uppercase());
     Ok(match head.as_slice() {
         [b'B', b'A', b'M', 1, ..] => InputFormat::Bam,
+        [b'C', b'R', b'A', b'M', ..] if input.is_plain() => InputFormat::Cram,
         _ if is_header || memchr_iter(b'\t', line).count() >= 10 => InputFormat::Sam,
         _ => InputFormat::Unknown,
     })
-}
-
-/// Keeps what went wrong in a BGZF file, which is more than an I/O error can say.
-fn read_error(path: &Path, source: io::Error) -> ReadError {
-    match source.downcast::<BgzfError>() {
-        Ok(error) => ReadError::Bgzf(error),
-        Err(source) => ReadError::Io { path: path.to_owned(), source },
-    }
 }
 
 /// Whole lines of a SAM file.
@@ -90,7 +74,7 @@ impl LineChunk {
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
-    input: TextReader,
+    input: bgzf::Reader,
     header: Header,
     /// Start of the next chunk: at most one line unless the header was just read.
     carry: Vec<u8>,
@@ -206,10 +190,7 @@ impl Reader {
     /// Reads up to a length of `wanted`, or to the end of the file.
     fn read_more(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> Result<(), ReadError> {
         let missing = wanted.saturating_sub(bytes.len()).max(READ_BYTES);
-        let read = self.input.by_ref().take(missing as u64).read_to_end(bytes);
-        if read.map_err(|source| read_error(&self.path, source))? < missing {
-            self.ended = true;
-        }
+        self.ended = self.input.append_to(bytes, missing)? < missing;
         Ok(())
     }
 

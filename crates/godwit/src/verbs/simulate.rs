@@ -18,6 +18,7 @@ fn simulate(args: &SimulateArgs) -> Result<String, SimulateError> {
         pairs: args.pairs,
         read_bases: args.read_bases,
         insert_mean: args.read_bases * 5 / 2,
+        lanes: args.lanes,
         gzip: args.gzip,
         seed: args.seed,
         ..ReadOptions::default()

@@ -1,10 +1,9 @@
 //! Compares the bases of a FASTA file with those in an index, both streamed side by side.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::fasta::read_full;
 use super::index::IndexError;
 use super::layout::Layout;
 
@@ -94,13 +93,11 @@ impl<'a> PackedBases<'a> {
 
     /// Moves the window to the current place; holes are passed over by a seek.
     fn refill(&mut self) -> Result<(), IndexError> {
-        use std::io::{Seek, SeekFrom};
         let failed = |source| IndexError::read(&self.path, source);
         let byte = self.position / 4;
         self.file.seek(SeekFrom::Start(byte)).map_err(failed)?;
-        self.window.resize(WINDOW_BYTES, 0);
-        let filled = read_full(&mut self.file.by_ref(), &mut self.window).map_err(failed)?;
-        self.window.truncate(filled);
+        self.window.clear();
+        self.file.by_ref().take(WINDOW_BYTES as u64).read_to_end(&mut self.window).map_err(failed)?;
         self.window_start = byte * 4;
         Ok(())
     }

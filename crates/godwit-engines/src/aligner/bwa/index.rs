@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_model::{Contig, Genome, GenomeError};
+use godwit_formats::fasta::{self, FastaError};
+use godwit_model::{Genome, GenomeError};
 
 use super::comparison::PackedBases;
-use super::fasta::{self, Piece};
 use super::layout::{self, Layout, beside};
 
 /// State of an index.
@@ -92,14 +92,9 @@ pub enum IndexError {
         #[source]
         source: std::io::Error,
     },
-    /// The reference is no FASTA file.
-    #[error("the reference {} is not a FASTA file: {problem}", .path.display())]
-    Fasta {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
+    /// The reference is no clean FASTA file.
+    #[error(transparent)]
+    Fasta(#[from] FastaError),
     /// The contigs of the reference make no genome.
     #[error("the reference {} cannot be used", .path.display())]
     Genome {
@@ -114,10 +109,6 @@ pub enum IndexError {
 impl IndexError {
     pub(super) fn read(path: &Path, source: std::io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
-    }
-
-    pub(super) fn fasta(path: &Path, problem: &'static str) -> Self {
-        Self::Fasta { path: path.to_owned(), problem }
     }
 }
 
@@ -137,18 +128,17 @@ pub fn index_layout(reference: &Path) -> Result<IndexState, IndexError> {
 /// base are those of the reference.
 ///
 /// # Errors
-/// [`IndexError`] when a file cannot be read, the reference is no FASTA file or two contigs share a name.
+/// [`IndexError`] when a file cannot be read, the reference is no clean FASTA file or two contigs share a name.
 pub fn index_state(reference: &Path) -> Result<IndexState, IndexError> {
     std::fs::File::open(reference).map_err(|source| IndexError::read(reference, source))?;
     let layout = match read_layout(reference)? {
         Ok(layout) => layout,
         Err(state) => return Ok(state),
     };
-    match compare(reference, &layout) {
-        Ok(()) => Ok(IndexState::Current { genome: layout.genome }),
-        Err(Stop::Different(reason)) => Ok(IndexState::Stale { reason }),
-        Err(Stop::Failed(error)) => Err(error),
-    }
+    Ok(match first_difference(reference, &layout)? {
+        None => IndexState::Current { genome: layout.genome },
+        Some(reason) => IndexState::Stale { reason },
+    })
 }
 
 /// The layout of a whole index, or the state of one that is not.
@@ -160,75 +150,30 @@ fn read_layout(reference: &Path) -> Result<Result<Layout, IndexState>, IndexErro
     Ok(layout::read(reference)?.map_err(|reason| IndexState::Stale { reason }))
 }
 
-/// Why a comparison ended early.
-enum Stop {
-    Different(StaleReason),
-    Failed(IndexError),
-}
-
-impl From<IndexError> for Stop {
-    fn from(error: IndexError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// A contig of the reference that is being read.
-struct Current<'a> {
-    contig: &'a Contig,
-    /// Bases read so far.
-    bases: u64,
-}
-
-impl Current<'_> {
-    fn check_length(&self) -> Result<(), Stop> {
-        let indexed = u64::from(self.contig.length);
-        if self.bases == indexed {
-            return Ok(());
-        }
-        let contig = self.contig.name.clone();
-        Err(Stop::Different(StaleReason::Length { contig, reference: self.bases, indexed }))
-    }
-}
-
-fn compare(reference: &Path, layout: &Layout) -> Result<(), Stop> {
-    let contigs = layout.genome.contigs();
+/// How the reference differs from its index; `None` where it does not.
+fn first_difference(reference: &Path, layout: &Layout) -> Result<Option<StaleReason>, IndexError> {
     let mut packed = PackedBases::open(&beside(reference, ".pac"), layout)?;
-    let mut index = 0;
-    let mut current: Option<Current> = None;
-    fasta::read(reference, |piece| match piece {
-        Piece::Name(name) => {
-            if let Some(last) = &current {
-                last.check_length()?;
-            }
-            let contig = contigs.get(index).filter(|contig| contig.name.as_bytes() == name);
-            let Some(contig) = contig else {
-                return Err(other_contig(index, Some(String::from_utf8_lossy(name).into_owned()), contigs));
-            };
-            current = Some(Current { contig, bases: 0 });
-            index += 1;
-            Ok(())
+    let mut fasta = fasta::Reader::open(reference, 1)?;
+    for (index, contig) in layout.genome.contigs().iter().enumerate() {
+        let name = fasta.next_contig()?;
+        if name.as_ref() != Some(&contig.name) {
+            return Ok(Some(StaleReason::Contig { index, reference: name, indexed: Some(contig.name.clone()) }));
         }
-        Piece::Bases(bases) => {
-            let Some(current) = &mut current else { return Ok(()) };
+        let indexed = u64::from(contig.length);
+        let mut bases = 0;
+        while let Some(run) = fasta.next_bases()? {
             // Bases beyond the contig's end would be compared with the next contig: only count them.
-            let left = (u64::from(current.contig.length) - current.bases.min(current.contig.length.into())) as usize;
-            let difference = packed.first_difference(&bases[..bases.len().min(left)])?;
-            if let Some(offset) = difference {
-                let position_1based = current.bases + offset as u64 + 1;
-                let contig = current.contig.name.clone();
-                return Err(Stop::Different(StaleReason::Base { contig, position_1based }));
+            let left = usize::try_from(indexed.saturating_sub(bases)).map_or(run.len(), |left| left.min(run.len()));
+            if let Some(offset) = packed.first_difference(&run[..left])? {
+                let (contig, position_1based) = (contig.name.clone(), bases + offset as u64 + 1);
+                return Ok(Some(StaleReason::Base { contig, position_1based }));
             }
-            current.bases += bases.len() as u64;
-            Ok(())
+            bases += run.len() as u64;
         }
-    })?;
-    if let Some(last) = &current {
-        last.check_length()?;
+        if bases != indexed {
+            return Ok(Some(StaleReason::Length { contig: contig.name.clone(), reference: bases, indexed }));
+        }
     }
-    if index < contigs.len() { Err(other_contig(index, None, contigs)) } else { Ok(()) }
-}
-
-fn other_contig(index: usize, reference: Option<String>, contigs: &[Contig]) -> Stop {
-    let indexed = contigs.get(index).map(|contig| contig.name.clone());
-    Stop::Different(StaleReason::Contig { index, reference, indexed })
+    let index = layout.genome.contigs().len();
+    Ok(fasta.next_contig()?.map(|name| StaleReason::Contig { index, reference: Some(name), indexed: None }))
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::super::input::Input;
 use super::super::record::Records;
 use super::super::text::Text;
 use super::*;
+use crate::bgzf::ReadAhead;
 
 /// How a record is written.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ fn reading(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Re
     if !rest.is_empty() {
         chunks.push(rest.to_vec());
     }
-    let mut records = Records::new(Text::new(Path::new("reads.fq"), Input::from_chunks(chunks)), false);
+    let mut records = Records::new(Text::new(Path::new("reads.fq"), ReadAhead::from_chunks(chunks)), false);
     let mut reads = Vec::new();
     let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     loop {
@@ -96,7 +96,7 @@ fn reading(text: &[u8], chunk_bytes: impl IntoIterator<Item = usize>) -> (Vec<Re
 fn a_record_beyond_the_limit_is_refused_before_it_fills_the_memory() {
     let chunks = std::iter::repeat_n(b"ACGTACGTAC".to_vec(), 1_000);
     let chunks = [b"@a\nA\n+\nI\n@b\n".to_vec()].into_iter().chain(chunks).collect();
-    let mut text = Text::new(Path::new("reads.fq"), Input::from_chunks(chunks));
+    let mut text = Text::new(Path::new("reads.fq"), ReadAhead::from_chunks(chunks));
     text.limit_bytes = 2_000;
     let mut records = Records::new(text, false);
     assert!(records.advance().is_ok());

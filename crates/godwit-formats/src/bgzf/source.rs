@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::error::Fault;
 
-/// Bytes asked of the system at a time: four times the largest BGZF block.
+/// Bytes asked of the system at a time: four times the largest block.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// What the reader of a file and its threads share.
@@ -17,6 +17,8 @@ pub(super) struct Shared {
     pub(super) bytes_read: AtomicU64,
     /// Set when nobody will take further text.
     pub(super) stopped: AtomicBool,
+    /// Set before the first text of a compressed file is handed over.
+    pub(super) compressed: AtomicBool,
 }
 
 /// A file read forward only, so that pipes work.
@@ -39,6 +41,11 @@ impl Source {
     /// Offset in the file of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Tells the reader that offsets in the text are none in the file.
+    pub(super) fn mark_compressed(&self) {
+        self.shared.compressed.store(true, Ordering::Relaxed);
     }
 
     /// The bytes ahead: at least `bytes` (at most [`BUFFER_BYTES`]) of them, fewer only at the end of the file.
@@ -91,7 +98,7 @@ fn read(file: &mut File, space: &mut [u8], shared: &Shared) -> Result<usize, Fau
                 return Ok(count);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Fault::Read(error)),
+            Err(source) => return Err(Fault::Read { offset: shared.bytes_read.load(Ordering::Relaxed), source }),
         }
     }
 }

@@ -4,7 +4,7 @@
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::error::Fault;
-use super::input::Chunks;
+use super::read_ahead::Chunks;
 use super::source::Source;
 
 /// First bytes of a member.

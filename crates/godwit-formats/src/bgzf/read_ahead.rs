@@ -1,7 +1,7 @@
-//! One file, decompressed ahead on its own threads into a bounded queue of chunks of text.
+//! A file that is read and decompressed ahead of its reader, on threads of its own, into a bounded queue of chunks.
 //!
 //! Flows in: a file. Flows out: its text, in order, in chunks of about [`CHUNK_BYTES`], then its end or what is wrong
-//! with it. A full queue stops the thread until the reader catches up.
+//! with it. A full queue stops the threads until the reader catches up.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,9 +11,10 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::error::{FastqError, Fault};
+use super::error::Fault;
+use super::gzip;
+use super::inflate::{block_ahead, inflate_blocks};
 use super::source::{Shared, Source};
-use super::{bgzf, gzip};
 
 /// Bytes of text in one chunk.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -23,6 +24,24 @@ const CHUNKS_AHEAD: usize = 4;
 /// First bytes of formats that people name `.fastq.something` and that are not read here.
 const UNSUPPORTED: [(&[u8], &str); 4] =
     [(b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz"), (b"PK\x03\x04", "zip")];
+
+/// What a file may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accept {
+    /// BGZF and nothing else, ended by its end-of-file block.
+    Bgzf,
+    /// Plain text, gzip or BGZF, and blocks followed by other gzip members, all told apart by content.
+    Text {
+        /// Accept BGZF without an empty last block.
+        lenient: bool,
+    },
+}
+
+impl Accept {
+    pub(super) fn is_lenient(self) -> bool {
+        self == Self::Text { lenient: true }
+    }
+}
 
 /// What a thread hands to the reader.
 #[derive(Debug)]
@@ -46,7 +65,7 @@ pub(super) struct Inflated {
 
 /// The reader's end of a file.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(crate) struct ReadAhead {
     /// `None` once the text ended, and while dropping.
     pieces: Option<Receiver<Piece>>,
     /// What comes after the text already handed out.
@@ -57,12 +76,12 @@ pub(super) struct Input {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Input {
-    /// Opens a file and starts its thread; `threads` of it decompress if it is BGZF.
-    pub(super) fn open(path: &Path, threads: usize, lenient: bool) -> Result<Self, FastqError> {
-        let open_error = |source| FastqError::Open { file: path.to_path_buf(), source };
-        let file = File::open(path).map_err(open_error)?;
-        let metadata = file.metadata().map_err(open_error)?;
+impl ReadAhead {
+    /// Opens a file and starts its thread; `threads` more, at least one, decompress if it is BGZF.
+    pub(crate) fn open(path: &Path, threads: usize, accept: Accept) -> Result<Self, Fault> {
+        let threads = threads.max(1);
+        let file = File::open(path).map_err(Fault::Open)?;
+        let metadata = file.metadata().map_err(Fault::Open)?;
         let bytes_total = metadata.is_file().then_some(metadata.len());
         let ahead = CHUNKS_AHEAD.max(2 * threads);
         let (sender, pieces) = bounded(ahead);
@@ -71,19 +90,16 @@ impl Input {
         let mut source = Source::new(file, Arc::clone(&shared));
         let mut chunks = Chunks::new(sender, spares);
         let produce = move || {
-            let result = produce(&mut source, &mut chunks, threads, lenient);
+            let result = produce(&mut source, &mut chunks, threads, accept);
             chunks.close(result);
         };
-        let thread = thread::Builder::new()
-            .name("fastq-read".to_owned())
-            .spawn(produce)
-            .map_err(|source| FastqError::Thread { file: path.to_path_buf(), source })?;
+        let thread = thread::Builder::new().name("read-ahead".to_owned()).spawn(produce).map_err(Fault::Thread)?;
         Ok(Self { pieces: Some(pieces), fault: None, spare, shared, bytes_total, thread: Some(thread) })
     }
 
     /// A file that yields these chunks, without a thread.
     #[cfg(test)]
-    pub(super) fn from_chunks(chunks: Vec<Vec<u8>>) -> Self {
+    pub(crate) fn from_chunks(chunks: Vec<Vec<u8>>) -> Self {
         let (sender, pieces) = bounded(chunks.len() + 1);
         for piece in chunks.into_iter().map(Piece::Text).chain([Piece::End]) {
             assert!(sender.send(piece).is_ok(), "the queue has room for all pieces");
@@ -92,8 +108,8 @@ impl Input {
         Self { pieces: Some(pieces), fault: None, spare, shared: Arc::default(), bytes_total: None, thread: None }
     }
 
-    /// The next text, never empty; `None` at the end of a whole file, and after a fault.
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+    /// The next text, never empty; `None` at the end of a whole file.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         while let Some(pieces) = &self.pieces {
             let (text, fault) = match pieces.recv() {
                 Ok(Piece::Text(text)) => (text, None),
@@ -116,11 +132,18 @@ impl Input {
                 return Ok(Some(text));
             }
         }
-        self.fault.take().map_or(Ok(None), Err)
+        match self.fault.take() {
+            None => Ok(None),
+            Some(fault) => {
+                // Who asks again must not take the silence for the end.
+                self.fault = Some(Fault::Lost);
+                Err(fault)
+            }
+        }
     }
 
     /// Gives a chunk back, so that the next one needs no fresh memory.
-    pub(super) fn recycle(&self, chunk: Vec<u8>) {
+    pub(crate) fn recycle(&self, chunk: Vec<u8>) {
         // What grew around a giant record is not kept, and where nobody waits for it the chunk is simply freed.
         if chunk.capacity() <= 2 * CHUNK_BYTES {
             drop(self.spare.try_send(chunk));
@@ -128,17 +151,23 @@ impl Input {
     }
 
     /// Bytes read from disk so far.
-    pub(super) fn bytes_read(&self) -> u64 {
+    pub(crate) fn bytes_read(&self) -> u64 {
         self.shared.bytes_read.load(Ordering::Relaxed)
     }
 
+    /// Whether the file is not compressed, so that offsets in the text are offsets in the file. Known once text, or the
+    /// end, was handed out.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.shared.compressed.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the file on disk; `None` for a pipe.
-    pub(super) fn bytes_total(&self) -> Option<u64> {
+    pub(crate) fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
 }
 
-impl Drop for Input {
+impl Drop for ReadAhead {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
         // A thread that waits to hand over a piece finds the queue gone.
@@ -218,7 +247,12 @@ pub(super) fn fresh_chunk(spares: &Receiver<Vec<u8>>, bytes: usize) -> Vec<u8> {
 }
 
 /// Decompresses a whole file.
-fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, lenient: bool) -> Result<(), Fault> {
+fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, accept: Accept) -> Result<(), Fault> {
+    if accept == Accept::Bgzf {
+        source.mark_compressed();
+        // It ends with the file, or with a fault.
+        return inflate_blocks(source, chunks, threads, accept).map(drop);
+    }
     let start = source.peek(8)?;
     if let Some(&(_, format)) = UNSUPPORTED.iter().find(|(magic, _)| start.starts_with(magic)) {
         return Err(Fault::Unsupported { format });
@@ -226,7 +260,8 @@ fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, lenient: bo
     if !start.starts_with(&gzip::MAGIC) {
         return copy(source, chunks);
     }
-    if bgzf::header(source)?.is_some() && bgzf::inflate_blocks(source, chunks, threads, lenient)? == gzip::Next::End {
+    source.mark_compressed();
+    if block_ahead(source)?.is_some() && inflate_blocks(source, chunks, threads, accept)? == gzip::Next::End {
         return Ok(());
     }
     gzip::inflate_members(source, chunks)
