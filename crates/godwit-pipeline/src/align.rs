@@ -16,7 +16,7 @@ use godwit_engines::aligner::bwa::BwaOptions;
 use godwit_engines::aligner::{AlignedBlock, Aligner, BlockReader};
 use godwit_formats::fastq::LaneOptions;
 use godwit_kernels::markdup::BlockSignatures;
-use godwit_model::{DuplicateCounts, SortKey, flags};
+use godwit_model::{BlockId, DuplicateCounts, SortKey, flags};
 
 use crate::error::PipelineError;
 use crate::memory::MemoryPlan;
@@ -24,8 +24,9 @@ use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions, Reduced};
 use crate::reference::current_index;
-use crate::run_report::{InputFile, RunReport, Stage};
+use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
+use crate::staging::StagedFile;
 
 use feed::{FeedReport, Feeder};
 use header::LaneGroups;
@@ -76,7 +77,13 @@ pub fn align(
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
     let memory = MemoryPlan::for_align(options.memory_bytes, options.block_bases)?;
+    if options.lanes.len() >= BlockId::MAX_LANES as usize {
+        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
+    }
     let inputs = input_files(options)?;
+    let outputs =
+        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
+    check_distinct(&inputs, &outputs.bam)?;
     observer.event(&Event::Stage { name: "checking the index" });
     current_index(&options.reference)?;
     let checked = Instant::now();
@@ -85,6 +92,7 @@ pub fn align(
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
+    let bam = StagedFile::create(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
     observer.event(&Event::Stage { name: "aligning" });
     let session = BwaOptions {
         program: None,
@@ -97,7 +105,7 @@ pub fn align(
     let hello = session.hello().clone();
     let header = header::of_run(&hello, &lane_groups, options)?;
     let read_groups =
-        ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?);
+        ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
     let collector = Collector::new(reduce_options(options, memory, temp), &read_groups)?;
     let lane_options = LaneOptions {
         block_bases: options.block_bases,
@@ -112,15 +120,13 @@ pub fn align(
     let feeder = Feeder { lanes, lane_options, writer };
     let (collector, fed) = run.exchange(feeder, reader, &child)?;
     let aligned = Instant::now();
-    let outputs =
-        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
-    let reduced = collector.write(&header, &hello.genome, &outputs, observer, cancelled)?;
+    let reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
     let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
     let report = RunReport::new("align", &options.command, ("bwa", &hello.engine_version))
         .inputs(inputs)
         .stages(stages)
-        .reduced(reduced, started.elapsed());
-    report.write(&options.out.join("run.json"))?;
+        .reduced(&reduced, started.elapsed());
+    report.publish(&options.out.join("run.json"), reduced.staged)?;
     Ok(report)
 }
 
@@ -201,12 +207,15 @@ impl AlignRun<'_> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
-        let mut fed = match (fed, taken) {
+        let (mut fed, returned) = match (fed, taken) {
             (Err(feeding), Err(taking)) => return Err(root_cause(feeding, taking)),
-            (Err(error), Ok(())) | (Ok(_), Err(error)) => return Err(error),
-            (Ok(fed), Ok(())) => fed,
+            (Err(error), Ok(_)) | (Ok(_), Err(error)) => return Err(error),
+            (Ok(fed), Ok(returned)) => (fed, returned),
         };
         child.wait()?;
+        if returned != fed.reads {
+            return Err(PipelineError::Lost { what: "reads", taken: fed.reads, written: returned });
+        }
         fed.records = self.collector.records();
         Ok((self.collector, fed))
     }
@@ -222,7 +231,8 @@ impl AlignRun<'_> {
         }
     }
 
-    fn take_blocks(&self, mut reader: BlockReader) -> Result<(), PipelineError> {
+    /// Returns the number of reads that came back.
+    fn take_blocks(&self, mut reader: BlockReader) -> Result<u64, PipelineError> {
         let mut reads = 0;
         while let Some(block) = reader.next_block()? {
             reads += block.reads;
@@ -234,7 +244,7 @@ impl AlignRun<'_> {
             let fraction = (total > 0).then_some(read * reads as f64 / fed as f64);
             self.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
         }
-        Ok(())
+        Ok(reads)
     }
 
     fn take_block(&self, block: AlignedBlock) -> Result<(), PipelineError> {

@@ -10,6 +10,7 @@ use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
 use godwit_kernels::markdup::MarkError;
+use godwit_model::{ContigId, Genome};
 
 use crate::memory::MemoryTooSmall;
 
@@ -26,6 +27,8 @@ pub enum Blame {
     Engine,
     /// Whoever stopped the run.
     Interrupted,
+    /// godwit.
+    Bug,
 }
 
 /// Why a job failed.
@@ -112,17 +115,24 @@ pub enum PipelineError {
         source: io::Error,
     },
     /// Names that do not tell reads apart.
-    #[error("the read name {name} is used by more reads of one read group than a pair has; give reads unique names")]
+    #[error(
+        "several pairs of one read group share a name: more than one read, the last of them at {place}, has its mate on \
+         {mate_contig}; was the same file given twice? give reads unique names"
+    )]
     RepeatedName {
-        /// The name, or where the read is.
-        name: String,
+        /// Where one of the reads is, `contig:position`, 1-based.
+        place: String,
+        /// The contig where several mates are looked for.
+        mate_contig: String,
     },
-    /// Fewer or more records came out than went in: a bug, and no output was named.
-    #[error("{written} of {taken} records were written")]
-    RecordsLost {
-        /// Records taken in, less those left out on purpose.
+    /// Fewer or more reads or records came out than went in: a bug, and no output was named.
+    #[error("a bug in godwit: {written} of {taken} {what} came through; please report it")]
+    Lost {
+        /// Of what.
+        what: &'static str,
+        /// Taken in, less those left out on purpose.
         taken: u64,
-        /// Records written.
+        /// Come out.
         written: u64,
     },
     /// Stopped from outside.
@@ -153,18 +163,16 @@ pub enum AlignmentsError {
     Bam(#[from] BamError),
 }
 
-impl AlignmentsError {
-    /// The system failed, not the data.
-    fn is_machine(&self) -> bool {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
-        while let Some(error) = cause {
-            if error.is::<io::Error>() {
-                return true;
-            }
-            cause = error.source();
+/// Whether the system failed, not the data: an I/O error is among the causes.
+fn is_machine(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<io::Error>() {
+            return true;
         }
-        false
+        cause = error.source();
     }
+    false
 }
 
 impl PipelineError {
@@ -175,14 +183,16 @@ impl PipelineError {
             Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => {
                 Blame::Machine
             }
-            Self::Alignments { source, .. } if source.is_machine() => Blame::Machine,
+            Self::Alignments { source, .. } if is_machine(source) => Blame::Machine,
+            Self::Index { source, .. } if is_machine(source) => Blame::Machine,
+            Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
             Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,
             Self::Engine(EngineError::NotFound { .. } | EngineError::VersionMismatch { .. }) => Blame::Machine,
             Self::Engine(EngineError::Usage { .. }) => Blame::Usage,
             Self::Engine(_) => Blame::Engine,
-            Self::RecordsLost { .. } => Blame::Engine,
+            Self::Lost { .. } => Blame::Bug,
             Self::Interrupted => Blame::Interrupted,
         }
     }
@@ -199,16 +209,17 @@ impl PipelineError {
     }
 
     /// Marking failed: scratch space in `temp`, or names.
-    pub(crate) fn marking(error: MarkError, temp: PathBuf) -> Self {
+    pub(crate) fn marking(error: MarkError, temp: PathBuf, genome: &Genome) -> Self {
         match error {
             MarkError::Spill(source) => Self::File { action: "use scratch space in", path: temp, source },
-            MarkError::RepeatedName(error) => Self::RepeatedName {
-                name: format!(
-                    "of a read at contig {}, position {}",
-                    error.end.contig + 1,
-                    i64::from(error.end.position) + 1
-                ),
-            },
+            MarkError::RepeatedName(error) => {
+                let named = |contig: i32| {
+                    let contig = u32::try_from(contig).ok().and_then(|id| genome.contig(ContigId(id)));
+                    contig.map_or("no contig", |contig| contig.name.as_str())
+                };
+                let place = format!("{}:{}", named(error.end.contig), i64::from(error.end.position) + 1);
+                Self::RepeatedName { place, mate_contig: named(error.mate_contig).to_owned() }
+            }
         }
     }
 }

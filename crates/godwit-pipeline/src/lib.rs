@@ -18,6 +18,7 @@ mod run_report;
 mod runs;
 mod scratch;
 pub mod simulate;
+mod staging;
 
 pub use godwit_model as model;
 

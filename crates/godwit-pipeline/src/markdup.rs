@@ -20,8 +20,9 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
 use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions};
-use crate::run_report::{InputFile, RunReport, Stage};
+use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
+use crate::staging::StagedFile;
 
 use source::{Chunk, Encoder, Source};
 
@@ -65,6 +66,11 @@ pub fn markdup(
     let memory = MemoryPlan::for_markdup(options.memory_bytes, BLOCK_BYTES, options.threads)?;
     let stem = stem_of(&options.out)?;
     let input = InputFile::of("the input", &options.input)?;
+    if input.bytes.is_none() {
+        let problem = format!("{} is not a file; markdup cannot read pipes", options.input.display());
+        return Err(PipelineError::Options { problem });
+    }
+    check_distinct(std::slice::from_ref(&input), &options.out)?;
     let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
         let remedy = "make it, or choose another --out".to_owned();
@@ -73,9 +79,10 @@ pub fn markdup(
     observer.event(&Event::Stage { name: "reading and sorting" });
     let (mut source, mut header) = Source::open(&options.input, options.threads)?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
-    let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?);
+    let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
     let temp = options.temp.as_deref().unwrap_or(directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
+    let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
     let reduce_options = ReduceOptions {
         duplicates: options.duplicates,
         optical_distance: options.optical_distance,
@@ -99,15 +106,15 @@ pub fn markdup(
     mark_header(&mut header, options);
     let outputs = Outputs { bam: options.out.clone(), stem };
     let records = collector.records();
-    let reduced = collector.write(&header, &genome, &outputs, observer, cancelled)?;
+    let reduced = collector.write(&header, &genome, &outputs, bam, observer, cancelled)?;
     let stages = vec![
         Stage { name: "read and sort", seconds: (sorted - started).as_secs_f64(), rows: records, bytes },
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: records, bytes: 0 },
         Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
     ];
     let report = RunReport::new("markdup", &options.command, ("", ""));
-    let report = report.inputs(vec![input]).stages(stages).reduced(reduced, started.elapsed());
-    report.write(&outputs.beside(".run.json"))?;
+    let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
+    report.publish(&outputs.beside(".run.json"), reduced.staged)?;
     Ok(report)
 }
 
@@ -126,6 +133,55 @@ fn mark_header(header: &mut Header, options: &MarkdupOptions) {
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &line)]);
 }
 
+/// The input as numbered blocks.
+struct BlockReader<'s> {
+    source: &'s mut Source,
+    /// Memory of blocks that are done with.
+    returned: mpsc::Receiver<Vec<u8>>,
+    next_ordinal: u32,
+    bytes: u64,
+}
+
+impl BlockReader<'_> {
+    fn next(&mut self) -> Result<Option<(u32, Chunk)>, PipelineError> {
+        self.returned.try_iter().for_each(|memory| self.source.recycle(memory));
+        let Some(chunk) = self.source.next_chunk(BLOCK_BYTES)? else { return Ok(None) };
+        self.bytes += chunk.bytes() as u64;
+        let ordinal = self.next_ordinal;
+        self.next_ordinal += 1;
+        if ordinal == BlockId::MAX_BLOCKS {
+            return Err(PipelineError::Options { problem: "the input has more than 2^20 blocks of 32 MiB".into() });
+        }
+        Ok(Some((ordinal, chunk)))
+    }
+}
+
+/// The failure that comes first in the input, whoever met it.
+#[derive(Default)]
+struct FirstFailure {
+    noted: AtomicBool,
+    failure: Mutex<Option<(u32, PipelineError)>>,
+}
+
+impl FirstFailure {
+    fn note(&self, ordinal: u32, error: PipelineError) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.as_ref().is_none_or(|(first, _)| ordinal < *first) {
+            *failure = Some((ordinal, error));
+        }
+        self.noted.store(true, Ordering::Relaxed);
+    }
+
+    fn is_noted(&self) -> bool {
+        self.noted.load(Ordering::Relaxed)
+    }
+
+    fn into_result(self) -> Result<(), PipelineError> {
+        let failure = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failure.map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
 struct Job<'j> {
     collector: &'j Collector,
     genome: &'j Genome,
@@ -136,72 +192,53 @@ struct Job<'j> {
 }
 
 impl Job<'_> {
-    /// Reads everything: this thread cuts the input into blocks, the others turn them into sorted runs.
+    /// Reads everything: this thread cuts the input into blocks, the others turn them into sorted runs. Returns the
+    /// bytes of all blocks.
     fn collect(&self, source: &mut Source, threads: usize) -> Result<u64, PipelineError> {
-        let (mut ordinal, mut bytes) = (0, 0);
-        let mut next = |source: &mut Source| -> Result<Option<(u32, Chunk)>, PipelineError> {
-            if self.cancelled.load(Ordering::Relaxed) {
-                return Err(PipelineError::Interrupted);
-            }
-            let Some(chunk) = source.next_chunk(BLOCK_BYTES)? else { return Ok(None) };
-            bytes += chunk.bytes() as u64;
-            ordinal += 1;
-            if ordinal > BlockId::MAX_BLOCKS {
-                return Err(PipelineError::Options { problem: "the input has more than 2^20 blocks of 32 MiB".into() });
-            }
-            Ok(Some((ordinal - 1, chunk)))
-        };
         let (done_with, returned) = mpsc::channel();
+        let mut blocks = BlockReader { source, returned, next_ordinal: 0, bytes: 0 };
         // The first block decides the partitions, so nobody else may come before it.
-        if let Some((ordinal, chunk)) = next(source)? {
-            self.add_chunk(&mut Encoder::new(self.genome, done_with.clone()), ordinal, chunk, source.path())?;
+        let path = blocks.source.path().to_owned();
+        if let Some((ordinal, chunk)) = blocks.next()? {
+            self.add_chunk(&mut Encoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
         }
-        let path = source.path().to_owned();
         let (sender, receiver) = mpsc::sync_channel::<(u32, Chunk)>(1);
-        let receiver = Arc::new(Mutex::new(receiver));
+        let receiver = Mutex::new(receiver);
+        let failure = FirstFailure::default();
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|_| {
-                    let (receiver, path) = (receiver.clone(), &path);
-                    let done_with = done_with.clone();
-                    scope.spawn(move || -> Result<(), PipelineError> {
-                        let mut encoder = Encoder::new(self.genome, done_with);
-                        loop {
-                            let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                            let Ok((ordinal, chunk)) = next else { return Ok(()) };
-                            self.add_chunk(&mut encoder, ordinal, chunk, path)?;
+            for _ in 0..threads {
+                let (receiver, path, failure, done_with) = (&receiver, &path, &failure, done_with.clone());
+                scope.spawn(move || {
+                    let mut encoder = Encoder::new(self.genome, done_with);
+                    loop {
+                        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                        let Ok((ordinal, chunk)) = next else { return };
+                        if let Err(error) = self.add_chunk(&mut encoder, ordinal, chunk, path) {
+                            failure.note(ordinal, error);
                         }
-                    })
-                })
-                .collect();
-            drop(receiver);
-            let mut outcome = Ok(());
-            loop {
-                returned.try_iter().for_each(|memory| source.recycle(memory));
-                match next(source) {
+                    }
+                });
+            }
+            while !failure.is_noted() {
+                if self.cancelled.load(Ordering::Relaxed) {
+                    failure.note(0, PipelineError::Interrupted);
+                    break;
+                }
+                match blocks.next() {
                     Ok(None) => break,
-                    // Nobody receives: all workers failed, and say why below.
                     Ok(Some(block)) => {
                         if sender.send(block).is_err() {
                             break;
                         }
                     }
-                    Err(error) => {
-                        outcome = Err(error);
-                        break;
-                    }
+                    Err(error) => failure.note(blocks.next_ordinal, error),
                 }
-                let reads = self.collector.records();
-                self.observer.event(&Event::Reading { bytes: 0, total_bytes: None, reads });
+                let (bytes, total_bytes) = (blocks.bytes, blocks.source.plain_bytes());
+                self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
             }
             drop(sender);
-            for worker in workers {
-                let worked = worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                outcome = outcome.and(worked);
-            }
-            outcome
-        })?;
-        Ok(bytes)
+        });
+        failure.into_result().map(|()| blocks.bytes)
     }
 
     /// Turns a block of input into a sorted run and its signatures.

@@ -13,7 +13,7 @@ pub const DEFAULT_MARKDUP_BYTES: u64 = 8 << 30;
 /// A limit that cannot hold one block.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "--memory {} is too small for {what}: the minimum is {}; raise --memory or lower the block size",
+    "--memory {} is too small for {what}: the minimum is {}; raise --memory or lower {lower}",
     show(*.limit_bytes), show(*.minimum_bytes)
 )]
 pub struct MemoryTooSmall {
@@ -23,6 +23,8 @@ pub struct MemoryTooSmall {
     pub minimum_bytes: u64,
     /// What needs it.
     pub what: &'static str,
+    /// The option to lower.
+    pub lower: &'static str,
 }
 
 /// Shares of the limit, in bytes.
@@ -46,7 +48,7 @@ impl MemoryPlan {
     pub fn for_align(limit_bytes: Option<u64>, block_bases: u64) -> Result<Self, MemoryTooSmall> {
         let minimum = BASE_BYTES + block_bases.saturating_mul(BYTES_PER_BLOCK_BASE);
         let limit = limit_bytes.unwrap_or(DEFAULT_ALIGN_BYTES.max(minimum));
-        Self::beyond(limit, minimum, "blocks of this many bases (--block-bases)")
+        Self::beyond(limit, minimum, "blocks of this many bases", "--block-bases")
     }
 
     /// Shares for marking an existing file read in blocks of `block_bytes` by `threads` threads.
@@ -56,17 +58,25 @@ impl MemoryPlan {
     pub fn for_markdup(limit_bytes: Option<u64>, block_bytes: usize, threads: usize) -> Result<Self, MemoryTooSmall> {
         // Each thread turns a block of input into records and sorts them; one more block is being read.
         let minimum = BASE_BYTES + (block_bytes * (3 * threads + 1)) as u64;
-        Self::beyond(limit_bytes.unwrap_or(DEFAULT_MARKDUP_BYTES), minimum, "this many threads (--threads)")
+        let limit = limit_bytes.unwrap_or(DEFAULT_MARKDUP_BYTES.max(minimum));
+        Self::beyond(limit, minimum, "this many threads", "--threads")
     }
 
-    fn beyond(limit_bytes: u64, minimum_bytes: u64, what: &'static str) -> Result<Self, MemoryTooSmall> {
+    fn beyond(
+        limit_bytes: u64,
+        minimum_bytes: u64,
+        what: &'static str,
+        lower: &'static str,
+    ) -> Result<Self, MemoryTooSmall> {
         let Some(free) = limit_bytes.checked_sub(minimum_bytes) else {
-            return Err(MemoryTooSmall { limit_bytes, minimum_bytes, what });
+            return Err(MemoryTooSmall { limit_bytes, minimum_bytes, what, lower });
         };
         // The base holds a little of everything, so that the minimum itself works.
         let share = |percent: u64, of_base: u64| (free / 100 * percent + BASE_BYTES / 16 * of_base) as usize;
-        let merge_bytes = (minimum_bytes - BASE_BYTES / 2) as usize;
-        Ok(Self { resident_bytes: share(65, 0), marker_bytes: share(25, 4), waiting_bytes: share(10, 2), merge_bytes })
+        let (resident_bytes, marker_bytes, waiting_bytes) = (share(65, 0), share(25, 4), share(10, 2));
+        // Blocks and signatures are gone when partitions are merged.
+        let merge_bytes = (limit_bytes - BASE_BYTES / 2) as usize - resident_bytes - waiting_bytes;
+        Ok(Self { resident_bytes, marker_bytes, waiting_bytes, merge_bytes })
     }
 }
 

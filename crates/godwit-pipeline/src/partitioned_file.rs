@@ -4,25 +4,22 @@
 //! Whoever completes a part also places those behind it that are complete, so no worker ever waits for another.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_kernels::sort::Spill;
 
 use crate::scratch::SpillFile;
+use crate::staging::StagedFile;
 
 /// Bytes a part gathers before they are handed on.
 const HANDOVER_BYTES: usize = 1 << 20;
 
-/// A file that takes its final name only when [`PartitionedFile::publish`] is called; dropping it removes what is there.
+/// A file in parts. Dropping it removes what is there.
 pub struct PartitionedFile<'s> {
-    path: PathBuf,
-    aside: PathBuf,
-    file: File,
+    staged: StagedFile,
     spill: &'s SpillFile,
     /// Bytes of waiting parts that may stay in memory.
     waiting_budget: usize,
@@ -30,7 +27,6 @@ pub struct PartitionedFile<'s> {
     /// The part whose turn it is; equals `state.turn`, readable without the lock.
     turn: AtomicUsize,
     state: Mutex<State>,
-    published: bool,
 }
 
 #[derive(Default)]
@@ -64,24 +60,16 @@ enum Piece {
 }
 
 impl<'s> PartitionedFile<'s> {
-    /// A file that will be `path`; until then it lies beside it under another name.
-    ///
-    /// # Errors
-    /// What the file system reports.
-    pub fn create(path: &Path, spill: &'s SpillFile, waiting_budget: usize) -> io::Result<Self> {
-        let aside = beside(path);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside)?;
-        Ok(Self {
-            path: path.into(),
-            aside,
-            file,
+    /// Parts of an empty file.
+    pub fn new(staged: StagedFile, spill: &'s SpillFile, waiting_budget: usize) -> Self {
+        Self {
+            staged,
             spill,
             waiting_budget,
             waiting_bytes: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
             state: Mutex::default(),
-            published: false,
-        })
+        }
     }
 
     /// A writer of part `index`. Every part from 0 on must be written exactly once, in any order.
@@ -122,7 +110,7 @@ impl<'s> PartitionedFile<'s> {
             let bytes = piece.bytes();
             match piece {
                 Piece::Memory(data) => {
-                    self.file.write_all_at(&data, offset)?;
+                    self.staged.file().write_all_at(&data, offset)?;
                     self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 }
                 Piece::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
@@ -137,7 +125,7 @@ impl<'s> PartitionedFile<'s> {
         while bytes > 0 {
             let chunk = buffer.len().min(bytes);
             self.spill.read_at(from, &mut buffer[..chunk])?;
-            self.file.write_all_at(&buffer[..chunk], to)?;
+            self.staged.file().write_all_at(&buffer[..chunk], to)?;
             from += chunk as u64;
             to += chunk as u64;
             bytes -= chunk;
@@ -156,31 +144,18 @@ impl<'s> PartitionedFile<'s> {
             (std::mem::take(&mut state.extents), state.offset)
         };
         if extents.len() != parts {
-            let message = format!("{} of {parts} parts of {} were written", extents.len(), self.path.display());
+            let message =
+                format!("{} of {parts} parts of {} were written", extents.len(), self.staged.path().display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        self.file.write_all_at(last_bytes, end)?;
-        self.file.sync_all()?;
+        self.staged.file().write_all_at(last_bytes, end)?;
+        self.staged.file().sync_all()?;
         Ok(extents)
     }
 
-    /// Gives a sealed file its name.
-    ///
-    /// # Errors
-    /// What the file system reports.
-    pub fn publish(mut self) -> io::Result<()> {
-        fs::rename(&self.aside, &self.path)?;
-        self.published = true;
-        Ok(())
-    }
-}
-
-impl Drop for PartitionedFile<'_> {
-    fn drop(&mut self) {
-        if !self.published {
-            // Best effort: the error that led here is being reported already.
-            let _ = fs::remove_file(&self.aside);
-        }
+    /// A sealed file, to be published with others.
+    pub fn into_staged(self) -> StagedFile {
+        self.staged
     }
 }
 
@@ -193,8 +168,8 @@ impl Piece {
     }
 }
 
-/// Writes one part. [`PartWriter::finish`] completes it; a dropped writer leaves the part missing, and the file never
-/// gets its name.
+/// Writes one part. [`PartWriter::finish`] completes it; a dropped writer leaves the part missing, and the file cannot be
+/// sealed.
 pub struct PartWriter<'f> {
     file: &'f PartitionedFile<'f>,
     index: usize,
@@ -245,7 +220,7 @@ impl PartWriter<'_> {
             self.written += waiting.bytes;
             self.file.place(start + self.written, waiting)?;
         }
-        self.file.file.write_all_at(&self.buffer, start + self.written)?;
+        self.file.staged.file().write_all_at(&self.buffer, start + self.written)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -266,41 +241,25 @@ impl io::Write for PartWriter<'_> {
     }
 }
 
-/// The name a file has until it is whole.
-pub fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.godwit-part"))
-}
-
-/// Writes a small file aside and renames it when it is whole and durable.
-///
-/// # Errors
-/// What the file system reports.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let aside = beside(path);
-    let written = File::create(&aside).and_then(|file| {
-        file.write_all_at(bytes, 0)?;
-        file.sync_all()?;
-        fs::rename(&aside, path)
-    });
-    if written.is_err() {
-        // Best effort: the error itself is what the caller reports.
-        let _ = fs::remove_file(&aside);
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
 
     use super::*;
+    use crate::staging::Staged;
+
+    fn publish(file: PartitionedFile) {
+        let mut staged = Staged::default();
+        staged.add(file.into_staged());
+        staged.publish().unwrap();
+    }
 
     fn write_parts(order: &[usize], waiting_budget: usize) -> (Vec<u8>, Vec<PartExtent>) {
         let directory = tempfile::tempdir().unwrap();
         let spill = SpillFile::create(directory.path()).unwrap();
         let path = directory.path().join("whole");
-        let file = PartitionedFile::create(&path, &spill, waiting_budget).unwrap();
+        let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, waiting_budget);
         for index in order {
             let mut part = file.part(*index);
             let bytes = vec![b'a' + *index as u8; HANDOVER_BYTES / 2 * (index + 1) + index];
@@ -309,7 +268,7 @@ mod tests {
             part.finish().unwrap();
         }
         let extents = file.seal(order.len(), b"end").unwrap();
-        file.publish().unwrap();
+        publish(file);
         (fs::read(&path).unwrap(), extents)
     }
 
@@ -330,7 +289,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let spill = SpillFile::create(directory.path()).unwrap();
         let path = directory.path().join("whole");
-        let file = PartitionedFile::create(&path, &spill, 0).unwrap();
+        let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, 0);
         file.part(1).finish().unwrap();
         assert!(file.seal(2, b"").is_err());
         drop(file);
@@ -342,7 +301,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let spill = SpillFile::create(directory.path()).unwrap();
         let path = directory.path().join("whole");
-        let file = PartitionedFile::create(&path, &spill, HANDOVER_BYTES).unwrap();
+        let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, HANDOVER_BYTES);
         std::thread::scope(|scope| {
             for worker in 0..3 {
                 let file = &file;
@@ -358,7 +317,7 @@ mod tests {
             }
         });
         file.seal(30, b"").unwrap();
-        file.publish().unwrap();
+        publish(file);
         let bytes = fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 30 * 2_000_000);
         assert!(bytes.chunks(2_000_000).enumerate().all(|(i, part)| part.iter().all(|byte| *byte == i as u8)));

@@ -6,6 +6,8 @@ use godwit_formats::sam::ReadGroup;
 use godwit_kernels::markdup::UNKNOWN_LIBRARY;
 use godwit_model::NO_READ_GROUP;
 
+use crate::error::PipelineError;
+
 /// The read groups of a header, by ID, and the libraries they belong to.
 #[derive(Clone, Debug)]
 pub struct ReadGroups {
@@ -28,18 +30,23 @@ impl ReadGroups {
     /// Numbers for the read groups of a header, in its order.
     ///
     /// A read group without `LB` belongs to Picard's "Unknown Library", as a record without a read group does.
-    pub fn new(read_groups: &[ReadGroup]) -> Self {
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] for more than 65,534 read groups.
+    pub fn new(read_groups: &[ReadGroup]) -> Result<Self, PipelineError> {
+        if read_groups.len() >= usize::from(NO_READ_GROUP) {
+            let problem = format!("the header has {} read groups; godwit takes at most 65534", read_groups.len());
+            return Err(PipelineError::Options { problem });
+        }
         let mut libraries: Vec<String> = Vec::new();
-        let mut index_of = |name: &str| {
-            let known = libraries.iter().position(|library| library == name);
-            known.unwrap_or_else(|| {
-                libraries.push(name.to_owned());
-                libraries.len() - 1
-            }) as u16
-        };
+        let mut known: HashMap<&str, u16> = HashMap::new();
         let mut by_id = HashMap::new();
-        for (index, group) in read_groups.iter().enumerate().take(usize::from(NO_READ_GROUP)) {
-            let library = index_of(group.library.as_deref().unwrap_or(UNKNOWN_LIBRARY));
+        for (index, group) in read_groups.iter().enumerate() {
+            let name = group.library.as_deref().unwrap_or(UNKNOWN_LIBRARY);
+            let library = *known.entry(name).or_insert_with(|| {
+                libraries.push(name.to_owned());
+                libraries.len() as u16 - 1
+            });
             by_id.insert(group.id.clone().into_bytes(), Membership { read_group: index as u16, library });
         }
         let named_unknown = by_id.is_empty() || !libraries.iter().any(|library| library == UNKNOWN_LIBRARY);
@@ -48,7 +55,7 @@ impl ReadGroups {
             libraries.push(UNKNOWN_LIBRARY.to_owned());
         }
         let unknown_library = libraries.iter().position(|library| library == UNKNOWN_LIBRARY).unwrap_or(0) as u16;
-        Self { by_id, libraries, header_libraries, unknown_library }
+        Ok(Self { by_id, libraries, header_libraries, unknown_library })
     }
 
     /// What a record with this `RG` value is part of.

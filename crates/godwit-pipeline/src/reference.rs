@@ -8,7 +8,7 @@ use godwit_model::Genome;
 
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
-use crate::partitioned_file::write_whole;
+use crate::staging::write_whole;
 
 /// The contigs of a reference whose index is there and belongs to it.
 ///

@@ -1,5 +1,7 @@
 //! `run.json`: what ran, on what, how long, and what came out.
 
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,8 +9,8 @@ use serde::Serialize;
 
 use crate::error::PipelineError;
 use crate::observer::seconds;
-use crate::partitioned_file::write_whole;
 use crate::reduce::Reduced;
+use crate::staging::Staged;
 
 /// The report of a job.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,6 +33,8 @@ pub struct RunReport {
     pub records: u64,
     /// Records that are duplicates, written or left out.
     pub duplicates: u64,
+    /// Duplicates left out.
+    pub removed: u64,
     /// Stretches of the BAM with their checksums; between them lies only its header, behind them the 28 bytes of its end
     /// mark.
     pub segments: Vec<crate::reduce::Segment>,
@@ -112,25 +116,52 @@ impl RunReport {
     }
 
     /// With what it wrote.
-    pub fn reduced(mut self, reduced: Reduced, elapsed: Duration) -> Self {
-        let sized = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            OutputFile { name, bytes: std::fs::metadata(path).map_or(0, |found| found.len()) }
+    pub fn reduced(mut self, reduced: &Reduced, elapsed: Duration) -> Self {
+        let sized = |(path, bytes): (&Path, u64)| OutputFile {
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            bytes,
         };
-        self.outputs = reduced.files.iter().map(sized).collect();
+        self.outputs = reduced.staged.sizes().map(sized).collect();
         self.records = reduced.records;
         self.duplicates = reduced.duplicates;
-        self.segments = reduced.segments;
+        self.removed = reduced.removed;
+        self.segments = reduced.segments.clone();
         self.seconds = seconds(elapsed);
         self
     }
 
-    /// Writes the report.
+    /// Writes the report beside the other outputs and gives all of them their names.
     ///
     /// # Errors
-    /// [`PipelineError::File`].
-    pub fn write(&self, path: &Path) -> Result<(), PipelineError> {
+    /// [`PipelineError::File`]; none of the outputs has its name then.
+    pub fn publish(&self, path: &Path, mut staged: Staged) -> Result<(), PipelineError> {
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        text.and_then(|text| write_whole(path, &text)).map_err(PipelineError::file("write", path))
+        text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))?;
+        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
+    }
+}
+
+/// Refuses a run that would read one file twice, or write over what it reads.
+///
+/// # Errors
+/// [`PipelineError::Options`].
+pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), PipelineError> {
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok().filter(|found| found.is_file())?;
+        Some((found.dev(), found.ino()))
+    };
+    let mut seen: HashMap<(u64, u64), &Path> = HashMap::new();
+    for path in inputs.iter().map(|input| input.path.as_path()) {
+        let Some(file) = identity(path) else { continue };
+        if let Some(other) = seen.insert(file, path) {
+            let problem = format!("{} and {} are the same file", other.display(), path.display());
+            return Err(PipelineError::Options { problem });
+        }
+    }
+    match identity(output).and_then(|file| seen.get(&file)) {
+        Some(input) => Err(PipelineError::Options {
+            problem: format!("the output would replace the input {}; choose another name", input.display()),
+        }),
+        None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Failures as users see them: one line and an exit code.
 
 use std::error::Error;
+use std::io::Write;
 
 use godwit_pipeline::{Blame, PipelineError};
 
@@ -45,6 +46,7 @@ impl From<PipelineError> for Failure {
             Blame::Machine => Exit::Machine,
             Blame::Engine => Exit::Engine,
             Blame::Interrupted => Exit::Interrupted,
+            Blame::Bug => Exit::Bug,
         };
         Self::new(exit, with_causes(&error))
     }
@@ -72,8 +74,34 @@ pub fn of_command_line(error: &clap::Error) -> Result<(), Failure> {
     if !error.use_stderr() {
         return Ok(());
     }
-    let text = error.render().to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or("no verb was given; see godwit --help");
-    Err(Failure::new(Exit::Usage, message.into()))
+    Err(Failure::new(Exit::Usage, summary(&error.render().to_string())))
+}
+
+/// What clap says before its usage lines, on one line.
+fn summary(text: &str) -> String {
+    let told =
+        text.lines().map_while(|line| (!line.starts_with("Usage:") && !line.starts_with("For more")).then_some(line));
+    let told: Vec<&str> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
+    match told.join(" ").strip_prefix("error: ") {
+        Some(message) => format!("{message}; see godwit --help"),
+        None => "no verb was given; see godwit --help".into(),
+    }
+}
+
+/// Prints a line on stderr. Where that is closed or full, nothing is left to tell it to.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_arguments_are_named_on_one_line() {
+        let text = "error: the following required arguments were not provided:\n  --out <DIR>\n  --sample <NAME>\n\nUsage: x\n";
+        let expected =
+            "the following required arguments were not provided: --out <DIR> --sample <NAME>; see godwit --help";
+        assert_eq!(summary(text), expected);
+    }
 }

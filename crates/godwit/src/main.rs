@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        eprintln!("{panic}");
+        failure::tell(&panic.to_string());
     }));
     let outcome = std::panic::catch_unwind(|| match Cli::from_environment() {
         Ok(cli) => verbs::run(cli),
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // The last line of a failure is always this one, so line breaks within the message are folded.
-            eprintln!("godwit: error: {}", failure.message.trim().replace('\n', " | "));
+            failure::tell(&format!("godwit: error: {}", failure.message.trim().replace('\n', " | ")));
             ExitCode::from(failure.exit as u8)
         }
     }

@@ -8,6 +8,7 @@ use godwit_pipeline::{Event, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{Common, LogLevel, ProgressMode};
+use crate::failure::tell;
 
 /// Time between plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -52,7 +53,7 @@ impl Progress {
             bar.finish_and_clear();
         }
         if self.log >= LogLevel::Info && !matches!(self.display, Display::Json) {
-            eprintln!("godwit: {line}");
+            tell(&format!("godwit: {line}"));
         }
     }
 
@@ -65,7 +66,7 @@ impl Progress {
                 bar.reset_eta();
                 bar.enable_steady_tick(Duration::from_millis(200));
             }
-            _ if self.log >= LogLevel::Debug => eprintln!("godwit: {name}"),
+            _ if self.log >= LogLevel::Debug => tell(&format!("godwit: {name}")),
             _ => {}
         }
     }
@@ -84,7 +85,7 @@ impl Progress {
                 if last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL) {
                     *last = Some(Instant::now());
                     let percent = fraction.map(|f| format!("{:.0}% ", f * 100.0)).unwrap_or_default();
-                    eprintln!("godwit: {percent}{text}, {} s", self.started.elapsed().as_secs());
+                    tell(&format!("godwit: {percent}{text}, {} s", self.started.elapsed().as_secs()));
                 }
             }
             Display::Json | Display::None => {}
@@ -100,8 +101,8 @@ impl Observer for Progress {
     fn event(&self, event: &Event) {
         if let Display::Json = self.display {
             match serde_json::to_string(event) {
-                Ok(line) => eprintln!("{line}"),
-                Err(error) => eprintln!("{{\"event\":\"warning\",\"message\":\"{error}\"}}"),
+                Ok(line) => tell(&line),
+                Err(error) => tell(&format!("{{\"event\":\"warning\",\"message\":\"{error}\"}}")),
             }
             return;
         }
@@ -122,7 +123,7 @@ impl Observer for Progress {
             }
             Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
                 Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),
-                _ => eprintln!("godwit: warning: {message}"),
+                _ => tell(&format!("godwit: warning: {message}")),
             },
             Event::Warning { .. } => {}
         }

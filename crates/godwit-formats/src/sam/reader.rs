@@ -142,6 +142,11 @@ impl Reader {
         Ok(Some(LineChunk { first_line, bytes }))
     }
 
+    /// Whether the file is plain text.
+    pub fn is_plain(&self) -> bool {
+        self.input.is_plain()
+    }
+
     /// Takes back the memory of a chunk that is done with, for a later one.
     pub fn recycle(&mut self, chunk: Vec<u8>) {
         self.spare = chunk;

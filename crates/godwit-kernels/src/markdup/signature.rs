@@ -39,6 +39,7 @@ pub struct SignatureBuilder {
 /// What all records of one name share.
 struct Template {
     name: Vec<u8>,
+    read_group_id: Vec<u8>,
     read_group: u16,
     hash: [u64; 2],
     location: ReadLocation,
@@ -46,7 +47,13 @@ struct Template {
 
 impl Default for Template {
     fn default() -> Self {
-        Self { name: Vec::new(), read_group: NO_READ_GROUP, hash: [0; 2], location: ReadLocation::NONE }
+        Self {
+            name: Vec::new(),
+            read_group_id: Vec::new(),
+            read_group: NO_READ_GROUP,
+            hash: [0; 2],
+            location: ReadLocation::NONE,
+        }
     }
 }
 
@@ -77,7 +84,8 @@ impl SignatureBuilder {
         } else {
             counts.unpaired_reads += 1;
         }
-        if self.template.name != record.name() || self.template.read_group != read_group {
+        // Read groups that the header does not list share their number, so the IDs are compared.
+        if self.template.name != record.name() || self.template.read_group_id != read_group_id {
             self.start_template(record.name(), read_group, read_group_id);
         }
         let end = self.end_signature(id, record, library, with_mate);
@@ -113,6 +121,8 @@ impl SignatureBuilder {
         self.template.name.clear();
         self.template.name.extend_from_slice(name);
         self.template.read_group = read_group;
+        self.template.read_group_id.clear();
+        self.template.read_group_id.extend_from_slice(read_group_id);
         self.template.hash = [(hash >> 64) as u64, hash as u64];
         self.template.location = read_location(name);
     }

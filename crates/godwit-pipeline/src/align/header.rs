@@ -76,7 +76,7 @@ impl LaneGroups {
 
 /// A given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
 fn checked(given: &str) -> Result<String, PipelineError> {
-    let line = given.replace("\\t", "\t").replace("\\\\", "\\");
+    let line = unescaped(given);
     let wrong = |problem: &str| PipelineError::Options { problem: format!("the read group {given:?} {problem}") };
     if !line.starts_with("@RG\t") {
         return Err(wrong("does not start with @RG and a tab (write \\t)"));
@@ -84,8 +84,16 @@ fn checked(given: &str) -> Result<String, PipelineError> {
     if line.contains(['\n', '\r']) {
         return Err(wrong("has more than one line"));
     }
-    if line.split('\t').skip(1).any(|field| field.len() < 4 || field.as_bytes()[2] != b':') {
-        return Err(wrong("has a field that is not TAG:value"));
+    let mut tags: Vec<&str> = Vec::new();
+    for field in line.split('\t').skip(1) {
+        match field.split_once(':') {
+            Some((tag, value)) if tag.len() == 2 && !value.is_empty() => tags.push(tag),
+            _ => return Err(wrong("has a field that is not TAG:value, or whose value is empty")),
+        }
+    }
+    tags.sort_unstable();
+    if tags.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(wrong("has one tag twice"));
     }
     match tag(&line, "ID") {
         None | Some("") => Err(wrong("has no ID")),
@@ -94,13 +102,30 @@ fn checked(given: &str) -> Result<String, PipelineError> {
     }
 }
 
+/// `\t` becomes a tab and `\\` a backslash, from left to right as in bwa.
+fn unescaped(given: &str) -> String {
+    let mut line = String::with_capacity(given.len());
+    let mut characters = given.chars();
+    while let Some(character) = characters.next() {
+        match (character, characters.as_str().chars().next()) {
+            ('\\', Some(escaped @ ('t' | '\\'))) => {
+                line.push(if escaped == 't' { '\t' } else { escaped });
+                characters.next();
+            }
+            _ => line.push(character),
+        }
+    }
+    line
+}
+
 /// Value of a tag of a header line.
 fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
 /// One line per lane: flow cell and lane where the first read name tells them (Casava 1.8 names have seven fields:
-/// instrument, run, flow cell, lane, tile, x, y), else the lane's number. The sample is its own library.
+/// instrument, run, flow cell, lane, tile, x, y), else the lane's number. The sample is its own library. Pipes can be read
+/// only once, so their read names are not looked at.
 fn made(options: &AlignOptions) -> Result<Vec<String>, PipelineError> {
     let sample = &options.sample;
     let mut lines = Vec::new();
@@ -118,6 +143,9 @@ fn made(options: &AlignOptions) -> Result<Vec<String>, PipelineError> {
 }
 
 fn first_read_name(files: &[PathBuf]) -> Result<String, PipelineError> {
+    if !files.iter().all(|file| file.is_file()) {
+        return Ok(String::new());
+    }
     let options = LaneOptions { batch_bytes: 1, decompress_threads: 1, lenient: true, ..LaneOptions::default() };
     let Some(LaneEvent::Reads(batch)) = LaneReader::open(files, &options)?.next()? else { return Ok(String::new()) };
     let name = batch.column_by_name("name").map(|names| names.as_binary::<i32>().value(0)).unwrap_or_default();
@@ -160,4 +188,24 @@ fn command_line(options: &AlignOptions) -> String {
 /// A header that is wrong.
 pub(super) fn invalid(origin: &str, source: HeaderError) -> PipelineError {
     PipelineError::Header { origin: origin.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_undone_once_from_left_to_right() {
+        assert_eq!(unescaped("@RG\\tID:a"), "@RG\tID:a");
+        assert_eq!(unescaped("a\\\\tb\\"), "a\\tb\\");
+    }
+
+    #[test]
+    fn read_groups_that_no_tool_would_take_are_refused() {
+        for line in ["ID:a", "@RG", "@RG\tID:", "@RG\tSM:s", "@RG\tID:a\tID:b", "@RG\tID:a\nx", "@RG\tID:a\tLB:"] {
+            assert!(checked(line).is_err(), "{line:?}");
+        }
+        assert!(checked(&format!("@RG\tID:{}", "x".repeat(256))).is_err());
+        assert_eq!(checked("@RG\\tID:a\\tLB:b").unwrap(), "@RG\tID:a\tLB:b");
+    }
 }

@@ -14,6 +14,7 @@ use crate::memory_hints::large_buffer;
 /// A file of aligned reads.
 pub(super) struct Source {
     path: PathBuf,
+    plain_bytes: Option<u64>,
     reader: Reader,
 }
 
@@ -45,7 +46,11 @@ impl Source {
             }
             InputFormat::Cram | InputFormat::Unknown => return Err(failed(AlignmentsError::Format)),
         };
-        Ok((Self { path: path.to_owned(), reader }, header))
+        let plain_bytes = match &reader {
+            Reader::Sam(reader) if reader.is_plain() => std::fs::metadata(path).ok().map(|found| found.len()),
+            _ => None,
+        };
+        Ok((Self { path: path.to_owned(), plain_bytes, reader }, header))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -54,6 +59,11 @@ impl Source {
 
     pub(super) fn header_error(&self, error: HeaderError) -> PipelineError {
         PipelineError::Header { origin: self.path.display().to_string(), source: error }
+    }
+
+    /// Size of the input in the bytes that blocks count, where it is known: plain SAM only.
+    pub(super) fn plain_bytes(&self) -> Option<u64> {
+        self.plain_bytes
     }
 
     /// Takes back the memory of a block that is done with.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BlockSignatures, Marker, MarkerOptions, Metrics, Verdicts};
-use godwit_model::{BlockId, SortKey};
+use godwit_model::{BlockId, Genome, SortKey};
 
 use super::DuplicatePolicy;
 use crate::error::PipelineError;
@@ -105,13 +105,13 @@ impl Collector {
     }
 
     /// Ends the input and decides duplicates.
-    pub(super) fn finish(self) -> Result<Collected, PipelineError> {
+    pub(super) fn finish(self, genome: &Genome) -> Result<Collected, PipelineError> {
         let started = Instant::now();
         let marker = self.marker.map(|marker| marker.into_inner().unwrap_or_else(PoisonError::into_inner));
         let verdicts = marker
             .map(Marker::finish)
             .transpose()
-            .map_err(|error| PipelineError::marking(error, self.options.temp.clone()))?;
+            .map_err(|error| PipelineError::marking(error, self.options.temp.clone(), genome))?;
         Ok(Collected {
             runs: self.store.into_inner().map(RunStore::finish),
             verdicts,

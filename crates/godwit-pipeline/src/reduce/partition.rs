@@ -1,6 +1,7 @@
 //! One partition: merge its runs, set the duplicate flag, compress, index, count.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_formats::bgzf;
 use godwit_formats::index::IndexBuilder;
@@ -14,6 +15,8 @@ use crate::runs::{Cursor, FinishedRuns, SplitPartition};
 
 /// Compression level of the output: fast, as intermediate files of this size want it.
 const COMPRESSION_LEVEL: u8 = 1;
+/// Records written between two looks at whether the run was stopped.
+const RECORDS_BETWEEN_CHECKS: u32 = 1 << 16;
 /// Bytes of a record before its FLAG.
 const FLAG_OFFSET: usize = 14;
 
@@ -54,6 +57,7 @@ pub(super) fn write_partition<W: Write>(
     policy: DuplicatePolicy,
     index: IndexBuilder,
     sink: W,
+    cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, W)> {
     let mut cursors = runs.cursors(split)?;
     let bits: Vec<&[u64]> =
@@ -67,7 +71,12 @@ pub(super) fn write_partition<W: Write>(
         removed: 0,
         policy,
     };
+    let mut records = 0u32;
     while let Some(source) = tree.winner() {
+        records = records.wrapping_add(1);
+        if records.is_multiple_of(RECORDS_BETWEEN_CHECKS) && cancelled.load(Ordering::Relaxed) {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+        }
         let cursor: &mut Cursor = &mut cursors[source];
         let entry = cursor.entry();
         out.write(entry.record, Verdicts::is_set(bits[source], entry.order))?;

@@ -18,8 +18,9 @@ use super::collector::{Collected, Collector};
 use super::partition::{PartitionSummary, write_partition};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
-use crate::partitioned_file::{PartExtent, PartitionedFile, write_whole};
+use crate::partitioned_file::{PartExtent, PartitionedFile};
 use crate::runs::{FinishedRuns, SplitPartition};
+use crate::staging::{Staged, StagedFile};
 
 /// Names of the outputs, all in one directory.
 #[derive(Clone, Debug)]
@@ -43,11 +44,12 @@ pub struct Segment {
     pub blake3: String,
 }
 
-/// What was written.
-#[derive(Debug)]
+/// What was written; the files still lack their names.
 pub struct Reduced {
-    /// Files, in the order they were named.
-    pub files: Vec<PathBuf>,
+    /// The files.
+    pub staged: Staged,
+    /// Duplicates left out of the BAM.
+    pub removed: u64,
     /// Records in the BAM.
     pub records: u64,
     /// Records that are duplicates, in the BAM or left out.
@@ -74,23 +76,25 @@ impl Outputs {
 }
 
 impl Collector {
-    /// Ends the input, decides duplicates and writes everything. Files take their names when all are whole.
+    /// Ends the input, decides duplicates and writes everything into files that still lack their names. `bam`: the one
+    /// for the records.
     ///
     /// # Errors
-    /// [`PipelineError`]; no output has its name then.
+    /// [`PipelineError`].
     pub fn write(
         self,
         header: &Header,
         genome: &Genome,
         outputs: &Outputs,
+        bam: StagedFile,
         observer: &dyn Observer,
         cancelled: &AtomicBool,
     ) -> Result<Reduced, PipelineError> {
         observer.event(&Event::Stage { name: "deciding duplicates" });
-        let collected = self.finish()?;
+        let collected = self.finish(genome)?;
         observer.event(&Event::Stage { name: "writing" });
         let started = Instant::now();
-        let mut reduced = write_all(&collected, header, genome, outputs, observer, cancelled)?;
+        let mut reduced = write_all(&collected, header, genome, outputs, bam, observer, cancelled)?;
         reduced.writing_seconds = started.elapsed().as_secs_f64();
         Ok(reduced)
     }
@@ -101,13 +105,14 @@ fn write_all(
     header: &Header,
     genome: &Genome,
     outputs: &Outputs,
+    bam: StagedFile,
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<Reduced, PipelineError> {
     let writing = |error| PipelineError::file("write", &outputs.bam)(error);
     let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
     let waiting = collected.options.memory.waiting_bytes;
-    let file = PartitionedFile::create(&outputs.bam, &collected.spill, waiting).map_err(writing)?;
+    let file = PartitionedFile::new(bam, &collected.spill, waiting);
     write_header(&file, header).map_err(writing)?;
     let summaries = match &collected.runs {
         Some(runs) => {
@@ -121,16 +126,16 @@ fn write_all(
     let totals = Totals::add_up(&summaries);
     let expected = collected.records - totals.removed;
     if totals.flagstat.records() != expected {
-        return Err(PipelineError::RecordsLost { taken: expected, written: totals.flagstat.records() });
+        return Err(PipelineError::Lost { what: "records", taken: expected, written: totals.flagstat.records() });
     }
     let segments = segments(&summaries, &extents[1..]);
     let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
-    let mut files = write_beside(collected, &index, &totals.flagstat, genome, outputs)?;
-    file.publish().map_err(writing)?;
-    files.push(outputs.bam.clone());
+    let mut staged = write_beside(collected, &index, &totals.flagstat, genome, outputs)?;
+    staged.add(file.into_staged());
     let last = extents[extents.len() - 1];
     Ok(Reduced {
-        files,
+        staged,
+        removed: totals.removed,
         records: totals.flagstat.records(),
         duplicates: totals.flagstat.duplicates() + totals.removed,
         bam_bytes: last.offset + last.bytes + bgzf::EOF_BLOCK.len() as u64,
@@ -175,7 +180,7 @@ impl PartitionJob<'_> {
                 let written = self.write_one(at, split);
                 let summary = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                done.push((at, summary.map_err(PipelineError::file("write", path))?));
+                done.push((at, summary.map_err(|error| writing_failed(error, path))?));
                 self.observer.event(&Event::Written { partitions: done.len(), of: self.partitions.len() });
             }
         };
@@ -193,7 +198,8 @@ impl PartitionJob<'_> {
     /// Threads, fewer where the merges of so many would exceed the memory of the runs they replace.
     fn threads(&self) -> usize {
         let options = &self.collected.options;
-        let merges = options.memory.merge_bytes / self.runs.merge_bytes().max(1);
+        let most = self.partitions.iter().map(|split| self.runs.merge_bytes(split)).max().unwrap_or(0);
+        let merges = options.memory.merge_bytes / most.max(1);
         options.threads.min(merges).max(1)
     }
 
@@ -201,7 +207,8 @@ impl PartitionJob<'_> {
         let verdicts: Option<&Verdicts> = self.collected.verdicts.as_ref().map(|(verdicts, _)| verdicts);
         let policy = self.collected.options.duplicates;
         let index = IndexBuilder::new(self.genome);
-        let (summary, part) = write_partition(self.runs, split, verdicts, policy, index, self.file.part(at + 1))?;
+        let (summary, part) =
+            write_partition(self.runs, split, verdicts, policy, index, self.file.part(at + 1), self.cancelled)?;
         part.finish()?;
         Ok(summary)
     }
@@ -222,6 +229,14 @@ impl Totals {
             totals.removed += summary.removed;
         }
         totals
+    }
+}
+
+/// An interruption is no failure of the file.
+fn writing_failed(error: std::io::Error, path: &Path) -> PipelineError {
+    match error.kind() {
+        std::io::ErrorKind::Interrupted => PipelineError::Interrupted,
+        _ => PipelineError::file("write", path)(error),
     }
 }
 
@@ -249,13 +264,10 @@ fn write_beside(
     flagstat: &Flagstat,
     genome: &Genome,
     outputs: &Outputs,
-) -> Result<Vec<PathBuf>, PipelineError> {
-    let mut files = Vec::new();
-    let mut write = |path: PathBuf, bytes: &[u8]| {
-        write_whole(&path, bytes).map_err(PipelineError::file("write", &path))?;
-        files.push(path);
-        Ok::<(), PipelineError>(())
-    };
+) -> Result<Staged, PipelineError> {
+    let mut staged = Staged::default();
+    let mut write =
+        |path: PathBuf, bytes: &[u8]| staged.write(&path, bytes).map_err(PipelineError::file("write", &path));
     let format = IndexFormat::for_genome(genome);
     let mut index_path = outputs.bam.clone().into_os_string();
     index_path.push(format!(".{}", format.extension()));
@@ -268,7 +280,7 @@ fn write_beside(
         let text = metrics_text(metrics, &collected.options);
         write(outputs.beside(".duplicates.txt"), text.as_bytes())?;
     }
-    Ok(files)
+    Ok(staged)
 }
 
 fn metrics_text(metrics: &Metrics, options: &ReduceOptions) -> String {

@@ -111,10 +111,10 @@ impl FinishedRuns {
         splits
     }
 
-    /// Bytes that merging one partition takes: a frame of every spilled run, packed and plain.
-    pub fn merge_bytes(&self) -> usize {
-        let spilled = self.runs.iter().filter(|run| matches!(run.bytes, RunBytes::Spilled)).count();
-        spilled * 2 * FRAME_BYTES
+    /// Bytes that merging a partition takes: a frame of every spilled run that has records there, packed and plain.
+    pub fn merge_bytes(&self, split: &SplitPartition) -> usize {
+        let spilled = self.runs.iter().filter(|run| matches!(run.bytes, RunBytes::Spilled));
+        spilled.filter(|run| !Self::frames_of(run, split.partition).is_empty()).count() * 2 * FRAME_BYTES
     }
 
     fn frames_of(run: &Run, partition: usize) -> &[Frame] {
@@ -175,7 +175,11 @@ impl SortedBlock {
     /// Sorts packed records that come in the aligner's order, in any number of chunks; ties keep that order.
     ///
     /// `keys`: the sort key of every record, in the same order.
+    ///
+    /// # Panics
+    /// When there are more or fewer keys than records, which would lose some.
     pub fn new(chunks: Vec<BinaryArray>, keys: &[SortKey]) -> Self {
+        assert_eq!(chunks.iter().map(Array::len).sum::<usize>(), keys.len(), "every record has one key");
         let places =
             chunks.iter().enumerate().flat_map(|(chunk, records)| (0..records.len()).map(move |row| (chunk, row)));
         let mut items: Vec<Item> = places

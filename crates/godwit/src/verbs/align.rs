@@ -18,7 +18,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
 
 /// One line about a report.
 pub fn outcome(report: &RunReport) -> String {
-    let percent = report.duplicates as f64 * 100.0 / report.records.max(1) as f64;
+    let percent = report.duplicates as f64 * 100.0 / (report.records + report.removed).max(1) as f64;
     format!("{} records, {} duplicates ({percent:.2}%), {:.1} s", report.records, report.duplicates, report.seconds)
 }
 

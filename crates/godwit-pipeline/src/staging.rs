@@ -1,0 +1,184 @@
+//! Outputs that take their names together, when all of them are whole.
+//!
+//! Each file is written aside, made durable and locked, so that two runs never write one file. Publishing renames all of
+//! them one after the other with nothing in between; where a rename fails, those before it are taken back.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Files waiting for their names, in the order in which they will get them.
+#[derive(Default)]
+pub struct Staged {
+    files: Vec<StagedFile>,
+}
+
+/// A file beside its final place. Dropping it unpublished removes it.
+pub struct StagedFile {
+    path: PathBuf,
+    aside: PathBuf,
+    file: File,
+    published: bool,
+}
+
+impl StagedFile {
+    /// An empty file that will be `path`; until then it lies beside it under another name.
+    ///
+    /// # Errors
+    /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another run writes the same file,
+    /// [`io::ErrorKind::IsADirectory`] where a directory has the name.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if path.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let aside = path.with_file_name(format!(".{name}.godwit-part"));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
+        let busy =
+            || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit writes this file; wait for it to end");
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(busy()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // The other run may have published or removed what was opened, between opening and locking.
+        let (ours, named) = (file.metadata()?, fs::metadata(&aside));
+        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+            return Err(busy());
+        }
+        file.set_len(0)?;
+        Ok(Self { path: path.to_owned(), aside, file, published: false })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The name it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if !self.published {
+            // Best effort: the error that led here is being reported already.
+            let _ = fs::remove_file(&self.aside);
+        }
+    }
+}
+
+impl Staged {
+    /// Adds a file that is whole and durable.
+    pub fn add(&mut self, file: StagedFile) {
+        self.files.push(file);
+    }
+
+    /// Writes a small file.
+    ///
+    /// # Errors
+    /// Those of [`StagedFile::create`], and what the file system reports.
+    pub fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let staged = StagedFile::create(path)?;
+        (&staged.file).write_all(bytes)?;
+        staged.file.sync_all()?;
+        self.files.push(staged);
+        Ok(())
+    }
+
+    /// Name and size of each file.
+    pub fn sizes(&self) -> impl Iterator<Item = (&Path, u64)> {
+        self.files.iter().map(|staged| (staged.path.as_path(), staged.file.metadata().map_or(0, |found| found.len())))
+    }
+
+    /// Gives every file its name. What had it before is replaced.
+    ///
+    /// # Errors
+    /// What the file system reports; then none of these files has its name.
+    pub fn publish(mut self) -> Result<(), (PathBuf, io::Error)> {
+        for at in 0..self.files.len() {
+            let renamed = fs::rename(&self.files[at].aside, &self.files[at].path);
+            if let Err(error) = renamed {
+                for published in &self.files[..at] {
+                    // Best effort: the rename that failed is what is reported.
+                    let _ = fs::remove_file(&published.path);
+                }
+                return Err((self.files[at].path.clone(), error));
+            }
+            self.files[at].published = true;
+        }
+        let directories = self.files.iter().filter_map(|staged| staged.path.parent());
+        for directory in directories.collect::<std::collections::BTreeSet<_>>() {
+            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            let synced = File::open(directory).and_then(|directory| directory.sync_all());
+            synced.map_err(|error| (directory.to_owned(), error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one small file aside and renames it when it is whole and durable.
+///
+/// # Errors
+/// What the file system reports.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut staged = Staged::default();
+    staged.write(path, bytes)?;
+    staged.publish().map_err(|(_, error)| error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_take_their_names_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut staged = Staged::default();
+        staged.write(&directory.path().join("a"), b"one").unwrap();
+        staged.write(&directory.path().join("b"), b"two").unwrap();
+        assert!(names(directory.path()).iter().all(|name| name.starts_with('.')));
+        staged.publish().unwrap();
+        assert_eq!(names(directory.path()), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_rename_that_fails_takes_back_those_before_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut staged = Staged::default();
+        staged.write(&directory.path().join("a"), b"one").unwrap();
+        staged.write(&directory.path().join("b"), b"two").unwrap();
+        fs::create_dir(directory.path().join("b")).unwrap();
+        let (path, _) = staged.publish().unwrap_err();
+        assert!(path.ends_with("b"));
+        assert_eq!(names(directory.path()), ["b"]);
+    }
+
+    #[test]
+    fn two_runs_cannot_write_one_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let first = StagedFile::create(&path).unwrap();
+        let second = StagedFile::create(&path).err().map(|error| error.kind());
+        assert_eq!(second, Some(io::ErrorKind::ResourceBusy));
+        drop(first);
+        assert!(StagedFile::create(&path).is_ok());
+    }
+
+    #[test]
+    fn a_directory_in_the_way_is_noticed_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = StagedFile::create(directory.path()).err().map(|error| error.kind());
+        assert_eq!(refused, Some(io::ErrorKind::IsADirectory));
+    }
+}
