@@ -4,6 +4,7 @@
 //! they are made for, and that planted differences are found.
 
 mod bad_input;
+mod conduct;
 mod docs;
 mod identity;
 mod oracle;
