@@ -1,15 +1,15 @@
 //! `godwit-bwa align`: three threads and at most one block in each of them.
 //!
 //! The reader turns streams into [`Sequences`], the main thread aligns them (bwa adds its own threads), the writer turns
-//! bwa's text into records and streams. The channels between them hold nothing, so a block is read ahead of the one
-//! that is aligned and one is written behind it, as in bwa's own pipeline.
+//! bwa's text into records and streams. The channels between them hold nothing. While one block is aligned, the one before
+//! it is written, and only then the one behind it is read, so that there are never more than two, as in bwa's own pipeline.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use godwit_engines::aligner::{BlockHeader, Hello};
@@ -72,11 +72,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     let hello = Hello::new(env!("CARGO_PKG_VERSION").into(), BWA_VERSION.into(), sq_lines(&genome))?;
     output = StreamWriter::start(output, &schema::message(), hello.to_metadata())?.finish()?;
 
+    let (written_sender, written) = channel();
     let (read_sender, read_blocks) = sync_channel(0);
     let (text_sender, texts) = sync_channel(0);
     let keep_comments = arguments.options.keep_comments;
-    let reader = spawn("reader", move || read(input, keep_comments, &read_sender))?;
-    let writer = spawn("writer", move || write(output, Encoder::new(&genome), &texts))?;
+    let reader = spawn("reader", move || read(input, keep_comments, &read_sender, &written))?;
+    let writer = spawn("writer", move || write(output, Encoder::new(&genome), &texts, &written_sender))?;
     for block in read_blocks {
         if text_sender.send(align(block, &index, &arguments.options)).is_err() {
             break;
@@ -110,9 +111,15 @@ fn sq_lines(genome: &godwit_model::Genome) -> String {
     genome.contigs().iter().map(line).collect()
 }
 
-fn read(input: File, keep_comments: bool, blocks: &SyncSender<ReadBlock>) -> Result<(), Error> {
+/// `written` tells of every block that is done with.
+fn read(input: File, keep_comments: bool, blocks: &SyncSender<ReadBlock>, written: &Receiver<()>) -> Result<(), Error> {
     let mut streams = StreamReader::new(BufReader::with_capacity(BUFFER_BYTES, input));
-    while let Some(schema) = streams.next_stream()? {
+    for block in 0u64.. {
+        // The block before the last one is being written while the last one is aligned.
+        if block >= 2 && written.recv().is_err() {
+            break;
+        }
+        let Some(schema) = streams.next_stream()? else { break };
         let header = BlockHeader::from_metadata(schema.metadata())?;
         let mut sequences = Sequences::default();
         while let Some(batch) = streams.next_batch()? {
@@ -154,9 +161,16 @@ fn align(block: ReadBlock, index: &Index, options: &AlignmentOptions) -> Aligned
     AlignedText { header, texts }
 }
 
-fn write(mut output: BufWriter<File>, mut encoder: Encoder, texts: &Receiver<AlignedText>) -> Result<(), Error> {
+fn write(
+    mut output: BufWriter<File>,
+    mut encoder: Encoder,
+    texts: &Receiver<AlignedText>,
+    written: &Sender<()>,
+) -> Result<(), Error> {
     for AlignedText { header, texts } in texts {
         output = encoder.write_block(output, &header, texts)?;
+        // The reader is gone once the input has ended.
+        let _ = written.send(());
     }
     Ok(())
 }
