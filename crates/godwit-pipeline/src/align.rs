@@ -3,7 +3,7 @@
 mod feed;
 mod header;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,10 +19,11 @@ use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, SortKey, flags};
 
 use crate::error::PipelineError;
+use crate::job::JobOptions;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions, Reduced};
+use crate::reduce::{Collector, Outputs, Reduced};
 use crate::reference::current_index;
 use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
@@ -44,26 +45,14 @@ pub struct AlignOptions {
     pub sample: String,
     /// Output directory; made where it is missing.
     pub out: PathBuf,
-    /// Threads.
-    pub threads: usize,
-    /// Limit for this process, bytes.
-    pub memory_bytes: Option<u64>,
-    /// Where scratch files go; the output directory where `None`.
-    pub temp: Option<PathBuf>,
-    /// Partitions of the genome.
-    pub partitions: u32,
+    /// What `markdup` has too.
+    pub job: JobOptions,
     /// Bases per block: bwa's `-K`.
     pub block_bases: u64,
-    /// What becomes of duplicates.
-    pub duplicates: DuplicatePolicy,
-    /// Greatest distance of optical duplicates, pixels.
-    pub optical_distance: i32,
     /// Options of `bwa mem` that change records.
     pub aligner_args: Vec<String>,
     /// Relax the FASTQ reader.
     pub lenient: bool,
-    /// The command line, for the report.
-    pub command: Vec<String>,
 }
 
 /// Runs the main job and returns its report, which is also in `run.json`.
@@ -76,7 +65,7 @@ pub fn align(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
-    let memory = MemoryPlan::for_align(options.memory_bytes, options.block_bases)?;
+    let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     if options.lanes.len() >= BlockId::MAX_LANES as usize {
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
     }
@@ -88,7 +77,7 @@ pub fn align(
     current_index(&options.reference)?;
     let checked = Instant::now();
     let lane_groups = LaneGroups::new(options)?;
-    let temp = options.temp.as_ref().unwrap_or(&options.out);
+    let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
@@ -97,7 +86,7 @@ pub fn align(
     let session = BwaOptions {
         program: None,
         reference: options.reference.clone(),
-        threads: options.threads,
+        threads: options.job.threads,
         arguments: options.aligner_args.clone(),
         share_index: false,
     }
@@ -106,10 +95,10 @@ pub fn align(
     let header = header::of_run(&hello, &lane_groups, options)?;
     let read_groups =
         ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
-    let collector = Collector::new(reduce_options(options, memory, temp), &read_groups)?;
+    let collector = Collector::new(options.job.reduce_options(memory, temp), &read_groups)?;
     let lane_options = LaneOptions {
         block_bases: options.block_bases,
-        decompress_threads: options.threads,
+        decompress_threads: options.job.threads,
         lenient: options.lenient,
         ..LaneOptions::default()
     };
@@ -122,23 +111,12 @@ pub fn align(
     let aligned = Instant::now();
     let reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
     let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
-    let report = RunReport::new("align", &options.command, ("bwa", &hello.engine_version))
+    let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
         .inputs(inputs)
         .stages(stages)
         .reduced(&reduced, started.elapsed());
     report.publish(&options.out.join("run.json"), reduced.staged)?;
     Ok(report)
-}
-
-fn reduce_options(options: &AlignOptions, memory: MemoryPlan, temp: &Path) -> ReduceOptions {
-    ReduceOptions {
-        duplicates: options.duplicates,
-        optical_distance: options.optical_distance,
-        partitions: options.partitions,
-        threads: options.threads,
-        memory,
-        temp: temp.to_owned(),
-    }
 }
 
 fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {

@@ -6,6 +6,7 @@
 
 mod align;
 mod error;
+mod job;
 mod markdup;
 mod memory;
 mod memory_hints;
@@ -24,6 +25,7 @@ pub use godwit_model as model;
 
 pub use align::{AlignOptions, align};
 pub use error::{Blame, PipelineError};
+pub use job::JobOptions;
 pub use markdup::{MarkdupOptions, markdup};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};

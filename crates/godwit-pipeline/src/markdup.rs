@@ -16,10 +16,11 @@ use godwit_kernels::markdup::{BlockSignatures, SignatureBuilder};
 use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
 use crate::error::PipelineError;
+use crate::job::JobOptions;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
-use crate::reduce::{Collector, DuplicatePolicy, Outputs, ReduceOptions};
+use crate::reduce::{Collector, DuplicatePolicy, Outputs};
 use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
@@ -37,20 +38,8 @@ pub struct MarkdupOptions {
     pub input: PathBuf,
     /// The BAM to write; what goes beside it takes its name without `.bam`.
     pub out: PathBuf,
-    /// Threads.
-    pub threads: usize,
-    /// Limit for this process, bytes.
-    pub memory_bytes: Option<u64>,
-    /// Where scratch files go; the output's directory where `None`.
-    pub temp: Option<PathBuf>,
-    /// Partitions of the genome.
-    pub partitions: u32,
-    /// What becomes of duplicates.
-    pub duplicates: DuplicatePolicy,
-    /// Greatest distance of optical duplicates, pixels.
-    pub optical_distance: i32,
-    /// The command line, for the report.
-    pub command: Vec<String>,
+    /// What `align` has too.
+    pub job: JobOptions,
 }
 
 /// Sorts and marks a file.
@@ -63,7 +52,7 @@ pub fn markdup(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
-    let memory = MemoryPlan::for_markdup(options.memory_bytes, BLOCK_BYTES, options.threads)?;
+    let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
     let stem = stem_of(&options.out)?;
     let input = InputFile::of("the input", &options.input)?;
     if input.bytes.is_none() {
@@ -77,30 +66,23 @@ pub fn markdup(
         return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
     }
     observer.event(&Event::Stage { name: "reading and sorting" });
-    let (mut source, mut header) = Source::open(&options.input, options.threads)?;
+    let (mut source, mut header) = Source::open(&options.input, options.job.threads)?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
-    let temp = options.temp.as_deref().unwrap_or(directory);
+    let temp = options.job.temp.as_deref().unwrap_or(directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
-    let reduce_options = ReduceOptions {
-        duplicates: options.duplicates,
-        optical_distance: options.optical_distance,
-        partitions: options.partitions,
-        threads: options.threads,
-        memory,
-        temp: temp.to_owned(),
-    };
+    let reduce_options = options.job.reduce_options(memory, temp);
     let collector = Collector::new(reduce_options, &read_groups)?;
     let job = Job {
         collector: &collector,
         genome: &genome,
         read_groups: &read_groups,
-        policy: options.duplicates,
+        policy: options.job.duplicates,
         observer,
         cancelled,
     };
-    let bytes = job.collect(&mut source, options.threads)?;
+    let bytes = job.collect(&mut source, options.job.threads)?;
     drop(source);
     let sorted = Instant::now();
     mark_header(&mut header, options);
@@ -112,7 +94,7 @@ pub fn markdup(
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: records, bytes: 0 },
         Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
     ];
-    let report = RunReport::new("markdup", &options.command, ("", ""));
+    let report = RunReport::new("markdup", &options.job.command, ("", ""));
     let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
     report.publish(&outputs.beside(".run.json"), reduced.staged)?;
     Ok(report)
@@ -128,8 +110,8 @@ fn stem_of(out: &Path) -> Result<PathBuf, PipelineError> {
 
 fn mark_header(header: &mut Header, options: &MarkdupOptions) {
     header.set_coordinate_sorted();
-    let policy = options.duplicates.name();
-    let line = format!("godwit markdup --duplicates {policy} --optical-distance {}", options.optical_distance);
+    let policy = options.job.duplicates.name();
+    let line = format!("godwit markdup --duplicates {policy} --optical-distance {}", options.job.optical_distance);
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &line)]);
 }
 

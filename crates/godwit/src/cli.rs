@@ -150,9 +150,6 @@ pub struct AlignArgs {
     pub format: Vec<FormatName>,
     #[command(flatten)]
     pub marking: MarkingArgs,
-    /// Partitions of the genome that are sorted and written independently
-    #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub partitions: u32,
     /// Bases per block: `bwa mem -K`
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub block_bases: u64,
@@ -172,7 +169,7 @@ pub enum FormatName {
     Bam,
 }
 
-/// How duplicates are found and what becomes of them.
+/// How records are sorted and duplicates found, and what becomes of them.
 #[derive(Args)]
 pub struct MarkingArgs {
     /// What to do with duplicates
@@ -181,6 +178,16 @@ pub struct MarkingArgs {
     /// Greatest distance of optical duplicates, pixels (2500 for patterned flow cells)
     #[arg(long, value_name = "PIXELS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(0..))]
     pub optical_distance: i32,
+    /// Partitions of the genome that are sorted and written independently
+    #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub partitions: u32,
+}
+
+impl Default for MarkingArgs {
+    /// What the command line has where nothing is said.
+    fn default() -> Self {
+        Self { duplicates: Duplicates::Mark, optical_distance: 100, partitions: 128 }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -213,9 +220,6 @@ pub struct MarkdupArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub marking: MarkingArgs,
-    /// Partitions of the genome that are sorted and written independently
-    #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub partitions: u32,
     #[command(flatten)]
     pub common: Common,
 }

@@ -12,9 +12,10 @@ use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_pipeline::JobOptions;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
-use crate::cli::{Cli, Common, Verb};
+use crate::cli::{Cli, Common, MarkingArgs, Verb};
 use crate::failure::{Exit, Failure};
 
 /// Runs the verb.
@@ -66,6 +67,19 @@ impl Common {
         match self.threads {
             Some(threads) => threads as usize,
             None => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// Options of a job.
+    fn job(&self, marking: &MarkingArgs) -> JobOptions {
+        JobOptions {
+            threads: self.thread_count(),
+            memory_bytes: self.memory,
+            temp: self.temp.clone(),
+            partitions: marking.partitions,
+            duplicates: marking.duplicates.into(),
+            optical_distance: marking.optical_distance,
+            command: command_line(),
         }
     }
 }

@@ -81,36 +81,9 @@ pub fn check_record(bytes: &[u8], contigs: usize) -> Result<RawRecord<'_>, Recor
     Ok(record)
 }
 
+/// The walk over the tags has to end where the record does.
 fn check_tags(record: RawRecord<'_>) -> Result<(), RecordProblem> {
-    let mut rest = record.tags();
-    while !rest.is_empty() {
-        let Some(tag_bytes) = tag_bytes(rest) else {
-            return Err(RecordProblem::Tags { offset: record.bytes().len() - rest.len() });
-        };
-        rest = &rest[tag_bytes..];
-    }
-    Ok(())
-}
-
-/// Bytes of the tag that starts here, name and type included (SAMv1 §4.2.4); `None` where it is malformed.
-fn tag_bytes(rest: &[u8]) -> Option<usize> {
-    let (kind, value) = (*rest.get(2)?, &rest[3..]);
-    let value_bytes = match kind {
-        b'A' | b'c' | b'C' => 1,
-        b's' | b'S' => 2,
-        b'i' | b'I' | b'f' => 4,
-        b'Z' | b'H' => memchr::memchr(0, value)? + 1,
-        b'B' => {
-            let element_bytes = match value.first()? {
-                b'c' | b'C' => 1,
-                b's' | b'S' => 2,
-                b'i' | b'I' | b'f' => 4,
-                _ => return None,
-            };
-            let count = u32::from_le_bytes(value.get(1..5)?.try_into().ok()?) as usize;
-            5 + element_bytes * count
-        }
-        _ => return None,
-    };
-    (value_bytes <= value.len()).then_some(3 + value_bytes)
+    let bytes = record.bytes().len();
+    let end = record.each_tag().last().map_or(bytes - record.tags().len(), |tag| tag.end);
+    if end == bytes { Ok(()) } else { Err(RecordProblem::Tags { offset: end }) }
 }

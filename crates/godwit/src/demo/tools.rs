@@ -77,7 +77,7 @@ fn align_and_sort(options: &AlignOptions, header: &str, header_path: &Path, work
         let group = groups.get(index).or(groups.first()).copied().unwrap_or_default().replace('\t', "\\t");
         let mut bwa = Command::new("bwa");
         bwa.arg("mem").args(["-v", "1", "-K", &options.block_bases.to_string()]);
-        bwa.args(["-t", &options.threads.to_string(), "-R", &group, "-o"]).arg(&sam);
+        bwa.args(["-t", &options.job.threads.to_string(), "-R", &group, "-o"]).arg(&sam);
         bwa.args(&options.aligner_args).arg(&options.reference).args(files);
         text_of(&mut bwa)?;
         lanes.push(sam);

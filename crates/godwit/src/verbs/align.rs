@@ -29,15 +29,9 @@ fn options(args: &AlignArgs) -> AlignOptions {
         read_groups: args.read_group.clone(),
         sample: args.sample.clone(),
         out: args.out.clone(),
-        threads: args.common.thread_count(),
-        memory_bytes: args.common.memory,
-        temp: args.common.temp.clone(),
-        partitions: args.partitions,
+        job: args.common.job(&args.marking),
         block_bases: args.block_bases,
-        duplicates: args.marking.duplicates.into(),
-        optical_distance: args.marking.optical_distance,
         aligner_args: args.aligner_args.split_whitespace().map(str::to_owned).collect(),
         lenient: args.lenient,
-        command: super::command_line(),
     }
 }

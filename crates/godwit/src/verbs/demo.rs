@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
-use godwit_pipeline::{AlignOptions, DuplicatePolicy, PipelineError, RunReport, align, build_index};
+use godwit_pipeline::{AlignOptions, PipelineError, RunReport, align, build_index};
 
 use super::{cancel_on_signal, simulate};
-use crate::cli::DemoArgs;
+use crate::cli::{DemoArgs, MarkingArgs};
 use crate::demo::{ToolComparison, TruthComparison, compare_with_tools, compare_with_truth};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
@@ -62,16 +62,10 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
         read_groups: Vec::new(),
         sample: SAMPLE.into(),
         out: args.out.clone(),
-        threads: args.common.thread_count(),
-        memory_bytes: args.common.memory,
-        temp: args.common.temp.clone(),
-        partitions: 128,
+        job: args.common.job(&MarkingArgs::default()),
         block_bases: BLOCK_BASES,
-        duplicates: DuplicatePolicy::Mark,
-        optical_distance: 100,
         aligner_args: Vec::new(),
         lenient: false,
-        command: super::command_line(),
     }
 }
 

@@ -10,17 +10,8 @@ use crate::progress::Progress;
 /// Sorts and marks a file and tells the outcome.
 pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let options = MarkdupOptions {
-        input: args.input.clone(),
-        out: args.out.clone(),
-        threads: args.common.thread_count(),
-        memory_bytes: args.common.memory,
-        temp: args.common.temp.clone(),
-        partitions: args.partitions,
-        duplicates: args.marking.duplicates.into(),
-        optical_distance: args.marking.optical_distance,
-        command: super::command_line(),
-    };
+    let options =
+        MarkdupOptions { input: args.input.clone(), out: args.out.clone(), job: args.common.job(&args.marking) };
     let report = markdup(&options, &progress, &cancel_on_signal()?)?;
     progress.say(&align::outcome(&report));
     Ok(())
