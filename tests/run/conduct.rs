@@ -134,7 +134,7 @@ fn a_failed_rerun_does_not_put_new_statistics_beside_an_old_bam() {
 fn an_interrupted_run_leaves_nothing_and_no_aligner() {
     needs!("bwa");
     let sample = sample(6000);
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let out = scratch::directory("interrupted");
         let run = identity::align(&sample, &AlignOptions::default(), &out).args(["--threads", "1"]).start();
         std::thread::sleep(Duration::from_millis(700));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use godwit_pipeline::JobOptions;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
 use crate::failure::{Exit, Failure};
@@ -32,10 +32,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// A flag that the first Ctrl-C or SIGTERM sets; the second ends the process at once.
+/// A flag that the first Ctrl-C, SIGTERM or lost terminal sets; the second ends the process at once.
 fn cancel_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, cancelled.clone())
             .and_then(|_| signal_hook::flag::register(signal, cancelled.clone()))
             .map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
