@@ -36,6 +36,15 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// Waits until a run has made a file.
+fn wait_for(path: &Path) {
+    let started = Instant::now();
+    while !path.exists() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{} was not made", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn an_input_is_never_replaced_by_the_output_made_from_it() {
     needs!("bwa");
@@ -98,15 +107,11 @@ fn markdup_says_that_it_cannot_read_pipes() {
 #[test]
 fn a_second_run_into_the_same_output_is_refused_while_the_first_goes_on() {
     needs!("bwa");
-    let sample = sample(6000);
+    let sample = sample(20_000);
     let out = scratch::directory("two-runs");
     let first = identity::align(&sample, &AlignOptions::default(), &out).args(["--threads", "1"]).start();
     let part = out.join(".sample.bam.godwit-part");
-    let started = Instant::now();
-    while !part.exists() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the first run does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for(&part);
     let second = identity::align(&sample, &AlignOptions::default(), &out).run();
     second.refuses(&[MACHINE], &["another godwit"]);
     let first = first.finish();
@@ -133,11 +138,12 @@ fn a_failed_rerun_does_not_put_new_statistics_beside_an_old_bam() {
 #[test]
 fn an_interrupted_run_leaves_nothing_and_no_aligner() {
     needs!("bwa");
-    let sample = sample(6000);
+    let sample = sample(20_000);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let out = scratch::directory("interrupted");
         let run = identity::align(&sample, &AlignOptions::default(), &out).args(["--threads", "1"]).start();
-        std::thread::sleep(Duration::from_millis(700));
+        // From here on the run listens to signals, and has seconds of work before it.
+        wait_for(&out.join(".sample.bam.godwit-part"));
         // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
         unsafe { libc::kill(run.process_id() as libc::pid_t, signal) };
         let finished = run.finish();

@@ -232,11 +232,6 @@ impl<'a> RawRecord<'a> {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
     }
 
-    /// Bases, two to a byte, high nibble first, codes of `=ACMGRSVTWYHKDBN`.
-    pub fn packed_sequence(self) -> &'a [u8] {
-        &self.0[self.sequence_offset()..self.quality_offset()]
-    }
-
     /// Base qualities (no offset); a first byte of 0xff means there are none.
     #[inline]
     pub fn qualities(self) -> &'a [u8] {

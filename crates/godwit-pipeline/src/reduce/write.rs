@@ -91,59 +91,45 @@ impl Collector {
         cancelled: &AtomicBool,
     ) -> Result<Reduced, PipelineError> {
         observer.event(&Event::Stage { name: "deciding duplicates" });
-        let collected = self.finish(genome)?;
+        let collected = &self.finish(genome)?;
         observer.event(&Event::Stage { name: "writing" });
         let started = Instant::now();
-        let mut reduced = write_all(&collected, header, genome, outputs, bam, observer, cancelled)?;
-        reduced.writing_seconds = started.elapsed().as_secs_f64();
-        Ok(reduced)
-    }
-}
-
-fn write_all(
-    collected: &Collected,
-    header: &Header,
-    genome: &Genome,
-    outputs: &Outputs,
-    bam: StagedFile,
-    observer: &dyn Observer,
-    cancelled: &AtomicBool,
-) -> Result<Reduced, PipelineError> {
-    let writing = |error| PipelineError::file("write", &outputs.bam)(error);
-    let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
-    let waiting = collected.options.memory.waiting_bytes;
-    let file = PartitionedFile::new(bam, &collected.spill, waiting);
-    write_header(&file, header).map_err(writing)?;
-    let summaries = match &collected.runs {
-        Some(runs) => {
-            let job =
-                PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
-            job.run(&outputs.bam)?
+        let writing = |error| PipelineError::file("write", &outputs.bam)(error);
+        let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
+        let waiting = collected.options.memory.waiting_bytes;
+        let file = PartitionedFile::new(bam, &collected.spill, waiting);
+        write_header(&file, header).map_err(writing)?;
+        let summaries = match &collected.runs {
+            Some(runs) => {
+                let job =
+                    PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
+                job.run(&outputs.bam)?
+            }
+            None => Vec::new(),
+        };
+        let extents = file.seal(partitions.len() + 1, &bgzf::EOF_BLOCK).map_err(writing)?;
+        let totals = Totals::add_up(&summaries);
+        let expected = collected.records - totals.removed;
+        if totals.flagstat.records() != expected {
+            return Err(PipelineError::Lost { what: "records", taken: expected, written: totals.flagstat.records() });
         }
-        None => Vec::new(),
-    };
-    let extents = file.seal(partitions.len() + 1, &bgzf::EOF_BLOCK).map_err(writing)?;
-    let totals = Totals::add_up(&summaries);
-    let expected = collected.records - totals.removed;
-    if totals.flagstat.records() != expected {
-        return Err(PipelineError::Lost { what: "records", taken: expected, written: totals.flagstat.records() });
+        let segments = segments(&summaries, &extents[1..]);
+        let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
+        let mut staged = write_beside(collected, &index, &totals.flagstat, genome, outputs)?;
+        staged.add(file.into_staged());
+        let last = extents[extents.len() - 1];
+        Ok(Reduced {
+            staged,
+            removed: totals.removed,
+            records: totals.flagstat.records(),
+            duplicates: totals.flagstat.duplicates() + totals.removed,
+            bam_bytes: last.offset + last.bytes + bgzf::EOF_BLOCK.len() as u64,
+            segments,
+            deciding_seconds: collected.deciding_seconds,
+            writing_seconds: started.elapsed().as_secs_f64(),
+            spilled_bytes: collected.spill.bytes(),
+        })
     }
-    let segments = segments(&summaries, &extents[1..]);
-    let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
-    let mut staged = write_beside(collected, &index, &totals.flagstat, genome, outputs)?;
-    staged.add(file.into_staged());
-    let last = extents[extents.len() - 1];
-    Ok(Reduced {
-        staged,
-        removed: totals.removed,
-        records: totals.flagstat.records(),
-        duplicates: totals.flagstat.duplicates() + totals.removed,
-        bam_bytes: last.offset + last.bytes + bgzf::EOF_BLOCK.len() as u64,
-        segments,
-        deciding_seconds: collected.deciding_seconds,
-        writing_seconds: 0.0,
-        spilled_bytes: collected.spill.bytes(),
-    })
 }
 
 /// Part 0 of the file: the header in blocks of its own.
