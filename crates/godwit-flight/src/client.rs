@@ -1,0 +1,311 @@
+//! The asking end.
+//!
+//! A [`Client`] is one connection; calls on it share its windows. What is downloaded is pulled by the caller, batch by
+//! batch; what is uploaded waits for the server's windows, a few batches ahead at most. Choosing among servers, trying
+//! again and carrying on elsewhere are not done here.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use arrow_array::RecordBatch;
+use arrow_flight::{FlightDescriptor, PutResult, Ticket};
+use arrow_schema::{Schema, SchemaRef};
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, Method, Request, Response};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tonic::{Code, Status};
+
+use crate::codec::{BatchDecoder, BatchEncoder, Decoded};
+use crate::error::FlightError;
+use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
+use crate::segments::Segments;
+use crate::transport::{Address, Socket, Token, Tuning};
+
+/// Batches between an uploading caller and the connection.
+const UPLOAD_QUEUE: usize = 2;
+
+/// A connection to a server.
+#[derive(Clone)]
+pub struct Client {
+    requests: SendRequest<Outgoing>,
+    peer: String,
+    token: Option<Token>,
+    tuning: Tuning,
+}
+
+/// The body of a request: messages as they come.
+struct Outgoing(mpsc::Receiver<Segments>);
+
+impl Body for Outgoing {
+    type Data = Segments;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Segments>, Self::Error>>> {
+        let segments = ready!(self.get_mut().0.poll_recv(context));
+        Poll::Ready(segments.map(|segments| Ok(Frame::data(segments))))
+    }
+}
+
+impl Client {
+    /// Connects. The connection is kept up by a task of the current runtime until the last call on it ends.
+    ///
+    /// # Errors
+    /// [`FlightError::Connect`], [`FlightError::Connection`].
+    pub async fn connect(address: &Address, token: Option<Token>, tuning: Tuning) -> Result<Self, FlightError> {
+        let peer = address.to_string();
+        let connecting = tokio::time::timeout(tuning.connect_timeout, Socket::connect(address));
+        let socket = connecting.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
+        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_frame_size(tuning.frame_bytes)
+            .initial_stream_window_size(tuning.stream_window_bytes)
+            .initial_connection_window_size(tuning.connection_window_bytes)
+            .max_send_buf_size(2 * tuning.frame_bytes as usize)
+            .keep_alive_interval(tuning.keep_alive_interval)
+            .keep_alive_timeout(tuning.keep_alive_timeout);
+        let (requests, connection) = builder
+            .handshake(TokioIo::new(socket))
+            .await
+            .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
+        // Its failure reaches every call that is open on it.
+        tokio::spawn(connection);
+        Ok(Self { requests, peer, token, tuning })
+    }
+
+    /// Downloads what a ticket stands for.
+    ///
+    /// # Errors
+    /// [`FlightError`].
+    pub async fn download(&self, ticket: impl Into<Bytes>) -> Result<Batches, FlightError> {
+        let (sender, receiver) = mpsc::channel(1);
+        // The channel is empty and its receiver alive: this neither waits nor fails.
+        let _ = sender.try_send(frame_encoded(&Ticket { ticket: ticket.into() }));
+        drop(sender);
+        let response = self.call("DoGet", Outgoing(receiver)).await?;
+        let assembler = Assembler::new(self.tuning.message_limit_bytes);
+        Ok(Batches { incoming: self.incoming(response)?, assembler, decoder: BatchDecoder::default() })
+    }
+
+    /// Uploads batches of one schema: the first end takes them, the second returns the server's answers, which must be
+    /// taken while batches are sent wherever the server gives many.
+    ///
+    /// # Errors
+    /// [`FlightError::Arrow`]: the schema cannot be sent.
+    pub fn upload(
+        &self,
+        descriptor: &FlightDescriptor,
+        schema: &Schema,
+    ) -> Result<(Sender, impl Future<Output = Result<Answers, FlightError>> + Send + use<>), FlightError> {
+        let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE);
+        let encoder = BatchEncoder::new(schema)?;
+        let sender = Sender { sender, encoder, descriptor: descriptor.encode_to_vec(), peer: self.peer.clone() };
+        let client = self.clone();
+        let answers = async move {
+            let response = client.call("DoPut", Outgoing(receiver)).await?;
+            Ok(Answers { incoming: client.incoming(response)? })
+        };
+        Ok((sender, answers))
+    }
+
+    async fn call(&self, method: &str, body: Outgoing) -> Result<Response<Incoming>, FlightError> {
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("http://godwit/arrow.flight.protocol.FlightService/{method}"))
+            .header(http::header::CONTENT_TYPE, "application/grpc")
+            .header(http::header::TE, "trailers");
+        if let Some(token) = &self.token {
+            request = request.header(http::header::AUTHORIZATION, token.header());
+        }
+        let request = request.body(body).expect("all parts of the request are valid");
+        let mut requests = self.requests.clone();
+        let broken = |source| FlightError::Connection { peer: self.peer.clone(), source };
+        poll_fn(|context| requests.poll_ready(context)).await.map_err(broken)?;
+        requests.send_request(request).await.map_err(broken)
+    }
+
+    fn incoming(&self, response: Response<Incoming>) -> Result<IncomingMessages, FlightError> {
+        check(&self.peer, response.headers(), false)?;
+        if response.status() != http::StatusCode::OK {
+            let status = Status::unavailable(format!("HTTP status {}", response.status()));
+            return Err(FlightError::Status { peer: self.peer.clone(), status: Box::new(status) });
+        }
+        Ok(IncomingMessages {
+            body: response.into_body(),
+            chunk: Bytes::new(),
+            limit_bytes: self.tuning.message_limit_bytes,
+            peer: self.peer.clone(),
+            ended: false,
+        })
+    }
+}
+
+/// Fails where the headers tell of a failure, or tell nothing though they must.
+fn check(peer: &str, headers: &HeaderMap, must_tell: bool) -> Result<(), FlightError> {
+    let missing = || must_tell.then(|| Status::unavailable("the answer broke off"));
+    match Status::from_header_map(headers).or_else(missing) {
+        Some(status) if status.code() != Code::Ok => {
+            Err(FlightError::Status { peer: peer.to_owned(), status: Box::new(status) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of an answer, up to trailers that say how it ended.
+struct IncomingMessages {
+    body: Incoming,
+    chunk: Bytes,
+    limit_bytes: u64,
+    peer: String,
+    ended: bool,
+}
+
+impl IncomingMessages {
+    /// Gets more bytes; false when the call ended well.
+    async fn more(&mut self) -> Result<bool, FlightError> {
+        loop {
+            if self.ended {
+                return Ok(false);
+            }
+            let frame = poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
+            match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => {
+                        self.chunk = bytes;
+                        return Ok(true);
+                    }
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().unwrap_or_default();
+                        check(&self.peer, &trailers, true)?;
+                        self.ended = true;
+                    }
+                },
+                Some(Err(source)) => return Err(FlightError::Connection { peer: self.peer.clone(), source }),
+                // A call that ends without trailers did not end well, whatever came before.
+                None => check(&self.peer, &HeaderMap::new(), true)?,
+            }
+        }
+    }
+}
+
+/// Batches of a download.
+pub struct Batches {
+    incoming: IncomingMessages,
+    assembler: Assembler,
+    decoder: BatchDecoder,
+}
+
+impl Batches {
+    /// The schema; known once the first batch, or the end, is here.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.decoder.schema()
+    }
+
+    /// The next batch and what is said beside it; `None` after the last one.
+    ///
+    /// # Errors
+    /// [`FlightError`]; a download that was cut short is one, however many batches came.
+    pub async fn next(&mut self) -> Result<Option<(RecordBatch, Bytes)>, FlightError> {
+        loop {
+            if let Some(message) = self.assembler.push(&mut self.incoming.chunk)? {
+                if let Decoded::Batch(batch) = self.decoder.decode(&message)? {
+                    return Ok(Some((batch, message.app_metadata.into())));
+                }
+            } else if !self.incoming.more().await? {
+                let whole = self.assembler.is_between_messages();
+                return if whole {
+                    Ok(None)
+                } else {
+                    Err(FlightError::Malformed { problem: "the download ends in it" })
+                };
+            }
+        }
+    }
+}
+
+/// An upload on its way out.
+pub struct Sender {
+    sender: mpsc::Sender<Segments>,
+    encoder: BatchEncoder,
+    descriptor: Vec<u8>,
+    peer: String,
+}
+
+impl Sender {
+    /// Sends a batch, when there is room for it.
+    ///
+    /// # Errors
+    /// [`FlightError::Arrow`]; [`FlightError::Status`] where the call has ended: its answers say why.
+    pub async fn send(&mut self, batch: &RecordBatch, app_metadata: &[u8]) -> Result<(), FlightError> {
+        let descriptor = std::mem::take(&mut self.descriptor);
+        let segments = self.encoder.encode(batch, &descriptor, app_metadata)?;
+        self.push(segments).await
+    }
+
+    /// Ends the upload.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub async fn finish(mut self) -> Result<(), FlightError> {
+        let segments = self.encoder.finish(&self.descriptor)?;
+        if !segments.has_remaining() { Ok(()) } else { self.push(segments).await }
+    }
+
+    async fn push(&mut self, segments: Segments) -> Result<(), FlightError> {
+        self.sender.send(segments).await.map_err(|_| FlightError::Status {
+            peer: self.peer.clone(),
+            status: Box::new(Status::aborted("the upload was ended by the other side")),
+        })
+    }
+}
+
+/// The server's answers to an upload.
+pub struct Answers {
+    incoming: IncomingMessages,
+}
+
+impl Answers {
+    /// The next answer; `None` when the upload is done and went well.
+    ///
+    /// # Errors
+    /// [`FlightError`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, FlightError> {
+        let mut bytes = Vec::new();
+        loop {
+            let wanted = bytes.first_chunk::<PREFIX_BYTES>().map_or(PREFIX_BYTES, |prefix| {
+                PREFIX_BYTES + u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize
+            });
+            if wanted as u64 > self.incoming.limit_bytes {
+                let limit_bytes = self.incoming.limit_bytes;
+                return Err(FlightError::TooLarge { bytes: wanted as u64, limit_bytes });
+            }
+            let chunk = &mut self.incoming.chunk;
+            bytes.extend_from_slice(&chunk.split_to(chunk.len().min(wanted - bytes.len())));
+            if bytes.len() == wanted && wanted > PREFIX_BYTES {
+                let answer = PutResult::decode(&bytes[PREFIX_BYTES..]);
+                return match answer {
+                    Ok(answer) => Ok(Some(answer.app_metadata)),
+                    Err(_) => Err(FlightError::Malformed { problem: "it is no PutResult" }),
+                };
+            }
+            // A message of no bytes is an answer without metadata.
+            if bytes.len() == PREFIX_BYTES && bytes[1..] == [0; 4] {
+                return Ok(Some(Bytes::new()));
+            }
+            if bytes.len() < wanted && self.incoming.chunk.is_empty() && !self.incoming.more().await? {
+                let whole = bytes.is_empty();
+                return if whole { Ok(None) } else { Err(FlightError::Malformed { problem: "the answers end in it" }) };
+            }
+        }
+    }
+}

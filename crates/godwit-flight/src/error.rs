@@ -1,0 +1,84 @@
+//! What can go wrong on the wire.
+
+use arrow_schema::ArrowError;
+
+/// Failures of either end.
+#[derive(Debug, thiserror::Error)]
+pub enum FlightError {
+    /// No connection could be made.
+    #[error("cannot connect to {address}; is a server running there?")]
+    Connect {
+        /// Where to.
+        address: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A server could not take its place.
+    #[error("cannot listen on {address}; choose another address, or stop what uses it")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The connection broke, or the other end does not speak HTTP/2.
+    #[error("the connection to {peer} broke")]
+    Connection {
+        /// The other end.
+        peer: String,
+        /// How.
+        #[source]
+        source: hyper::Error,
+    },
+    /// The other end refused or failed.
+    #[error("{peer} answered: {status}")]
+    Status {
+        /// The other end.
+        peer: String,
+        /// What it said.
+        #[source]
+        status: Box<tonic::Status>,
+    },
+    /// Bytes that are no Flight message.
+    #[error("a message cannot be read: {problem}")]
+    Malformed {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A message larger than this end takes.
+    #[error("a message of {bytes} bytes is over the limit of {limit_bytes}; send smaller batches")]
+    TooLarge {
+        /// Its bytes.
+        bytes: u64,
+        /// The most that is taken.
+        limit_bytes: u64,
+    },
+    /// Bytes that are no record batch of the stream's schema.
+    #[error("a record batch cannot be read or written")]
+    Arrow {
+        /// What Arrow found.
+        #[source]
+        source: ArrowError,
+    },
+}
+
+impl From<ArrowError> for FlightError {
+    fn from(source: ArrowError) -> Self {
+        Self::Arrow { source }
+    }
+}
+
+impl From<FlightError> for tonic::Status {
+    fn from(error: FlightError) -> Self {
+        match error {
+            FlightError::Status { status, .. } => *status,
+            FlightError::Malformed { .. } | FlightError::Arrow { .. } => Self::invalid_argument(error.to_string()),
+            FlightError::TooLarge { .. } => Self::resource_exhausted(error.to_string()),
+            FlightError::Connect { .. } | FlightError::Listen { .. } | FlightError::Connection { .. } => {
+                Self::unavailable(error.to_string())
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The data plane: Arrow Flight over gRPC, as any stock client speaks it, without copying what is sent.
+//!
+//! Flows in and out: Arrow record batches, with a few bytes of metadata each. [`server`] answers `DoGet` and `DoPut` itself,
+//! on the HTTP/2 layer: the buffers of a batch go to the socket where they lie, behind a few bytes of framing
+//! (module `message`), in frames of 1 MiB. All other calls go to a tonic service. [`client`] is the other end: what arrives is
+//! copied once, into aligned memory. Both ends talk to stock ones; between two of ours nothing is copied twice.
+//!
+//! What tickets mean, who may see what and where data comes from is decided by the caller's [`DataPlane`].
+
+pub mod client;
+mod codec;
+mod error;
+mod message;
+mod segments;
+pub mod server;
+mod transport;
+
+pub use client::{Answers, Batches, Client, Sender};
+pub use error::FlightError;
+pub use server::{DataPlane, Download, Server, Upload, Uploaded};
+pub use transport::{Address, Token, Tuning};

@@ -1,0 +1,344 @@
+//! The serving end.
+//!
+//! `DoGet` and `DoPut` are answered here; every other call goes to the tonic service the server was given. Batches of a
+//! [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as fast as the
+//! [`DataPlane`] asks for them, and HTTP/2's windows hold the client back.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use arrow_array::RecordBatch;
+use arrow_flight::{FlightDescriptor, PutResult, Ticket};
+use arrow_schema::SchemaRef;
+use bytes::{Buf, Bytes};
+use futures_core::Stream;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prost::Message as _;
+use tokio::net::{TcpListener, UnixListener};
+use tonic::Status;
+use tonic::service::Routes;
+use tower_service::Service;
+
+use crate::codec::{BatchDecoder, BatchEncoder, Decoded};
+use crate::error::FlightError;
+use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
+use crate::segments::Segments;
+use crate::transport::{Address, Socket, Token, Tuning};
+
+const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
+const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
+/// Largest ticket that is taken, bytes.
+const TICKET_LIMIT_BYTES: usize = 1 << 20;
+
+/// A batch and what is said beside it.
+pub type Item = (RecordBatch, Bytes);
+
+/// What a client downloads.
+pub struct Download {
+    /// Schema of all batches.
+    pub schema: SchemaRef,
+    /// The batches.
+    pub batches: Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>,
+}
+
+/// Answers to an upload, sent as they come; the upload ends with the stream.
+pub type Answers = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
+
+/// What a server does with data.
+pub trait DataPlane: Send + Sync + 'static {
+    /// The data that a ticket stands for.
+    fn download(&self, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
+
+    /// Takes data; the answers go to the client's side of the upload.
+    fn upload(&self, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
+}
+
+/// Data on its way in.
+pub struct Upload {
+    body: Incoming,
+    chunk: Bytes,
+    assembler: Assembler,
+    decoder: BatchDecoder,
+    descriptor: Option<FlightDescriptor>,
+}
+
+/// One message of an upload.
+#[derive(Clone, Debug)]
+pub struct Uploaded {
+    /// A batch; `None` where only metadata was sent.
+    pub batch: Option<RecordBatch>,
+    /// What was said beside it.
+    pub app_metadata: Bytes,
+}
+
+impl Upload {
+    fn new(body: Incoming, tuning: &Tuning) -> Self {
+        let assembler = Assembler::new(tuning.message_limit_bytes);
+        Self { body, chunk: Bytes::new(), assembler, decoder: BatchDecoder::default(), descriptor: None }
+    }
+
+    /// What the client says it sends; known once the first message is here.
+    pub fn descriptor(&self) -> Option<&FlightDescriptor> {
+        self.descriptor.as_ref()
+    }
+
+    /// The schema; known once it is here, which is before the first batch.
+    pub fn schema(&self) -> Option<&SchemaRef> {
+        self.decoder.schema()
+    }
+
+    /// The next message; `None` after the last one.
+    ///
+    /// # Errors
+    /// What the client sent wrong, or that it went away before it was done.
+    pub async fn next(&mut self) -> Result<Option<Uploaded>, Status> {
+        loop {
+            let Some(message) = self.assembler.push(&mut self.chunk)? else {
+                match std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await {
+                    Some(Ok(frame)) => self.chunk = frame.into_data().unwrap_or_default(),
+                    Some(Err(error)) => return Err(Status::cancelled(format!("the upload broke off: {error}"))),
+                    None if self.assembler.is_between_messages() => return Ok(None),
+                    None => return Err(Status::invalid_argument("the upload ends within a message")),
+                }
+                continue;
+            };
+            if !message.descriptor.is_empty() && self.descriptor.is_none() {
+                let descriptor = FlightDescriptor::decode(&message.descriptor[..]);
+                self.descriptor =
+                    Some(descriptor.map_err(|_| Status::invalid_argument("the descriptor cannot be read"))?);
+            }
+            let batch = match self.decoder.decode(&message)? {
+                Decoded::Batch(batch) => Some(batch),
+                Decoded::Nothing => None,
+                Decoded::Schema | Decoded::Dictionary => continue,
+            };
+            return Ok(Some(Uploaded { batch, app_metadata: message.app_metadata.into() }));
+        }
+    }
+}
+
+/// A server with its place taken.
+pub struct Server<D> {
+    listener: Listener,
+    address: Address,
+    plane: Arc<Plane<D>>,
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// What every connection needs.
+struct Plane<D> {
+    data: D,
+    rest: Routes,
+    token: Option<Token>,
+    tuning: Tuning,
+}
+
+impl<D: DataPlane> Server<D> {
+    /// Takes a place; port 0 takes any. `rest` answers what is neither `DoGet` nor `DoPut`. Where a `token` is given,
+    /// nobody is let in without it.
+    ///
+    /// # Errors
+    /// [`FlightError::Listen`].
+    pub async fn bind(
+        address: &Address,
+        data: D,
+        rest: Routes,
+        token: Option<Token>,
+        tuning: Tuning,
+    ) -> Result<Self, FlightError> {
+        let failed = |source| FlightError::Listen { address: address.to_string(), source };
+        let (listener, address) = match address {
+            Address::Tcp(wanted) => {
+                let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+                let taken = listener.local_addr().map_err(failed)?;
+                (Listener::Tcp(listener), Address::Tcp(taken))
+            }
+            Address::Unix(path) => (Listener::Unix(UnixListener::bind(path).map_err(failed)?), address.clone()),
+        };
+        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, token, tuning }) })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Serves until the future is dropped; connections that are open then are closed.
+    pub async fn serve(self) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            let accepted = match &self.listener {
+                Listener::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
+                    stream.set_nodelay(true)?;
+                    Ok(Socket::Tcp(stream))
+                }),
+                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
+            };
+            while connections.try_join_next().is_some() {}
+            match accepted {
+                Ok(socket) => {
+                    connections.spawn(converse(socket, self.plane.clone()));
+                }
+                // A client that went away at once, or no more descriptors: others may still be served, a little later.
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
+    let tuning = plane.tuning.clone();
+    let answer = hyper::service::service_fn(move |request| {
+        let plane = plane.clone();
+        async move { Ok::<_, Infallible>(plane.answer(request).await) }
+    });
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_frame_size(tuning.frame_bytes)
+        .initial_stream_window_size(tuning.stream_window_bytes)
+        .initial_connection_window_size(tuning.connection_window_bytes)
+        .max_send_buf_size(2 * tuning.frame_bytes as usize)
+        .keep_alive_interval(tuning.keep_alive_interval)
+        .keep_alive_timeout(tuning.keep_alive_timeout);
+    // How a connection ends is the client's business; each call on it has told its own outcome.
+    let _ = builder.serve_connection(TokioIo::new(socket), answer).await;
+}
+
+impl<D: DataPlane> Plane<D> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Reply> {
+        if let Some(token) = &self.token {
+            let header = request.headers().get(http::header::AUTHORIZATION);
+            if !header.is_some_and(|value| token.is_in(value.as_bytes())) {
+                return refused(Status::unauthenticated("the token is missing or wrong"));
+            }
+        }
+        let answered = match request.uri().path() {
+            DO_GET => self.get(request.into_body()).await,
+            DO_PUT => self.put(request.into_body()).await,
+            _ => {
+                // Routes are cloned per call, as tonic itself does; calling one cannot fail.
+                let Ok(response) = self.rest.clone().call(request).await;
+                return response.map(Reply::Tonic);
+            }
+        };
+        answered.map_or_else(refused, |reply| response(reply, None))
+    }
+
+    async fn get(&self, mut body: Incoming) -> Result<Reply, Status> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+            let frame = frame.map_err(|error| Status::cancelled(format!("the request broke off: {error}")))?;
+            bytes.extend_from_slice(&frame.into_data().unwrap_or_default());
+            if bytes.len() > TICKET_LIMIT_BYTES {
+                return Err(Status::resource_exhausted("the ticket is over 1 MiB"));
+            }
+        }
+        let ticket = bytes.get(PREFIX_BYTES..).and_then(|bytes| Ticket::decode(bytes).ok());
+        let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
+        let download = self.data.download(ticket.ticket).await?;
+        let encoder = Box::new(BatchEncoder::new(&download.schema)?);
+        Ok(Reply::Batches { batches: download.batches, encoder, ended: false })
+    }
+
+    async fn put(&self, body: Incoming) -> Result<Reply, Status> {
+        let answers = self.data.upload(Upload::new(body, &self.tuning)).await?;
+        Ok(Reply::Answers { answers, ended: false })
+    }
+}
+
+fn response(reply: Reply, status: Option<&Status>) -> Response<Reply> {
+    let mut response = Response::new(reply);
+    let headers = response.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    if let Some(status) = status {
+        headers.extend(trailers(status));
+    }
+    response
+}
+
+/// A call that failed before it began: headers alone.
+fn refused(status: Status) -> Response<Reply> {
+    response(Reply::Nothing, Some(&status))
+}
+
+fn trailers(status: &Status) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if status.add_header(&mut headers).is_err() {
+        headers.insert("grpc-status", HeaderValue::from_static("13"));
+    }
+    headers
+}
+
+/// The body of an answer.
+enum Reply {
+    Batches {
+        batches: Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>,
+        encoder: Box<BatchEncoder>,
+        ended: bool,
+    },
+    Answers {
+        answers: Answers,
+        ended: bool,
+    },
+    Tonic(tonic::body::Body),
+    Nothing,
+}
+
+impl Body for Reply {
+    type Data = Segments;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Segments>, Status>>> {
+        match self.get_mut() {
+            Self::Nothing => Poll::Ready(None),
+            Self::Tonic(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(context));
+                Poll::Ready(frame.map(|frame| Ok(frame?.map_data(Segments::from))))
+            }
+            Self::Batches { batches, encoder, ended } => {
+                if *ended {
+                    return Poll::Ready(None);
+                }
+                let segments = match ready!(batches.as_mut().poll_next(context)) {
+                    Some(Ok((batch, app_metadata))) => encoder.encode(&batch, &[], &app_metadata),
+                    Some(Err(status)) => return Poll::Ready(end(ended, &status)),
+                    None => encoder.finish(&[]),
+                };
+                match segments {
+                    Ok(segments) if segments.has_remaining() => Poll::Ready(Some(Ok(Frame::data(segments)))),
+                    Ok(_) => Poll::Ready(end(ended, &Status::ok(""))),
+                    Err(error) => Poll::Ready(end(ended, &error.into())),
+                }
+            }
+            Self::Answers { answers, ended } => {
+                if *ended {
+                    return Poll::Ready(None);
+                }
+                match ready!(answers.as_mut().poll_next(context)) {
+                    Some(Ok(app_metadata)) => {
+                        Poll::Ready(Some(Ok(Frame::data(frame_encoded(&PutResult { app_metadata })))))
+                    }
+                    Some(Err(status)) => Poll::Ready(end(ended, &status)),
+                    None => Poll::Ready(end(ended, &Status::ok(""))),
+                }
+            }
+        }
+    }
+}
+
+/// The trailers that close a call.
+fn end(ended: &mut bool, status: &Status) -> Option<Result<Frame<Segments>, Status>> {
+    *ended = true;
+    Some(Ok(Frame::trailers(trailers(status))))
+}

@@ -1,0 +1,178 @@
+//! What both ends agree on below Flight: addresses, HTTP/2's windows and frames, keep-alive, and the token.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket, for processes of one machine.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Sizes and times of connections.
+///
+/// The defaults are the best of a sweep on loopback: frames of 16 KiB, HTTP/2's own default, wake the receiver 64 times
+/// per MiB, and windows over 16 MiB fall out of the cache.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Bytes of an HTTP/2 frame, at most.
+    pub frame_bytes: u32,
+    /// Bytes under way per stream.
+    pub stream_window_bytes: u32,
+    /// Bytes under way per connection.
+    pub connection_window_bytes: u32,
+    /// Most bytes of a message that is taken.
+    pub message_limit_bytes: u64,
+    /// How long a connection may be silent before it is asked for a sign of life.
+    pub keep_alive_interval: Duration,
+    /// How long the answer may take before the other end counts as dead.
+    pub keep_alive_timeout: Duration,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 1 << 20,
+            stream_window_bytes: 8 << 20,
+            connection_window_bytes: 16 << 20,
+            message_limit_bytes: 1 << 30,
+            keep_alive_interval: Duration::from_secs(2),
+            keep_alive_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a caller must know to be let in, sent as `authorization: Bearer TOKEN`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A token of visible ASCII characters; `None` where there are others, or none.
+    pub fn new(text: &str) -> Option<Self> {
+        let fine = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fine.then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn header(&self) -> String {
+        format!("Bearer {}", self.0)
+    }
+
+    /// True for the value of a header that has this token. Takes as long for any value of the right length.
+    pub(crate) fn is_in(&self, header: &[u8]) -> bool {
+        let expected = self.header();
+        let differing = expected.bytes().zip(header).fold(0, |differing, (one, other)| differing | (one ^ other));
+        expected.len() == header.len() && differing == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// A connection of either kind.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, space),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, space),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_token_is_let_in() {
+        let token = Token::new("secret").unwrap();
+        assert!(token.is_in(b"Bearer secret"));
+        for wrong in [&b"Bearer secre"[..], b"Bearer secrets", b"Bearer Secret", b"secret", b""] {
+            assert!(!token.is_in(wrong));
+        }
+        assert!(Token::new("").is_none() && Token::new("a b").is_none());
+        assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+}

@@ -1,0 +1,342 @@
+//! Both ends against each other and against stock ones.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, BinaryArray, DictionaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightClient, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest,
+    HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
+};
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt, stream};
+use godwit_flight::server::{Answers, Item};
+use godwit_flight::{Address, Client, DataPlane, Download, FlightError, Server, Token, Tuning, Upload};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Batches with numbers, strings, nulls and a dictionary that grows.
+fn batches(count: usize, rows: usize) -> Vec<RecordBatch> {
+    let batch = |index: usize| {
+        let from = (index * rows) as i64;
+        let numbers = Int64Array::from_iter_values(from..from + rows as i64);
+        let names = StringArray::from_iter((0..rows).map(|row| (row % 7 != 3).then(|| format!("read{index}/{row}"))));
+        let records = BinaryArray::from_iter_values((0..rows).map(|row| vec![row as u8; row % 50]));
+        let groups: DictionaryArray<Int32Type> =
+            (0..rows).map(|row| ["a", "b", "c"][(row + index) % (1 + index % 3)]).collect();
+        let columns: [(&str, ArrayRef, bool); 4] = [
+            ("number", Arc::new(numbers), false),
+            ("name", Arc::new(names), true),
+            ("record", Arc::new(records), false),
+            ("group", Arc::new(groups), false),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns).expect("columns of one length")
+    };
+    (0..count).map(batch).collect()
+}
+
+/// Hands out what tickets name: `COUNTxROWS`, `empty`, `fails` (after one batch), `endless`; takes uploads and answers each
+/// batch with its metadata and rows.
+struct Plane;
+
+impl DataPlane for Plane {
+    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+        let text = String::from_utf8_lossy(&ticket).into_owned();
+        let schema: SchemaRef = batches(1, 1)[0].schema();
+        let items: Vec<Result<Item, Status>> = match (text.as_str(), text.split_once('x')) {
+            ("empty", _) => Vec::new(),
+            ("fails", _) => {
+                vec![Ok((batches(1, 10).remove(0), Bytes::new())), Err(Status::data_loss("a block is damaged"))]
+            }
+            ("endless", _) => {
+                let batch = batches(1, 100_000).remove(0);
+                let batches = stream::repeat_with(move || Ok((batch.clone(), Bytes::new())));
+                return Ok(Download { schema, batches: Box::pin(batches) });
+            }
+            (_, Some((count, rows))) => {
+                let parse = |text: &str| text.parse().map_err(|_| Status::invalid_argument("no number"));
+                let batches = batches(parse(count)?, parse(rows)?).into_iter().enumerate();
+                batches.map(|(index, batch)| Ok((batch, Bytes::from(index.to_string())))).collect()
+            }
+            _ => return Err(Status::not_found(format!("no data {text}; ask for 3x100"))),
+        };
+        Ok(Download { schema, batches: Box::pin(stream::iter(items)) })
+    }
+
+    async fn upload(&self, upload: Upload) -> Result<Answers, Status> {
+        Ok(Box::pin(stream::try_unfold(upload, |mut upload| async move {
+            let Some(item) = upload.next().await? else { return Ok(None) };
+            let rows = item.batch.map_or(0, |batch| batch.num_rows());
+            let name = upload.descriptor().map(|descriptor| descriptor.path.join("/")).unwrap_or_default();
+            let metadata = String::from_utf8_lossy(&item.app_metadata).into_owned();
+            Ok(Some((Bytes::from(format!("{name} {metadata} {rows}")), upload)))
+        })))
+    }
+}
+
+/// A stock service that has nothing but a schema, and a `DoGet` and `DoPut` as stock servers have them.
+struct Stock;
+
+#[tonic::async_trait]
+impl FlightService for Stock {
+    type HandshakeStream = Reply<HandshakeResponse>;
+    type ListFlightsStream = Reply<FlightInfo>;
+    type DoGetStream = Reply<FlightData>;
+    type DoPutStream = Reply<PutResult>;
+    type DoExchangeStream = Reply<FlightData>;
+    type DoActionStream = Reply<arrow_flight::Result>;
+    type ListActionsStream = Reply<ActionType>;
+
+    async fn list_flights(&self, _: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
+        let info = FlightInfo::new().with_descriptor(FlightDescriptor::new_path(vec!["one".into()]));
+        Ok(Response::new(Box::pin(stream::iter([Ok(info)]))))
+    }
+
+    async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
+        let download = Plane.download(request.into_inner().ticket).await?;
+        let batches = download.batches.map_ok(|(batch, _)| batch).map_err(Into::into);
+        let encoder = arrow_flight::encode::FlightDataEncoderBuilder::new().with_schema(download.schema);
+        Ok(Response::new(Box::pin(encoder.build(batches).map_err(Into::into))))
+    }
+
+    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Result<Response<Self::DoPutStream>, Status> {
+        let messages = request.into_inner().map_err(Into::into);
+        let batches = arrow_flight::decode::FlightRecordBatchStream::new_from_flight_data(messages);
+        let answers = batches.map_ok(|batch| PutResult { app_metadata: batch.num_rows().to_string().into() });
+        Ok(Response::new(Box::pin(answers.map_err(Into::into))))
+    }
+
+    async fn handshake(
+        &self,
+        _: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        Err(Status::unimplemented("handshake"))
+    }
+
+    async fn get_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
+        Err(Status::unimplemented("get_flight_info"))
+    }
+
+    async fn poll_flight_info(&self, _: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
+        Err(Status::unimplemented("poll_flight_info"))
+    }
+
+    async fn get_schema(&self, _: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        Err(Status::unimplemented("get_schema"))
+    }
+
+    async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(Status::unimplemented("do_exchange"))
+    }
+
+    async fn do_action(&self, _: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        Err(Status::unimplemented("do_action"))
+    }
+
+    async fn list_actions(&self, _: Request<Empty>) -> Result<Response<Self::ListActionsStream>, Status> {
+        Err(Status::unimplemented("list_actions"))
+    }
+}
+
+/// Starts our server on any port, or at `address`.
+async fn serve(address: Option<Address>, token: Option<Token>) -> Address {
+    let address = address.unwrap_or(Address::Tcp(([127, 0, 0, 1], 0).into()));
+    let rest = tonic::service::Routes::new(FlightServiceServer::new(Stock));
+    let server = Server::bind(&address, Plane, rest, token, Tuning::default()).await.expect("a free port");
+    let address = server.address().clone();
+    tokio::spawn(server.serve());
+    address
+}
+
+async fn connect(address: &Address) -> Client {
+    Client::connect(address, None, Tuning::default()).await.expect("the server is there")
+}
+
+fn url(address: &Address) -> String {
+    format!("http://{address}")
+}
+
+async fn stock_client(address: &Address) -> FlightClient {
+    let endpoint = tonic::transport::Endpoint::new(url(address)).expect("an address");
+    FlightClient::new(endpoint.connect().await.expect("the server is there"))
+}
+
+async fn download(client: &Client, ticket: &str) -> Result<Vec<(RecordBatch, Bytes)>, FlightError> {
+    let mut batches = client.download(ticket.to_owned()).await?;
+    let mut found = Vec::new();
+    while let Some(item) = batches.next().await? {
+        found.push(item);
+    }
+    assert!(batches.schema().is_some(), "a download has a schema, with or without batches");
+    Ok(found)
+}
+
+#[tokio::test]
+async fn what_is_downloaded_is_what_was_there_over_tcp_and_unix_sockets() {
+    let directory = tempfile::tempdir().unwrap();
+    for address in [None, Some(Address::Unix(directory.path().join("socket")))] {
+        let client = connect(&serve(address, None).await).await;
+        for (ticket, expected) in [("5x1000", batches(5, 1000)), ("2x200000", batches(2, 200_000)), ("empty", vec![])] {
+            let found = download(&client, ticket).await.unwrap();
+            let metadata: Vec<Bytes> = (0..expected.len()).map(|index| index.to_string().into()).collect();
+            let (batches, found_metadata): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+            assert!(batches == expected, "{ticket}");
+            assert_eq!(found_metadata, metadata);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stock_client_downloads_uploads_and_lists() {
+    let mut client = stock_client(&serve(None, None).await).await;
+    let found: Vec<RecordBatch> = client.do_get(Ticket::new("3x5000")).await.unwrap().try_collect().await.unwrap();
+    assert!(found == batches(3, 5000));
+    let descriptor = FlightDescriptor::new_path(vec!["a".into(), "b".into()]);
+    let messages = arrow_flight::encode::FlightDataEncoderBuilder::new()
+        .with_flight_descriptor(Some(descriptor))
+        .build(stream::iter(batches(2, 30).into_iter().map(Ok)));
+    let answers: Vec<PutResult> = client.do_put(messages).await.unwrap().try_collect().await.unwrap();
+    let answers: Vec<&[u8]> = answers.iter().map(|answer| &answer.app_metadata[..]).collect();
+    assert_eq!(answers, [b"a/b  30", b"a/b  30"]);
+    let flights: Vec<FlightInfo> = client.list_flights(Bytes::new()).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(flights.len(), 1);
+}
+
+#[tokio::test]
+async fn our_client_talks_to_a_stock_server() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    let server = tonic::transport::Server::builder().add_service(FlightServiceServer::new(Stock));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let client = connect(&address).await;
+    let found = download(&client, "4x20000").await.unwrap();
+    let found: Vec<RecordBatch> = found.into_iter().map(|(batch, _)| batch).collect();
+    // Stock encoders write dictionaries out; the values are the same.
+    let plain = |batch: &RecordBatch| batch.project(&[0, 1, 2]).unwrap();
+    assert!(found.iter().map(plain).eq(batches(4, 20_000).iter().map(plain)));
+    assert!(
+        matches!(download(&client, "fails").await, Err(FlightError::Status { status, .. }) if status.code() == Code::DataLoss)
+    );
+    assert_eq!(upload(&client, 3, 100).await.unwrap(), ["100", "100", "100"]);
+}
+
+async fn upload(client: &Client, count: usize, rows: usize) -> Result<Vec<String>, FlightError> {
+    let batches = batches(count, rows);
+    let descriptor = FlightDescriptor::new_path(vec!["x".into()]);
+    let (mut sender, answers) = client.upload(&descriptor, &batches[0].schema())?;
+    let sending = async {
+        for (index, batch) in batches.iter().enumerate() {
+            sender.send(batch, format!("m{index}").as_bytes()).await?;
+        }
+        sender.finish().await
+    };
+    let taking = async {
+        let mut answers = answers.await?;
+        let mut found = Vec::new();
+        while let Some(answer) = answers.next().await? {
+            found.push(String::from_utf8_lossy(&answer).into_owned());
+        }
+        Ok::<_, FlightError>(found)
+    };
+    let (sent, taken) = tokio::join!(sending, taking);
+    sent.and(taken)
+}
+
+#[tokio::test]
+async fn each_batch_of_an_upload_is_answered() {
+    let client = connect(&serve(None, None).await).await;
+    assert_eq!(upload(&client, 3, 50_000).await.unwrap(), ["x m0 50000", "x m1 50000", "x m2 50000"]);
+}
+
+#[tokio::test]
+async fn failures_reach_the_client_with_code_and_words() {
+    let address = serve(None, None).await;
+    let client = connect(&address).await;
+    for (ticket, code, words) in
+        [("nonsense", Code::NotFound, "ask for 3x100"), ("fails", Code::DataLoss, "a block is damaged")]
+    {
+        let Err(FlightError::Status { status, peer }) = download(&client, ticket).await else { panic!("{ticket}") };
+        assert_eq!((status.code(), peer), (code, address.to_string()));
+        assert!(status.message().contains(words), "{status}");
+    }
+    let mut stock = stock_client(&address).await;
+    let failed = stock.do_get(Ticket::new("fails")).await.unwrap().try_collect::<Vec<_>>().await;
+    assert!(failed.unwrap_err().to_string().contains("a block is damaged"));
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_without_the_token() {
+    let token = Token::new("s3cret").unwrap();
+    let address = serve(None, Some(token.clone())).await;
+    for wrong in [None, Token::new("s3cre"), Token::new("s3cretx")] {
+        let client = Client::connect(&address, wrong, Tuning::default()).await.unwrap();
+        let Err(FlightError::Status { status, .. }) = download(&client, "1x1").await else { panic!("let in") };
+        assert_eq!(status.code(), Code::Unauthenticated);
+    }
+    let mut stock = stock_client(&address).await;
+    assert!(stock.list_flights(Bytes::new()).await.is_err());
+    let client = Client::connect(&address, Some(token), Tuning::default()).await.unwrap();
+    assert_eq!(download(&client, "1x1").await.unwrap().len(), 1);
+    stock.add_header("authorization", "Bearer s3cret").unwrap();
+    assert!(stock.list_flights(Bytes::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_and_one_that_is_no_server_are_told_apart() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    drop(listener);
+    let refused = Client::connect(&address, None, Tuning::default()).await;
+    assert!(matches!(refused, Err(FlightError::Connect { .. })));
+    let taken = serve(None, None).await;
+    let rest = tonic::service::Routes::default();
+    let second = Server::bind(&taken, Plane, rest, None, Tuning::default()).await;
+    assert!(matches!(second, Err(FlightError::Listen { .. })));
+}
+
+#[tokio::test]
+async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
+    // It takes connections and reads, but never says a word: what a machine without power looks like.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = Address::Tcp(listener.local_addr().unwrap());
+    let silence = tokio::spawn(async move {
+        let held = listener.accept().await;
+        std::future::pending::<()>().await;
+        drop(held);
+    });
+    let tuning = Tuning {
+        keep_alive_interval: Duration::from_millis(300),
+        keep_alive_timeout: Duration::from_millis(300),
+        ..Tuning::default()
+    };
+    let started = Instant::now();
+    let client = Client::connect(&address, None, tuning).await.unwrap();
+    assert!(matches!(client.download("1x1").await, Err(FlightError::Connection { .. })));
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    silence.abort();
+}
+
+#[tokio::test]
+async fn a_download_that_is_dropped_stops_and_leaves_the_connection_fit() {
+    let client = connect(&serve(None, None).await).await;
+    for _ in 0..20 {
+        let mut batches = client.download("endless").await.unwrap();
+        assert!(batches.next().await.unwrap().is_some());
+    }
+    assert_eq!(download(&client, "2x10").await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused() {
+    let client = connect(&serve(None, None).await).await;
+    let tuning = Tuning { message_limit_bytes: 10_000, ..Tuning::default() };
+    let small = Client::connect(&serve(None, None).await, None, tuning).await.unwrap();
+    assert!(matches!(download(&small, "1x100000").await, Err(FlightError::TooLarge { .. })));
+    assert_eq!(download(&client, "1x100000").await.unwrap().len(), 1);
+}
