@@ -6,6 +6,7 @@
 mod bad_input;
 mod conduct;
 mod docs;
+mod flight;
 mod identity;
 mod oracle;
 mod picard;

@@ -10,6 +10,7 @@
 pub mod client;
 mod codec;
 mod error;
+pub mod measure;
 mod message;
 mod segments;
 pub mod server;
@@ -18,4 +19,5 @@ mod transport;
 pub use client::{Answers, Batches, Client, Sender};
 pub use error::FlightError;
 pub use server::{DataPlane, Download, Server, Upload, Uploaded};
+pub use tonic::service::Routes;
 pub use transport::{Address, Token, Tuning};

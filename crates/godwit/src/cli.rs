@@ -48,6 +48,9 @@ pub enum Verb {
     /// Make reads from a diploid copy of a reference, with known variants and duplicates
     #[command(hide = true, after_help = "Example:\n  godwit simulate --reference ref.fa --pairs 1000 --out sim")]
     Simulate(SimulateArgs),
+    /// Measure a network or a server
+    #[command(subcommand, after_help = "Example:\n  godwit bench flight --streams 1,2,4")]
+    Bench(BenchVerb),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),
@@ -262,6 +265,85 @@ pub struct SimulateArgs {
     /// PREFIX of `PREFIX_L001_R1.fastq`, `PREFIX_L001_R2.fastq`, `PREFIX.truth.vcf`, `PREFIX.truth.tsv`
     #[arg(long, value_name = "PREFIX")]
     pub out: PathBuf,
+}
+
+#[derive(Subcommand)]
+pub enum BenchVerb {
+    /// Throughput of Arrow Flight, between two processes here or to a server started with --listen
+    #[command(after_help = "Example:\n  godwit bench flight --method get --streams 1,2,4 --bytes 1G")]
+    Flight(BenchFlightArgs),
+}
+
+#[derive(Args)]
+pub struct BenchFlightArgs {
+    /// Measure against this server (HOST:PORT or unix:PATH), started by `godwit bench flight --listen`
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "listen")]
+    pub at: Option<String>,
+    /// Be the server, at HOST:PORT (port 0: any) or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// End when stdin is closed
+    #[arg(long, hide = true, requires = "listen")]
+    pub until_stdin_closes: bool,
+    /// How data moves
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "get,put", value_name = "METHODS")]
+    pub method: Vec<BenchMethod>,
+    /// Connections at once, one result each
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,..", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub streams: Vec<u32>,
+    /// What rows look like
+    #[arg(long, value_enum, default_value_t = BenchShape::Fixed, value_name = "SHAPE")]
+    pub shape: BenchShape,
+    /// Bytes per row of the fixed shape, a multiple of 8
+    #[arg(long, value_name = "BYTES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(8..=8192))]
+    pub row_bytes: u32,
+    /// Rows per batch
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub rows: u32,
+    /// Data per measurement, held in memory
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub bytes: u64,
+    /// Socket between the two processes
+    #[arg(long, value_enum, default_value_t = BenchSocket::Tcp, value_name = "SOCKET", conflicts_with = "at")]
+    pub socket: BenchSocket,
+    /// Measurements of each kind; the median is told
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// How to print results
+    #[arg(long, value_enum, default_value_t = TableFormat::Table, value_name = "FORMAT")]
+    pub format: TableFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchMethod {
+    /// DoGet: the server sends
+    Get,
+    /// DoPut: the client sends
+    Put,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchShape {
+    /// Numbers of eight bytes
+    Fixed,
+    /// Aligned reads: numbers, names with nulls, packed records of about 350 bytes
+    Alignments,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BenchSocket {
+    /// TCP on the loopback interface
+    Tcp,
+    /// A Unix socket
+    Unix,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people
+    Table,
+    /// For programs
+    Json,
 }
 
 #[derive(Args)]

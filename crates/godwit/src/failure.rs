@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io::Write;
 
+use godwit_flight::FlightError;
 use godwit_pipeline::{Blame, PipelineError};
 
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
@@ -18,6 +19,8 @@ pub enum Exit {
     Machine = 4,
     /// An engine failed.
     Engine = 5,
+    /// A remote or the network failed.
+    Remote = 6,
     /// Interrupted.
     Interrupted = 130,
 }
@@ -47,6 +50,16 @@ impl From<PipelineError> for Failure {
             Blame::Engine => Exit::Engine,
             Blame::Interrupted => Exit::Interrupted,
             Blame::Bug => Exit::Bug,
+        };
+        Self::new(exit, with_causes(&error))
+    }
+}
+
+impl From<FlightError> for Failure {
+    fn from(error: FlightError) -> Self {
+        let exit = match &error {
+            FlightError::Listen { .. } => Exit::Machine,
+            _ => Exit::Remote,
         };
         Self::new(exit, with_causes(&error))
     }

@@ -1,6 +1,7 @@
 //! What each verb does. No algorithms: options in, a job run, its outcome told.
 
 mod align;
+mod bench;
 mod completions;
 mod demo;
 
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
+        Verb::Bench(verb) => bench::run(&verb),
         Verb::Completions(args) => completions::run(&args),
     }
 }
