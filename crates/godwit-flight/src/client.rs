@@ -25,7 +25,8 @@ use crate::codec::{BatchDecoder, BatchEncoder, Decoded};
 use crate::error::FlightError;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
-use crate::transport::{Address, Socket, Token, Tuning};
+use crate::tls::ClientTls;
+use crate::transport::{Access, Address, Socket, Token, Tuning};
 
 /// Batches between an uploading caller and the connection.
 const UPLOAD_QUEUE: usize = 2;
@@ -60,9 +61,9 @@ impl Client {
     ///
     /// # Errors
     /// [`FlightError::Connect`], [`FlightError::Connection`].
-    pub async fn connect(address: &Address, token: Option<Token>, tuning: Tuning) -> Result<Self, FlightError> {
+    pub async fn connect(address: &Address, access: Access<ClientTls>, tuning: Tuning) -> Result<Self, FlightError> {
         let peer = address.to_string();
-        let connecting = tokio::time::timeout(tuning.connect_timeout, Socket::connect(address));
+        let connecting = tokio::time::timeout(tuning.connect_timeout, Socket::connect(address, access.tls.as_ref()));
         let socket = connecting.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
@@ -80,7 +81,7 @@ impl Client {
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // Its failure reaches every call that is open on it.
         tokio::spawn(connection);
-        Ok(Self { requests, peer, token, tuning })
+        Ok(Self { requests, peer, token: access.token, tuning })
     }
 
     /// Downloads what a ticket stands for.

@@ -14,10 +14,12 @@ pub mod measure;
 mod message;
 mod segments;
 pub mod server;
+mod tls;
 mod transport;
 
 pub use client::{Answers, Batches, Client, Sender};
 pub use error::FlightError;
 pub use server::{DataPlane, Download, Server, Upload, Uploaded};
+pub use tls::{ClientTls, ServerTls, TlsError};
 pub use tonic::service::Routes;
-pub use transport::{Address, Token, Tuning};
+pub use transport::{Access, Address, Token, Tuning};

@@ -29,7 +29,8 @@ use crate::codec::{BatchDecoder, BatchEncoder, Decoded};
 use crate::error::FlightError;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
-use crate::transport::{Address, Socket, Token, Tuning};
+use crate::tls::ServerTls;
+use crate::transport::{Access, Address, Socket, Tuning};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
@@ -139,13 +140,13 @@ enum Listener {
 struct Plane<D> {
     data: D,
     rest: Routes,
-    token: Option<Token>,
+    access: Access<ServerTls>,
     tuning: Tuning,
 }
 
 impl<D: DataPlane> Server<D> {
-    /// Takes a place; port 0 takes any. `rest` answers what is neither `DoGet` nor `DoPut`. Where a `token` is given,
-    /// nobody is let in without it.
+    /// Takes a place; port 0 takes any. `rest` answers what is neither `DoGet` nor `DoPut`. Where `access` has
+    /// a token, nobody is let in without it.
     ///
     /// # Errors
     /// [`FlightError::Listen`].
@@ -153,7 +154,7 @@ impl<D: DataPlane> Server<D> {
         address: &Address,
         data: D,
         rest: Routes,
-        token: Option<Token>,
+        access: Access<ServerTls>,
         tuning: Tuning,
     ) -> Result<Self, FlightError> {
         let failed = |source| FlightError::Listen { address: address.to_string(), source };
@@ -165,7 +166,7 @@ impl<D: DataPlane> Server<D> {
             }
             Address::Unix(path) => (Listener::Unix(UnixListener::bind(path).map_err(failed)?), address.clone()),
         };
-        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, token, tuning }) })
+        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, access, tuning }) })
     }
 
     /// Where it is.
@@ -198,6 +199,9 @@ impl<D: DataPlane> Server<D> {
 
 async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
     let tuning = plane.tuning.clone();
+    let handshake = tokio::time::timeout(tuning.connect_timeout, socket.accept(plane.access.tls.as_ref()));
+    // Who does not speak TLS, or falls silent in it, has told nobody its name: there is nobody to answer.
+    let Ok(Ok(socket)) = handshake.await else { return };
     let answer = hyper::service::service_fn(move |request| {
         let plane = plane.clone();
         async move { Ok::<_, Infallible>(plane.answer(request).await) }
@@ -217,7 +221,7 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
 
 impl<D: DataPlane> Plane<D> {
     async fn answer(&self, request: Request<Incoming>) -> Response<Reply> {
-        if let Some(token) = &self.token {
+        if let Some(token) = &self.access.token {
             let header = request.headers().get(http::header::AUTHORIZATION);
             if !header.is_some_and(|value| token.is_in(value.as_bytes())) {
                 return refused(Status::unauthenticated("the token is missing or wrong"));

@@ -1,4 +1,4 @@
-//! What both ends agree on below Flight: addresses, HTTP/2's windows and frames, keep-alive, and the token.
+//! What both ends agree on below Flight: addresses, sockets, HTTP/2's windows and frames, keep-alive, and the token.
 
 use std::fmt;
 use std::io;
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::tls::{ClientTls, ServerTls};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,22 +97,52 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A connection of either kind.
+/// What lets a caller in, or is asked of one: `T` is [`ServerTls`] or [`ClientTls`].
+#[derive(Clone)]
+pub struct Access<T> {
+    /// The token; `None`: nobody is asked for one.
+    pub token: Option<Token>,
+    /// Encryption; `None`: there is none. Unix sockets never have it.
+    pub tls: Option<T>,
+}
+
+impl<T> Default for Access<T> {
+    /// Neither.
+    fn default() -> Self {
+        Self { token: None, tls: None }
+    }
+}
+
+/// A connection of any kind.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     Unix(UnixStream),
 }
 
 impl Socket {
-    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+    pub(crate) async fn connect(address: &Address, tls: Option<&ClientTls>) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
-                Ok(Self::Tcp(stream))
+                let Some(tls) = tls else { return Ok(Self::Tcp(stream)) };
+                let connector = TlsConnector::from(tls.config.clone());
+                Ok(Self::Tls(Box::new(connector.connect(tls.name.clone(), stream).await?.into())))
             }
             Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+        }
+    }
+
+    /// The server's side of the handshake.
+    pub(crate) async fn accept(self, tls: Option<&ServerTls>) -> io::Result<Self> {
+        match (self, tls) {
+            (Self::Tcp(stream), Some(tls)) => {
+                let acceptor = TlsAcceptor::from(tls.config.clone());
+                Ok(Self::Tls(Box::new(acceptor.accept(stream).await?.into())))
+            }
+            (socket, _) => Ok(socket),
         }
     }
 }
@@ -118,6 +151,7 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, space),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, space),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, space),
         }
     }
@@ -127,6 +161,7 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
@@ -138,6 +173,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
         }
     }
@@ -149,6 +185,7 @@ impl AsyncWrite for Socket {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
             Self::Unix(stream) => Pin::new(stream).poll_flush(context),
         }
     }
@@ -156,6 +193,7 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

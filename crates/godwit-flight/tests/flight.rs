@@ -15,7 +15,10 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
 use godwit_flight::server::{Answers, Item};
-use godwit_flight::{Address, Client, DataPlane, Download, FlightError, Server, Token, Tuning, Upload};
+use godwit_flight::{
+    Access, Address, Client, ClientTls, DataPlane, Download, FlightError, Server, ServerTls, TlsError, Token, Tuning,
+    Upload,
+};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -144,17 +147,17 @@ impl FlightService for Stock {
 }
 
 /// Starts our server on any port, or at `address`.
-async fn serve(address: Option<Address>, token: Option<Token>) -> Address {
+async fn serve(address: Option<Address>, access: Access<ServerTls>) -> Address {
     let address = address.unwrap_or(Address::Tcp(([127, 0, 0, 1], 0).into()));
     let rest = tonic::service::Routes::new(FlightServiceServer::new(Stock));
-    let server = Server::bind(&address, Plane, rest, token, Tuning::default()).await.expect("a free port");
+    let server = Server::bind(&address, Plane, rest, access, Tuning::default()).await.expect("a free port");
     let address = server.address().clone();
     tokio::spawn(server.serve());
     address
 }
 
 async fn connect(address: &Address) -> Client {
-    Client::connect(address, None, Tuning::default()).await.expect("the server is there")
+    Client::connect(address, Access::default(), Tuning::default()).await.expect("the server is there")
 }
 
 fn url(address: &Address) -> String {
@@ -180,7 +183,7 @@ async fn download(client: &Client, ticket: &str) -> Result<Vec<(RecordBatch, Byt
 async fn what_is_downloaded_is_what_was_there_over_tcp_and_unix_sockets() {
     let directory = tempfile::tempdir().unwrap();
     for address in [None, Some(Address::Unix(directory.path().join("socket")))] {
-        let client = connect(&serve(address, None).await).await;
+        let client = connect(&serve(address, Access::default()).await).await;
         for (ticket, expected) in [("5x1000", batches(5, 1000)), ("2x200000", batches(2, 200_000)), ("empty", vec![])] {
             let found = download(&client, ticket).await.unwrap();
             let metadata: Vec<Bytes> = (0..expected.len()).map(|index| index.to_string().into()).collect();
@@ -193,7 +196,7 @@ async fn what_is_downloaded_is_what_was_there_over_tcp_and_unix_sockets() {
 
 #[tokio::test]
 async fn a_stock_client_downloads_uploads_and_lists() {
-    let mut client = stock_client(&serve(None, None).await).await;
+    let mut client = stock_client(&serve(None, Access::default()).await).await;
     let found: Vec<RecordBatch> = client.do_get(Ticket::new("3x5000")).await.unwrap().try_collect().await.unwrap();
     assert!(found == batches(3, 5000));
     let descriptor = FlightDescriptor::new_path(vec!["a".into(), "b".into()]);
@@ -250,13 +253,13 @@ async fn upload(client: &Client, count: usize, rows: usize) -> Result<Vec<String
 
 #[tokio::test]
 async fn each_batch_of_an_upload_is_answered() {
-    let client = connect(&serve(None, None).await).await;
+    let client = connect(&serve(None, Access::default()).await).await;
     assert_eq!(upload(&client, 3, 50_000).await.unwrap(), ["x m0 50000", "x m1 50000", "x m2 50000"]);
 }
 
 #[tokio::test]
 async fn failures_reach_the_client_with_code_and_words() {
-    let address = serve(None, None).await;
+    let address = serve(None, Access::default()).await;
     let client = connect(&address).await;
     for (ticket, code, words) in
         [("nonsense", Code::NotFound, "ask for 3x100"), ("fails", Code::DataLoss, "a block is damaged")]
@@ -273,15 +276,15 @@ async fn failures_reach_the_client_with_code_and_words() {
 #[tokio::test]
 async fn nobody_is_let_in_without_the_token() {
     let token = Token::new("s3cret").unwrap();
-    let address = serve(None, Some(token.clone())).await;
+    let address = serve(None, Access { token: Some(token.clone()), tls: None }).await;
     for wrong in [None, Token::new("s3cre"), Token::new("s3cretx")] {
-        let client = Client::connect(&address, wrong, Tuning::default()).await.unwrap();
+        let client = Client::connect(&address, Access { token: wrong, tls: None }, Tuning::default()).await.unwrap();
         let Err(FlightError::Status { status, .. }) = download(&client, "1x1").await else { panic!("let in") };
         assert_eq!(status.code(), Code::Unauthenticated);
     }
     let mut stock = stock_client(&address).await;
     assert!(stock.list_flights(Bytes::new()).await.is_err());
-    let client = Client::connect(&address, Some(token), Tuning::default()).await.unwrap();
+    let client = Client::connect(&address, Access { token: Some(token), tls: None }, Tuning::default()).await.unwrap();
     assert_eq!(download(&client, "1x1").await.unwrap().len(), 1);
     stock.add_header("authorization", "Bearer s3cret").unwrap();
     assert!(stock.list_flights(Bytes::new()).await.is_ok());
@@ -292,11 +295,11 @@ async fn a_server_that_is_not_there_and_one_that_is_no_server_are_told_apart() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     drop(listener);
-    let refused = Client::connect(&address, None, Tuning::default()).await;
+    let refused = Client::connect(&address, Access::default(), Tuning::default()).await;
     assert!(matches!(refused, Err(FlightError::Connect { .. })));
-    let taken = serve(None, None).await;
+    let taken = serve(None, Access::default()).await;
     let rest = tonic::service::Routes::default();
-    let second = Server::bind(&taken, Plane, rest, None, Tuning::default()).await;
+    let second = Server::bind(&taken, Plane, rest, Access::default(), Tuning::default()).await;
     assert!(matches!(second, Err(FlightError::Listen { .. })));
 }
 
@@ -316,7 +319,7 @@ async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
         ..Tuning::default()
     };
     let started = Instant::now();
-    let client = Client::connect(&address, None, tuning).await.unwrap();
+    let client = Client::connect(&address, Access::default(), tuning).await.unwrap();
     assert!(matches!(client.download("1x1").await, Err(FlightError::Connection { .. })));
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     silence.abort();
@@ -324,7 +327,7 @@ async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
 
 #[tokio::test]
 async fn a_download_that_is_dropped_stops_and_leaves_the_connection_fit() {
-    let client = connect(&serve(None, None).await).await;
+    let client = connect(&serve(None, Access::default()).await).await;
     for _ in 0..20 {
         let mut batches = client.download("endless").await.unwrap();
         assert!(batches.next().await.unwrap().is_some());
@@ -334,9 +337,63 @@ async fn a_download_that_is_dropped_stops_and_leaves_the_connection_fit() {
 
 #[tokio::test]
 async fn a_message_over_the_limit_is_refused() {
-    let client = connect(&serve(None, None).await).await;
+    let client = connect(&serve(None, Access::default()).await).await;
     let tuning = Tuning { message_limit_bytes: 10_000, ..Tuning::default() };
-    let small = Client::connect(&serve(None, None).await, None, tuning).await.unwrap();
+    let small = Client::connect(&serve(None, Access::default()).await, Access::default(), tuning).await.unwrap();
     assert!(matches!(download(&small, "1x100000").await, Err(FlightError::TooLarge { .. })));
     assert_eq!(download(&client, "1x100000").await.unwrap().len(), 1);
+}
+
+/// A certificate for `localhost` that signs itself, and its key.
+fn identity(directory: &std::path::Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate can be made");
+    let (certificate, key) = (directory.join(format!("{name}.pem")), directory.join(format!("{name}.key")));
+    std::fs::write(&certificate, made.cert.pem()).expect("it can be written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("it can be written");
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn encrypted_connections_carry_the_same_and_trust_only_whom_they_should() {
+    let directory = tempfile::tempdir().unwrap();
+    let ((certificate, key), (other, other_key)) =
+        (identity(directory.path(), "server"), identity(directory.path(), "other"));
+    let tls = ServerTls::from_files(&certificate, &key, Some(&other)).unwrap();
+    let address = serve(None, Access { token: None, tls: Some(tls) }).await;
+    let known = Some((other.as_path(), other_key.as_path()));
+    let connect = async |authority: &std::path::Path, name: &str, identity| {
+        let tls = ClientTls::from_files(authority, name, identity).unwrap();
+        let client = Client::connect(&address, Access { token: None, tls: Some(tls) }, Tuning::default()).await?;
+        download(&client, "3x40000").await
+    };
+    let found = connect(&certificate, "localhost", known).await.unwrap();
+    assert!(found.into_iter().map(|(batch, _)| batch).eq(batches(3, 40_000)));
+    for (authority, name, identity) in
+        [(&other, "localhost", known), (&certificate, "elsewhere", known), (&certificate, "localhost", None)]
+    {
+        let refused = connect(authority, name, identity).await;
+        assert!(matches!(refused, Err(FlightError::Connect { .. } | FlightError::Connection { .. })), "{name}");
+    }
+    let plain = Client::connect(&address, Access::default(), Tuning::default()).await;
+    let refused = match plain {
+        Ok(client) => download(&client, "1x1").await.is_err(),
+        Err(_) => true,
+    };
+    assert!(refused, "a connection in the clear was let in");
+}
+
+#[test]
+fn files_that_hold_no_certificate_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = identity(directory.path(), "server");
+    let missing = directory.path().join("missing.pem");
+    for (certificate, key, named) in
+        [(&missing, &key, &missing), (&key, &key, &key), (&certificate, &certificate, &certificate)]
+    {
+        let Err(TlsError::File { path, .. }) = ServerTls::from_files(certificate, key, None) else { panic!("taken") };
+        assert_eq!(&path, named);
+    }
+    let (_, other_key) = identity(directory.path(), "other");
+    assert!(matches!(ServerTls::from_files(&certificate, &other_key, None), Err(TlsError::Refused { .. })));
+    assert!(matches!(ClientTls::from_files(&certificate, "no name", None), Err(TlsError::Name { .. })));
 }

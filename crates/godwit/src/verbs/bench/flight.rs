@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use godwit_flight::measure::{Measuring, Shape, Transferred, Workload, download, prepare, upload};
-use godwit_flight::{Address, Client, Routes, Server, Tuning};
+use godwit_flight::{Access, Address, Client, Routes, Server, Tuning};
 use serde_json::{Value, json};
 
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
@@ -31,7 +31,7 @@ pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
 
 async fn serve(address: &Address, until_stdin_closes: bool) -> Result<(), Failure> {
     let rest = Routes::default();
-    let server = Server::bind(address, Measuring::default(), rest, None, Tuning::default()).await?;
+    let server = Server::bind(address, Measuring::default(), rest, Access::default(), Tuning::default()).await?;
     super::super::print(&format!("listening on {}\n", server.address()))?;
     let closed = async {
         match until_stdin_closes {
@@ -114,7 +114,7 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     for method in &args.method {
         let batches = match method {
             BenchMethod::Get => {
-                prepare(&Client::connect(&address, None, Tuning::default()).await?, workload).await?;
+                prepare(&Client::connect(&address, Access::default(), Tuning::default()).await?, workload).await?;
                 Arc::default()
             }
             BenchMethod::Put => Arc::new(workload.batches()),
@@ -122,7 +122,7 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
         for streams in &args.streams {
             let mut clients = Vec::new();
             for _ in 0..*streams {
-                clients.push(Client::connect(&address, None, Tuning::default()).await?);
+                clients.push(Client::connect(&address, Access::default(), Tuning::default()).await?);
             }
             let mut rounds = Vec::new();
             for _ in 0..args.rounds {
