@@ -18,6 +18,8 @@ pub mod end_flags {
     pub const FIRST: u16 = 0x2;
     /// FLAG 0x1 without 0x8: the read has a mapped mate somewhere.
     pub const MATE_MAPPED: u16 = 0x4;
+    /// Order in the file is that of the input, not of coordinates; `position` holds the read's place in its template.
+    pub const INPUT_ORDER: u16 = 0x8;
 }
 
 /// Bits of [`PairSignature::flags`].
@@ -32,6 +34,8 @@ pub mod pair_flags {
     pub const FIRST2: u16 = 0x8;
     /// First place of the three bits that hold the orientation used for optical duplicates.
     pub const OPTICAL_SHIFT: u16 = 4;
+    /// As [`end_flags::INPUT_ORDER`](super::end_flags::INPUT_ORDER), for both ends.
+    pub const INPUT_ORDER: u16 = 0x80;
 }
 
 /// Strands of a read or a pair, numbered as in Picard 3.4.0 `ReadEnds`, whose order breaks ties.
@@ -100,7 +104,7 @@ pub struct EndSignature {
     pub contig: i32,
     /// 0-based unclipped 5' position.
     pub five_prime: i32,
-    /// 0-based POS.
+    /// 0-based POS; with [`end_flags::INPUT_ORDER`] the number of records of its template before it.
     pub position: i32,
     /// The mate's contig index where it has a mapped mate, else -1.
     pub mate_contig: i32,
@@ -132,13 +136,13 @@ pub struct PairSignature {
     pub contig1: i32,
     /// 0-based unclipped 5' position of end 1.
     pub five_prime1: i32,
-    /// 0-based POS of end 1.
+    /// 0-based POS of end 1, or its place in its template as in [`EndSignature::position`].
     pub position1: i32,
     /// Contig index of end 2.
     pub contig2: i32,
     /// 0-based unclipped 5' position of end 2.
     pub five_prime2: i32,
-    /// 0-based POS of end 2.
+    /// 0-based POS of end 2, or its place in its template.
     pub position2: i32,
     /// Index of the library.
     pub library: u16,
@@ -192,10 +196,13 @@ impl EndSignature {
         self.flags & end_flags::MATE_MAPPED != 0 && self.mate_contig != -1
     }
 
-    /// Place in the coordinate-sorted file: sort key, then order of the input.
+    /// Place in the coordinate-sorted file: sort key, then order of the input. With [`end_flags::INPUT_ORDER`] the latter
+    /// alone.
     #[inline]
     pub fn file_order(&self) -> (SortKey, RecordId) {
-        (SortKey::new(self.contig, self.position, self.is_reverse()), self.record)
+        let by_input = self.flags & end_flags::INPUT_ORDER != 0;
+        let key = SortKey::new(self.contig, self.position, self.is_reverse());
+        (if by_input { SortKey::FIRST } else { key }, self.record)
     }
 }
 
@@ -227,16 +234,29 @@ impl PairSignature {
         self.flags >> pair_flags::OPTICAL_SHIFT & 0x7
     }
 
-    /// Place of end 1 in the coordinate-sorted file.
+    /// What decides between pairs that nothing else tells apart: the places of both ends in the coordinate-sorted file.
+    /// With [`pair_flags::INPUT_ORDER`] it is the starts of their templates in the input, then the end that came last.
     #[inline]
-    pub fn file_order1(&self) -> (SortKey, RecordId) {
-        (SortKey::new(self.contig1, self.position1, self.is_reverse1()), self.record1)
+    pub fn file_order(&self) -> [(SortKey, RecordId); 3] {
+        if self.flags & pair_flags::INPUT_ORDER == 0 {
+            let end1 = SortKey::new(self.contig1, self.position1, self.is_reverse1());
+            let end2 = SortKey::new(self.contig2, self.position2, self.is_reverse2());
+            return [(end1, self.record1), (end2, self.record2), (SortKey::FIRST, RecordId(0))];
+        }
+        let template1 = RecordId(self.record1.0.wrapping_sub(self.position1 as u64));
+        let template2 = RecordId(self.record2.0.wrapping_sub(self.position2 as u64));
+        [template1, template2, self.record1.max(self.record2)].map(|record| (SortKey::FIRST, record))
     }
 
-    /// Place of end 2 in the coordinate-sorted file.
+    /// End 1 came before end 2 in the file.
     #[inline]
-    pub fn file_order2(&self) -> (SortKey, RecordId) {
-        (SortKey::new(self.contig2, self.position2, self.is_reverse2()), self.record2)
+    pub fn end1_came_first(&self) -> bool {
+        if self.flags & pair_flags::INPUT_ORDER == 0 {
+            let [end1, end2, _] = self.file_order();
+            end1 <= end2
+        } else {
+            self.record1 <= self.record2
+        }
     }
 
     /// Picard's score of the pair: a 16-bit sum.

@@ -65,6 +65,7 @@ pub fn align(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
+    options.job.check()?;
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     if options.lanes.len() >= BlockId::MAX_LANES as usize {
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });

@@ -9,7 +9,7 @@ use godwit_formats::bam::BamError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
-use godwit_kernels::markdup::MarkError;
+use godwit_kernels::markdup::{BarcodeError, MarkError};
 use godwit_model::{ContigId, Genome};
 
 use crate::memory::MemoryTooSmall;
@@ -114,6 +114,9 @@ pub enum PipelineError {
         #[source]
         source: io::Error,
     },
+    /// A barcode.
+    #[error(transparent)]
+    Barcode(#[from] BarcodeError),
     /// Names that do not tell reads apart.
     #[error(
         "several pairs of one read group share a name: more than one read, the last of them at {place}, has its mate on \
@@ -187,7 +190,7 @@ impl PipelineError {
             Self::Index { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
-            Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } => Blame::Input,
+            Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,
             Self::Engine(EngineError::NotFound { .. } | EngineError::VersionMismatch { .. }) => Blame::Machine,
             Self::Engine(EngineError::Usage { .. }) => Blame::Usage,

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::error::PipelineError;
+use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::reduce::{DuplicatePolicy, ReduceOptions};
 
@@ -20,15 +22,30 @@ pub struct JobOptions {
     pub duplicates: DuplicatePolicy,
     /// Greatest distance of optical duplicates, pixels.
     pub optical_distance: i32,
+    /// How duplicates are marked, beyond that.
+    pub marking: MarkingOptions,
     /// The command line, for the report.
     pub command: Vec<String>,
 }
 
 impl JobOptions {
+    /// Checks that the options go together.
+    pub(crate) fn check(&self) -> Result<(), PipelineError> {
+        self.marking.check(self.duplicates)
+    }
+
+    /// The options of marking that change records, as on the command line.
+    pub(crate) fn marking_command_line(&self) -> String {
+        let (policy, marking) = (self.duplicates.name(), self.marking.command_line());
+        format!("--duplicates {policy} --optical-distance {}{marking}", self.optical_distance)
+    }
+
     pub(crate) fn reduce_options(&self, memory: MemoryPlan, temp: &Path) -> ReduceOptions {
         ReduceOptions {
             duplicates: self.duplicates,
             optical_distance: self.optical_distance,
+            marking: self.marking,
+            marking_command_line: self.marking_command_line(),
             partitions: self.partitions,
             threads: self.threads,
             memory,

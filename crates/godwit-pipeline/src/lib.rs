@@ -8,6 +8,7 @@ mod align;
 mod error;
 mod job;
 mod markdup;
+mod marking;
 mod memory;
 mod memory_hints;
 mod observer;
@@ -21,12 +22,14 @@ mod scratch;
 pub mod simulate;
 mod staging;
 
+pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
 pub use align::{AlignOptions, align};
 pub use error::{Blame, PipelineError};
 pub use job::JobOptions;
 pub use markdup::{MarkdupOptions, markdup};
+pub use marking::{MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};
 pub use reduce::{DuplicatePolicy, Segment};

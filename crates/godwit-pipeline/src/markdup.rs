@@ -12,7 +12,7 @@ use std::time::Instant;
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use godwit_formats::sam::Header;
-use godwit_kernels::markdup::{BlockSignatures, SignatureBuilder};
+use godwit_kernels::markdup::{BlockSignatures, DuplicateMode, SignatureBuilder};
 use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
 use crate::error::PipelineError;
@@ -52,6 +52,7 @@ pub fn markdup(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
+    options.job.check()?;
     let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
     let stem = stem_of(&options.out)?;
     let input = InputFile::of("the input", &options.input)?;
@@ -68,6 +69,9 @@ pub fn markdup(
     observer.event(&Event::Stage { name: "reading and sorting" });
     let (mut source, mut header) = Source::open(&options.input, options.job.threads)?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
+    if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
+        return Err(not_grouped(&options.input));
+    }
     let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
     let temp = options.job.temp.as_deref().unwrap_or(directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
@@ -108,10 +112,18 @@ fn stem_of(out: &Path) -> Result<PathBuf, PipelineError> {
     }
 }
 
+fn not_grouped(input: &Path) -> PipelineError {
+    let problem = format!(
+        "--duplicate-mode query needs records of a name as neighbours, but {} is sorted by coordinate (SO:coordinate); \
+         group it, as with samtools collate, or use --duplicate-mode coordinate",
+        input.display()
+    );
+    PipelineError::Options { problem }
+}
+
 fn mark_header(header: &mut Header, options: &MarkdupOptions) {
     header.set_coordinate_sorted();
-    let policy = options.job.duplicates.name();
-    let line = format!("godwit markdup --duplicates {policy} --optical-distance {}", options.job.optical_distance);
+    let line = format!("godwit markdup {}", options.job.marking_command_line());
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &line)]);
 }
 

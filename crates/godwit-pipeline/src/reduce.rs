@@ -3,8 +3,10 @@
 //! `align` and `markdup` share it. Blocks go in as they come; nothing is written before every block is in, because the
 //! best pair of a duplicate set may be in the last one.
 
+mod annotate;
 mod collector;
 mod partition;
+mod ranks;
 mod write;
 
 pub use collector::{Collector, ReduceOptions};
@@ -17,6 +19,8 @@ pub enum DuplicatePolicy {
     Mark,
     /// They are left out.
     Remove,
+    /// Optical duplicates are left out, others marked (`REMOVE_SEQUENCING_DUPLICATES`).
+    RemoveOptical,
     /// They are not looked for; FLAG stays as it is.
     None,
 }
@@ -27,6 +31,7 @@ impl DuplicatePolicy {
         match self {
             Self::Mark => "mark",
             Self::Remove => "remove",
+            Self::RemoveOptical => "remove-optical",
             Self::None => "none",
         }
     }

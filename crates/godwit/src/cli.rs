@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use godwit_pipeline::DuplicatePolicy;
+use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOptions, TaggingPolicy};
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -181,6 +181,30 @@ pub struct MarkingArgs {
     /// Greatest distance of optical duplicates, pixels (2500 for patterned flow cells)
     #[arg(long, value_name = "PIXELS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(0..))]
     pub optical_distance: i32,
+    /// What is marked: reads, as Picard does on coordinate-sorted input, or whole templates, as on query-grouped input
+    #[arg(long, value_enum, default_value_t = Mode::Coordinate, value_name = "MODE")]
+    pub duplicate_mode: Mode,
+    /// Tell in tag DT of which kind duplicates are: LB of the library, SQ of sequencing (optical)
+    #[arg(long, value_enum, default_value_t = Tagging::None, value_name = "POLICY")]
+    pub tagging_policy: Tagging,
+    /// Tag the pairs of duplicate sets: DI names the set, DS is its number of pairs
+    #[arg(long)]
+    pub tag_duplicate_set_members: bool,
+    /// Tag of a barcode that duplicates share, such as RX
+    #[arg(long, value_name = "TAG", value_parser = parse_tag)]
+    pub barcode_tag: Option<[u8; 2]>,
+    /// Tag of a barcode of read 1 that duplicates share
+    #[arg(long, value_name = "TAG", value_parser = parse_tag)]
+    pub read_one_barcode_tag: Option<[u8; 2]>,
+    /// Tag of a barcode of read 2 that duplicates share
+    #[arg(long, value_name = "TAG", value_parser = parse_tag)]
+    pub read_two_barcode_tag: Option<[u8; 2]>,
+    /// The barcode is of both strands (AT-GA) and is swapped on the bottom strand
+    #[arg(long, requires = "barcode_tag")]
+    pub duplex_umi: bool,
+    /// Tag to write each record's molecule to, such as MI
+    #[arg(long, value_name = "TAG", value_parser = parse_tag, requires = "barcode_tag")]
+    pub molecular_identifier_tag: Option<[u8; 2]>,
     /// Partitions of the genome that are sorted and written independently
     #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub partitions: u32,
@@ -189,7 +213,19 @@ pub struct MarkingArgs {
 impl Default for MarkingArgs {
     /// What the command line has where nothing is said.
     fn default() -> Self {
-        Self { duplicates: Duplicates::Mark, optical_distance: 100, partitions: 128 }
+        Self {
+            duplicates: Duplicates::Mark,
+            optical_distance: 100,
+            duplicate_mode: Mode::Coordinate,
+            tagging_policy: Tagging::None,
+            tag_duplicate_set_members: false,
+            barcode_tag: None,
+            read_one_barcode_tag: None,
+            read_two_barcode_tag: None,
+            duplex_umi: false,
+            molecular_identifier_tag: None,
+            partitions: 128,
+        }
     }
 }
 
@@ -199,6 +235,8 @@ pub enum Duplicates {
     Mark,
     /// Leave them out
     Remove,
+    /// Leave optical duplicates out, mark the others
+    RemoveOptical,
     /// Do not look for them
     None,
 }
@@ -208,7 +246,51 @@ impl From<Duplicates> for DuplicatePolicy {
         match duplicates {
             Duplicates::Mark => Self::Mark,
             Duplicates::Remove => Self::Remove,
+            Duplicates::RemoveOptical => Self::RemoveOptical,
             Duplicates::None => Self::None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Mapped primary reads; ties are broken by coordinate order
+    Coordinate,
+    /// Every record of a duplicate's name; ties are broken by the order of the input
+    Query,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Tagging {
+    /// No tags
+    None,
+    /// Optical duplicates only
+    Optical,
+    /// All duplicates
+    All,
+}
+
+impl MarkingArgs {
+    /// How duplicates are marked beyond policy and optical distance.
+    pub fn marking(&self) -> MarkingOptions {
+        MarkingOptions {
+            mode: match self.duplicate_mode {
+                Mode::Coordinate => DuplicateMode::Coordinate,
+                Mode::Query => DuplicateMode::Query,
+            },
+            tagging: match self.tagging_policy {
+                Tagging::None => TaggingPolicy::None,
+                Tagging::Optical => TaggingPolicy::Optical,
+                Tagging::All => TaggingPolicy::All,
+            },
+            tag_set_members: self.tag_duplicate_set_members,
+            barcodes: BarcodeTags {
+                molecule: self.barcode_tag,
+                read1: self.read_one_barcode_tag,
+                read2: self.read_two_barcode_tag,
+                duplex: self.duplex_umi,
+            },
+            molecule_tag: self.molecular_identifier_tag,
         }
     }
 }
@@ -367,6 +449,14 @@ fn parse_size(text: &str) -> Result<u64, String> {
     let number: u64 =
         digits.parse().map_err(|_| "a size is a whole number and a unit, as in 512M or 8G".to_string())?;
     number.checked_mul(1 << unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".into())
+}
+
+/// The two letters of a SAM tag (SAMv1 §1.5, 2023-05-24).
+fn parse_tag(text: &str) -> Result<[u8; 2], String> {
+    match text.as_bytes() {
+        [first, second] if first.is_ascii_alphabetic() && second.is_ascii_alphanumeric() => Ok([*first, *second]),
+        _ => Err("a tag is a letter and a letter or digit, as in RX".into()),
+    }
 }
 
 /// Sample names become file names and `SM` values.

@@ -81,6 +81,7 @@ impl Common {
             partitions: marking.partitions,
             duplicates: marking.duplicates.into(),
             optical_distance: marking.optical_distance,
+            marking: marking.marking(),
             command: command_line(),
         }
     }

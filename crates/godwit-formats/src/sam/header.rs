@@ -110,6 +110,11 @@ impl Header {
         Ok(groups)
     }
 
+    /// Whether the `@HD` line says `SO:coordinate`.
+    pub fn is_coordinate_sorted(&self) -> bool {
+        self.of_kind("HD").any(|line| line.tag("SO") == Some(b"coordinate"))
+    }
+
     /// Says that the records are sorted by coordinate: `SO:coordinate` on the `@HD` line, which is made where there is
     /// none. `GO` and `SS`, which told another order, go.
     pub fn set_coordinate_sorted(&mut self) {

@@ -6,8 +6,11 @@ use std::io;
 
 use godwit_model::{EndSignature, PairSignature, RecordId, end_flags};
 
+use super::item::{End, Pair};
 use super::metrics::{LibraryMetrics, SetSizes};
-use super::optical::count_optical_duplicates;
+use super::optical::optical_duplicates;
+use super::query::TemplateLists;
+use super::sets::DuplicateSets;
 use super::verdicts::Verdicts;
 use crate::sort::{Sortable, Sorted, SortedIter};
 
@@ -19,41 +22,32 @@ impl Sortable for PairSignature {
         place(self)
             .cmp(&place(other))
             .then_with(|| rest(self).cmp(&rest(other)))
-            .then_with(|| self.file_order1().cmp(&other.file_order1()))
-            .then_with(|| self.file_order2().cmp(&other.file_order2()))
+            .then_with(|| self.file_order().cmp(&other.file_order()))
     }
 }
 
 /// A true fragment: a mapped read without a mapped mate, in Picard's order of fragments.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
-pub(super) struct Fragment(pub(super) EndSignature);
+pub(super) struct Fragment<E>(pub(super) E);
 
-impl Fragment {
-    /// Where fragments and ends of pairs meet: library, contig, 5' position and strand.
-    fn end_key(&self) -> u128 {
-        end_key(self.0.library, self.0.contig, self.0.five_prime, self.0.is_reverse())
-    }
-}
-
-impl Sortable for Fragment {
+impl<E: End> Sortable for Fragment<E> {
     fn order(&self, other: &Self) -> Ordering {
-        (self.end_key(), self.0.location, self.0.file_order()).cmp(&(
-            other.end_key(),
-            other.0.location,
-            other.0.file_order(),
-        ))
+        let place = |end: &EndSignature| (end.location, end.file_order());
+        let key = self.0.key().order(&other.0.key());
+        key.then_with(|| place(self.0.signature()).cmp(&place(other.0.signature())))
     }
 }
 
 /// A read that waits for its mate, grouped by name.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(transparent)]
-pub(super) struct Waiting(pub(super) EndSignature);
+pub(super) struct Waiting<E>(pub(super) E);
 
-impl Sortable for Waiting {
+impl<E: End> Sortable for Waiting<E> {
     fn order(&self, other: &Self) -> Ordering {
-        (self.0.name, self.0.file_order()).cmp(&(other.0.name, other.0.file_order()))
+        let place = |end: &EndSignature| (end.name, end.file_order());
+        place(self.0.signature()).cmp(&place(other.0.signature()))
     }
 }
 
@@ -65,10 +59,12 @@ pub(super) fn end_key(library: u16, contig: i32, five_prime: i32, reverse: bool)
 }
 
 /// Whether two pairs are duplicates of one another.
-fn same_set(a: &PairSignature, b: &PairSignature) -> bool {
+fn same_set<P: Pair>(one: &P, other: &P) -> bool {
+    let (a, b) = (one.signature(), other.signature());
     (a.five_prime1, a.five_prime2, a.contig1, a.contig2, a.library)
         == (b.five_prime1, b.five_prime2, b.contig1, b.contig2, b.library)
         && a.orientation() == b.orientation()
+        && one.barcodes() == other.barcodes()
 }
 
 /// Index of the first item with the strictly greatest score.
@@ -93,46 +89,79 @@ pub(super) struct Decider<'m> {
     pub(super) set_sizes: &'m mut SetSizes,
     pub(super) verdicts: &'m mut Verdicts,
     pub(super) optical_distance: i32,
+    /// Which pairs are optical duplicates, where that is asked for.
+    pub(super) optical: Option<&'m mut Verdicts>,
+    /// Which records are in which set, where that is asked for.
+    pub(super) sets: Option<&'m mut DuplicateSets>,
+    /// Where duplicates are marked by template, they go there instead of into `verdicts`.
+    pub(super) lists: Option<&'m mut TemplateLists>,
 }
 
 impl Decider<'_> {
     /// Decides all pairs; those whose name is in `superseded` are left out (they were joined anew).
-    pub(super) fn decide_pairs(
+    pub(super) fn decide_pairs<P: Pair>(
         &mut self,
-        pairs: &Sorted<PairSignature>,
+        pairs: &Sorted<P>,
         superseded: &HashSet<[u64; 2]>,
-        joined_anew: &Sorted<PairSignature>,
+        joined_anew: &Sorted<P>,
     ) -> io::Result<()> {
         let mut merged = PairMerge::new(pairs, superseded, joined_anew)?;
-        let mut set: Vec<PairSignature> = Vec::new();
+        let mut set: Vec<P> = Vec::new();
         while let Some(pair) = merged.next()? {
             if set.first().is_some_and(|first| !same_set(first, &pair)) {
-                self.decide_pair_set(&set);
+                self.decide_pair_set(&set)?;
                 set.clear();
             }
             set.push(pair);
         }
-        self.decide_pair_set(&set);
-        Ok(())
+        self.decide_pair_set(&set)
     }
 
-    fn decide_pair_set(&mut self, set: &[PairSignature]) {
+    fn decide_pair_set<P: Pair>(&mut self, set: &[P]) -> io::Result<()> {
         if set.len() < 2 {
             if set.len() == 1 {
                 self.set_sizes.count(1, 0);
             }
-            return;
+            return Ok(());
         }
-        let keeper = best(set.iter().map(PairSignature::score));
-        let optical = count_optical_duplicates(set, keeper, self.optical_distance);
+        let keeper = best(set.iter().map(|pair| pair.signature().score()));
+        let mut is_optical = vec![false; if self.optical.is_some() { set.len() } else { 0 }];
+        let mut note = |index: usize| is_optical[index] = true;
+        let each: Option<&mut dyn FnMut(usize)> = if self.optical.is_some() { Some(&mut note) } else { None };
+        let optical = optical_duplicates(set, keeper, self.optical_distance, each);
         self.set_sizes.count(set.len() as u64, optical);
-        self.libraries[usize::from(set[0].library)].optical_pairs += optical;
+        self.libraries[usize::from(set[0].signature().library)].optical_pairs += optical;
         for (index, pair) in set.iter().enumerate() {
             if index != keeper {
-                self.mark_mate(pair.record1, pair.library);
-                self.mark_mate(pair.record2, pair.library);
+                self.mark_pair(pair, is_optical.get(index).copied().unwrap_or(false))?;
             }
         }
+        if let Some(sets) = &mut self.sets {
+            let number = sets.add(set[keeper].signature().record1, set.len());
+            for pair in set {
+                match &mut self.lists {
+                    Some(lists) => lists.member(pair.signature(), number)?,
+                    None => [pair.signature().record1, pair.signature().record2]
+                        .into_iter()
+                        .for_each(|record| sets.join(record, number)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mark_pair<P: Pair>(&mut self, pair: &P, is_optical: bool) -> io::Result<()> {
+        if let Some(lists) = &mut self.lists {
+            return lists.duplicate_pair(pair.signature(), is_optical);
+        }
+        let signature = pair.signature();
+        for record in [signature.record1, signature.record2] {
+            self.mark_mate(record, signature.library);
+            if is_optical && let Some(optical) = &mut self.optical {
+                optical.mark(record);
+            }
+        }
+        Ok(())
     }
 
     fn mark_mate(&mut self, record: RecordId, pair_library: u16) {
@@ -141,37 +170,42 @@ impl Decider<'_> {
         self.verdicts.mark(record);
     }
 
-    /// Decides all fragments; `paired_ends` are the [`end_key`]s of reads with a mapped mate.
-    pub(super) fn decide_fragments(
+    /// Decides all fragments; `paired_ends` are the keys of reads with a mapped mate.
+    pub(super) fn decide_fragments<E: End>(
         &mut self,
-        fragments: &Sorted<Fragment>,
-        paired_ends: &Sorted<u128>,
+        fragments: &Sorted<Fragment<E>>,
+        paired_ends: &Sorted<E::Key>,
     ) -> io::Result<()> {
         let mut fragments = fragments.iter()?;
         let mut paired_ends = paired_ends.iter()?;
         let mut paired_end = paired_ends.next()?;
-        let mut set: Vec<Fragment> = Vec::new();
+        let mut set: Vec<E> = Vec::new();
         let mut next = fragments.next()?;
-        while let Some(first) = next {
-            let key = first.end_key();
+        while let Some(Fragment(first)) = next {
+            let key = first.key();
             set.clear();
-            while let Some(fragment) = next.filter(|fragment| fragment.end_key() == key) {
-                set.push(fragment);
+            while let Some(Fragment(end)) = next.filter(|Fragment(end)| end.key() == key) {
+                set.push(end);
                 next = fragments.next()?;
             }
             while paired_end.is_some_and(|end| end < key) {
                 paired_end = paired_ends.next()?;
             }
-            self.decide_fragment_set(&set, paired_end == Some(key));
+            self.decide_fragment_set(&set, paired_end == Some(key))?;
         }
         Ok(())
     }
 
     /// A pair at the same end makes every fragment a duplicate; else all but the best are.
-    fn decide_fragment_set(&mut self, set: &[Fragment], beside_pair: bool) {
-        let keeper = if beside_pair { None } else { Some(best(set.iter().map(|fragment| fragment.0.score))) };
-        for (index, Fragment(end)) in set.iter().enumerate() {
+    fn decide_fragment_set<E: End>(&mut self, set: &[E], beside_pair: bool) -> io::Result<()> {
+        let keeper = if beside_pair { None } else { Some(best(set.iter().map(|end| end.signature().score))) };
+        for (index, item) in set.iter().enumerate() {
             if Some(index) == keeper {
+                continue;
+            }
+            let end = item.signature();
+            if let Some(lists) = &mut self.lists {
+                lists.duplicate_fragment(end.record)?;
                 continue;
             }
             let metrics = &mut self.libraries[usize::from(end.library)];
@@ -182,24 +216,21 @@ impl Decider<'_> {
             }
             self.verdicts.mark(end.record);
         }
+        Ok(())
     }
 }
 
 /// Two sorted sequences of pairs as one.
-struct PairMerge<'s> {
-    pairs: SortedIter<'s, PairSignature>,
+struct PairMerge<'s, P> {
+    pairs: SortedIter<'s, P>,
     superseded: &'s HashSet<[u64; 2]>,
-    joined_anew: SortedIter<'s, PairSignature>,
-    next_pair: Option<PairSignature>,
-    next_joined: Option<PairSignature>,
+    joined_anew: SortedIter<'s, P>,
+    next_pair: Option<P>,
+    next_joined: Option<P>,
 }
 
-impl<'s> PairMerge<'s> {
-    fn new(
-        pairs: &'s Sorted<PairSignature>,
-        superseded: &'s HashSet<[u64; 2]>,
-        joined_anew: &'s Sorted<PairSignature>,
-    ) -> io::Result<Self> {
+impl<'s, P: Pair> PairMerge<'s, P> {
+    fn new(pairs: &'s Sorted<P>, superseded: &'s HashSet<[u64; 2]>, joined_anew: &'s Sorted<P>) -> io::Result<Self> {
         let (pairs, mut joined_anew) = (pairs.iter()?, joined_anew.iter()?);
         let next_joined = joined_anew.next()?;
         let mut merge = Self { pairs, superseded, joined_anew, next_pair: None, next_joined };
@@ -211,14 +242,14 @@ impl<'s> PairMerge<'s> {
         loop {
             self.next_pair = self.pairs.next()?;
             let skip = !self.superseded.is_empty()
-                && self.next_pair.as_ref().is_some_and(|pair| self.superseded.contains(&pair.name));
+                && self.next_pair.as_ref().is_some_and(|pair| self.superseded.contains(&pair.signature().name));
             if !skip {
                 return Ok(());
             }
         }
     }
 
-    fn next(&mut self) -> io::Result<Option<PairSignature>> {
+    fn next(&mut self) -> io::Result<Option<P>> {
         let from_joined = match (&self.next_pair, &self.next_joined) {
             (Some(pair), Some(joined)) => joined.order(pair).is_lt(),
             (None, Some(_)) => true,

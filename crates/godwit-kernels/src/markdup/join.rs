@@ -2,6 +2,9 @@
 
 use godwit_model::{EndSignature, Orientation, PairSignature, end_flags, pair_flags};
 
+use super::DuplicateMode;
+use super::item::End;
+
 /// A read name used by more reads of one read group than Picard can join.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("two reads of one name wait for a mate on contig {mate_contig} (0-based index)")]
@@ -29,6 +32,7 @@ pub(super) fn join(earlier: &EndSignature, later: &EndSignature) -> PairSignatur
         (pair_flags::REVERSE2, two.is_reverse()),
         (pair_flags::FIRST1, one.flags & end_flags::FIRST != 0),
         (pair_flags::FIRST2, two.flags & end_flags::FIRST != 0),
+        (pair_flags::INPUT_ORDER, earlier.flags & end_flags::INPUT_ORDER != 0),
     ] {
         flags |= if set { bit } else { 0 };
     }
@@ -59,6 +63,7 @@ pub(super) fn ends_of(pair: &PairSignature) -> [EndSignature; 2] {
         let mut flags = end_flags::MATE_MAPPED;
         flags |= if pair.flags & reverse != 0 { end_flags::REVERSE } else { 0 };
         flags |= if pair.flags & first != 0 { end_flags::FIRST } else { 0 };
+        flags |= if pair.flags & pair_flags::INPUT_ORDER != 0 { end_flags::INPUT_ORDER } else { 0 };
         let pick = |a, b| if two { b } else { a };
         EndSignature {
             name: pair.name,
@@ -78,31 +83,39 @@ pub(super) fn ends_of(pair: &PairSignature) -> [EndSignature; 2] {
     [end(false), end(true)]
 }
 
-/// Joins all reads of one name and read group, in coordinate order, as Picard's map of waiting mates does: a read takes
-/// the mate that waits for its contig, else waits itself for the contig of its mate.
+/// Joins all reads of one name and read group, in the order of the file, as Picard's map of waiting mates does: a read
+/// takes the mate that waits for its contig, else waits itself for the contig of its mate.
 ///
 /// `visited`: whether a contig has any read with a mapped mate, of whatever name. `emit` gets each pair and its end that
 /// came second.
 ///
 /// # Errors
 /// [`JoinError`] when two reads wait for the same contig, unless that contig is never looked at again: then both stay
-/// alone (`CoordinateSortedPairInfoMap` of htsjdk notices two entries only in the contig at hand or one still to come).
-pub(super) fn join_group(
-    ends: &mut [EndSignature],
+/// alone (`CoordinateSortedPairInfoMap` of htsjdk notices two entries only in the contig at hand or one still to come). By
+/// template, the second takes the place of the first without a word (`MemoryBasedReadEndsForMarkDuplicatesMap`).
+pub(super) fn join_group<E: End>(
+    ends: &mut [E],
+    mode: DuplicateMode,
     visited: impl Fn(i32) -> bool,
-    mut emit: impl FnMut(PairSignature, &EndSignature),
+    mut emit: impl FnMut(E::Pair, &E),
 ) -> Result<(), JoinError> {
-    ends.sort_unstable_by_key(|end| end.file_order());
-    let mut waiting: Vec<EndSignature> = Vec::new();
-    for end in ends.iter() {
-        if let Some(at) = waiting.iter().position(|other| other.mate_contig == end.contig) {
-            emit(join(&waiting.swap_remove(at), end), end);
-        } else if end.mate_contig < end.contig {
+    ends.sort_unstable_by_key(|end| end.signature().file_order());
+    let mut waiting: Vec<E> = Vec::new();
+    for item in ends.iter() {
+        let end = item.signature();
+        if let Some(at) = waiting.iter().position(|other| other.signature().mate_contig == end.contig) {
+            emit(E::join(&waiting.swap_remove(at), item), item);
+            continue;
+        }
+        let rival = waiting.iter().position(|other| other.signature().mate_contig == end.mate_contig);
+        match (mode, rival) {
+            (DuplicateMode::Query, Some(at)) => waiting[at] = *item,
             // Its mate's contig is behind, so nobody will ask for it.
-        } else if waiting.iter().any(|other| other.mate_contig == end.mate_contig) && visited(end.mate_contig) {
-            return Err(JoinError { end: *end, mate_contig: end.mate_contig });
-        } else {
-            waiting.push(*end);
+            (DuplicateMode::Coordinate, _) if end.mate_contig < end.contig => {}
+            (DuplicateMode::Coordinate, Some(_)) if visited(end.mate_contig) => {
+                return Err(JoinError { end: *end, mate_contig: end.mate_contig });
+            }
+            _ => waiting.push(*item),
         }
     }
     Ok(())

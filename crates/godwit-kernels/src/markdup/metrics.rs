@@ -118,6 +118,14 @@ impl LibraryMetrics {
 }
 
 impl Metrics {
+    /// Sets the duplicates of a library that were counted among the records: reads without and with a mapped mate.
+    pub fn set_duplicates(&mut self, library: &str, unpaired: u64, paired: u64) {
+        for metrics in self.libraries.iter_mut().filter(|metrics| metrics.library == library) {
+            metrics.unpaired_duplicates = unpaired;
+            metrics.paired_duplicates = paired;
+        }
+    }
+
     /// The metrics file; `comments` become its header lines (`# ...`).
     pub fn to_text(&self, comments: &[String]) -> String {
         let mut text = String::new();

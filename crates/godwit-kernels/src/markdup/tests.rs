@@ -62,41 +62,59 @@ fn pair(name: &str, start: i32, end: i32) -> [Read; 2] {
     [forward, read(name, end - 49, flags::PAIRED | flags::LAST | flags::REVERSE)]
 }
 
+mod further;
+
 struct Outcome {
     duplicates: BTreeSet<usize>,
     metrics: Metrics,
 }
 
-/// Marks blocks of reads; duplicates are numbered over all blocks.
-fn mark(blocks: &[Vec<Read>], optical_distance: i32) -> Result<Outcome, MarkError> {
-    let options = MarkerOptions {
+fn options(optical_distance: i32) -> MarkerOptions {
+    MarkerOptions {
         libraries: vec!["lib".into(), UNKNOWN_LIBRARY.into()],
         header_libraries: 1,
         optical_distance,
+        mode: DuplicateMode::Coordinate,
+        barcodes: false,
+        tell_optical: false,
+        tell_sets: false,
         memory_bytes: 0,
-    };
+    }
+}
+
+fn block_id(ordinal: usize) -> BlockId {
+    BlockId { lane: 0, ordinal: ordinal as u32 }
+}
+
+/// Marks blocks of reads.
+fn marking(blocks: &[Vec<Read>], options: MarkerOptions) -> Result<Marking, MarkError> {
     let mut marker = Marker::new(options, Arc::new(MemorySpill::default()));
     for (ordinal, block) in blocks.iter().enumerate() {
-        let id = BlockId { lane: 0, ordinal: ordinal as u32 };
+        let id = block_id(ordinal);
         let mut builder = SignatureBuilder::new();
+        let mut details = BlockDetails::default();
         for (index, read) in block.iter().enumerate() {
-            builder.push(id.record(index as u32), RawRecord::checked(&read.packed(), 2).unwrap(), 0, 0, b"rg");
+            let packed = read.packed();
+            let record = RawRecord::checked(&packed, 2).unwrap();
+            builder.push(id.record(index as u32), record, 0, 0, b"rg");
+            details.templates.push(record);
         }
-        marker.add_block(&builder.finish_block()).unwrap();
+        marker.add_block(id, &builder.finish_block(), details).unwrap();
     }
-    let (verdicts, metrics) = marker.finish()?;
-    let mut duplicates = BTreeSet::new();
-    let mut number = 0;
-    for (ordinal, block) in blocks.iter().enumerate() {
-        let bits = verdicts.of_block(BlockId { lane: 0, ordinal: ordinal as u32 });
-        for index in 0..block.len() {
-            if Verdicts::is_set(bits, index as u32) {
-                duplicates.insert(number);
-            }
-            number += 1;
-        }
-    }
-    Ok(Outcome { duplicates, metrics })
+    marker.finish()
+}
+
+/// Numbers of the reads that are named, over all blocks.
+fn numbers(blocks: &[Vec<Read>], verdicts: &Verdicts) -> Vec<usize> {
+    let named = blocks.iter().enumerate().flat_map(|(ordinal, block)| {
+        (0..block.len()).map(move |index| verdicts.contains(block_id(ordinal).record(index as u32)))
+    });
+    named.enumerate().filter(|(_, named)| *named).map(|(number, _)| number).collect()
+}
+
+fn mark(blocks: &[Vec<Read>], optical_distance: i32) -> Result<Outcome, MarkError> {
+    let Marking { duplicates, metrics, .. } = marking(blocks, options(optical_distance))?;
+    Ok(Outcome { duplicates: numbers(blocks, &duplicates).into_iter().collect(), metrics })
 }
 
 fn duplicates(blocks: &[Vec<Read>]) -> Vec<usize> {

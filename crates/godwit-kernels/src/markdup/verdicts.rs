@@ -34,6 +34,11 @@ impl Verdicts {
         block_bits.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
+    /// Whether a record is named.
+    pub fn contains(&self, record: RecordId) -> bool {
+        Self::is_set(self.of_block(record.block()), record.index())
+    }
+
     /// Number of duplicates.
     pub fn duplicates(&self) -> u64 {
         self.duplicates

@@ -174,11 +174,8 @@ pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions)
 
 /// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
 fn command_line(options: &AlignOptions) -> String {
-    let policy = options.job.duplicates.name();
-    let mut line = format!(
-        "godwit align --aligner bwa --block-bases {} --duplicates {policy} --optical-distance {}",
-        options.block_bases, options.job.optical_distance
-    );
+    let marking = options.job.marking_command_line();
+    let mut line = format!("godwit align --aligner bwa --block-bases {} {marking}", options.block_bases);
     if !options.aligner_args.is_empty() {
         line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));
     }

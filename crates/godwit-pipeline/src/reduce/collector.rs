@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use arrow_array::BinaryArray;
-use godwit_kernels::markdup::{BlockSignatures, Marker, MarkerOptions, Metrics, Verdicts};
+use godwit_kernels::markdup::{BlockSignatures, Marker, MarkerOptions, Marking};
 use godwit_model::{BlockId, Genome, SortKey};
 
 use super::DuplicatePolicy;
 use crate::error::PipelineError;
+use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::read_groups::ReadGroups;
 use crate::runs::{FinishedRuns, RunStore, SortedBlock};
@@ -23,6 +24,10 @@ pub struct ReduceOptions {
     pub duplicates: DuplicatePolicy,
     /// Greatest distance of optical duplicates, pixels.
     pub optical_distance: i32,
+    /// How duplicates are marked, beyond that.
+    pub marking: MarkingOptions,
+    /// Both, as on the command line.
+    pub marking_command_line: String,
     /// Partitions of the genome.
     pub partitions: u32,
     /// Threads that write.
@@ -39,6 +44,7 @@ pub struct Collector {
     options: ReduceOptions,
     store: OnceLock<RunStore>,
     marker: Option<Mutex<Marker>>,
+    read_groups: ReadGroups,
     spill: Arc<SpillFile>,
     records: AtomicU64,
 }
@@ -46,7 +52,8 @@ pub struct Collector {
 /// Everything that is known when the last block is in.
 pub(super) struct Collected {
     pub(super) runs: Option<FinishedRuns>,
-    pub(super) verdicts: Option<(Verdicts, Metrics)>,
+    pub(super) marking: Option<Marking>,
+    pub(super) read_groups: ReadGroups,
     pub(super) spill: Arc<SpillFile>,
     pub(super) records: u64,
     pub(super) options: ReduceOptions,
@@ -67,17 +74,22 @@ impl Collector {
                 libraries: read_groups.libraries().to_vec(),
                 header_libraries: read_groups.header_libraries(),
                 optical_distance: options.optical_distance,
+                mode: options.marking.mode,
+                barcodes: options.marking.barcodes.is_any(),
+                tell_optical: options.marking.tells_optical(options.duplicates),
+                tell_sets: options.marking.tag_set_members,
                 memory_bytes: options.memory.marker_bytes,
             };
             Mutex::new(Marker::new(marker_options, spill.clone()))
         });
-        Ok(Self { options, store: OnceLock::new(), marker, spill, records: AtomicU64::new(0) })
+        let read_groups = read_groups.clone();
+        Ok(Self { options, store: OnceLock::new(), marker, read_groups, spill, records: AtomicU64::new(0) })
     }
 
     /// Takes a block: its packed records in the aligner's order, the sort key of each, and their signatures.
     ///
     /// # Errors
-    /// When scratch space fails.
+    /// When scratch space fails, or a barcode is none.
     pub fn add_block(
         &self,
         id: BlockId,
@@ -87,8 +99,9 @@ impl Collector {
     ) -> Result<(), PipelineError> {
         let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
         if let Some(marker) = &self.marker {
+            let details = self.options.marking.details(&chunks)?;
             let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
-            marker.add_block(signatures).map_err(scratch)?;
+            marker.add_block(id, signatures, details).map_err(scratch)?;
         }
         let sorted = SortedBlock::new(chunks, keys);
         self.records.fetch_add(sorted.records() as u64, Ordering::Relaxed);
@@ -108,13 +121,14 @@ impl Collector {
     pub(super) fn finish(self, genome: &Genome) -> Result<Collected, PipelineError> {
         let started = Instant::now();
         let marker = self.marker.map(|marker| marker.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let verdicts = marker
+        let marking = marker
             .map(Marker::finish)
             .transpose()
             .map_err(|error| PipelineError::marking(error, self.options.temp.clone(), genome))?;
         Ok(Collected {
             runs: self.store.into_inner().map(RunStore::finish),
-            verdicts,
+            marking,
+            read_groups: self.read_groups,
             spill: self.spill,
             records: self.records.into_inner(),
             options: self.options,

@@ -9,13 +9,13 @@ use godwit_formats::index::{IndexBuilder, IndexFormat};
 use godwit_formats::sam::Header;
 use godwit_formats::{bam, bgzf};
 use godwit_kernels::flagstat::Flagstat;
-use godwit_kernels::markdup::{Metrics, Verdicts};
+use godwit_kernels::markdup::{DuplicateMode, Metrics};
 use godwit_model::Genome;
 use serde::Serialize;
 
-use super::ReduceOptions;
 use super::collector::{Collected, Collector};
-use super::partition::{PartitionSummary, write_partition};
+use super::partition::{Known, PartitionSummary, write_partition};
+use super::ranks::rank;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartExtent, PartitionedFile};
@@ -91,11 +91,13 @@ impl Collector {
         cancelled: &AtomicBool,
     ) -> Result<Reduced, PipelineError> {
         observer.event(&Event::Stage { name: "deciding duplicates" });
-        let collected = &self.finish(genome)?;
+        let mut collected = self.finish(genome)?;
         observer.event(&Event::Stage { name: "writing" });
         let started = Instant::now();
         let writing = |error| PipelineError::file("write", &outputs.bam)(error);
         let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
+        number_sets(&mut collected, &partitions, cancelled).map_err(|error| writing_failed(error, &outputs.bam))?;
+        let collected = &collected;
         let waiting = collected.options.memory.waiting_bytes;
         let file = PartitionedFile::new(bam, &collected.spill, waiting);
         write_header(&file, header).map_err(writing)?;
@@ -113,9 +115,10 @@ impl Collector {
         if totals.flagstat.records() != expected {
             return Err(PipelineError::Lost { what: "records", taken: expected, written: totals.flagstat.records() });
         }
+        let metrics = metrics(collected, &summaries);
         let segments = segments(&summaries, &extents[1..]);
         let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
-        let mut staged = write_beside(collected, &index, &totals.flagstat, genome, outputs)?;
+        let mut staged = write_beside(collected, metrics.as_ref(), &index, &totals.flagstat, genome, outputs)?;
         staged.add(file.into_staged());
         let last = extents[extents.len() - 1];
         Ok(Reduced {
@@ -181,23 +184,53 @@ impl PartitionJob<'_> {
         Ok(done.into_iter().map(|(_, summary)| summary).collect())
     }
 
-    /// Threads, fewer where the merges of so many would exceed the memory of the runs they replace.
     fn threads(&self) -> usize {
-        let options = &self.collected.options;
-        let most = self.partitions.iter().map(|split| self.runs.merge_bytes(split)).max().unwrap_or(0);
-        let merges = options.memory.merge_bytes / most.max(1);
-        options.threads.min(merges).max(1)
+        merging_threads(self.collected, self.runs, self.partitions)
     }
 
     fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<PartitionSummary> {
-        let verdicts: Option<&Verdicts> = self.collected.verdicts.as_ref().map(|(verdicts, _)| verdicts);
-        let policy = self.collected.options.duplicates;
-        let index = IndexBuilder::new(self.genome);
-        let (summary, part) =
-            write_partition(self.runs, split, verdicts, policy, index, self.file.part(at + 1), self.cancelled)?;
+        let known = Known { runs: self.runs, collected: self.collected, genome: self.genome };
+        let (summary, part) = write_partition(known, split, self.file.part(at + 1), self.cancelled)?;
         part.finish()?;
         Ok(summary)
     }
+}
+
+/// Threads, fewer where the merges of so many would exceed the memory of the runs they replace.
+fn merging_threads(collected: &Collected, runs: &FinishedRuns, partitions: &[SplitPartition]) -> usize {
+    let most = partitions.iter().map(|split| runs.merge_bytes(split)).max().unwrap_or(0);
+    let merges = collected.options.memory.merge_bytes / most.max(1);
+    collected.options.threads.min(merges).max(1)
+}
+
+/// Finds the place of every duplicate set's best record in the sorted file, where it is asked for.
+fn number_sets(
+    collected: &mut Collected,
+    partitions: &[SplitPartition],
+    cancelled: &AtomicBool,
+) -> std::io::Result<()> {
+    let by_coordinate = collected.options.marking.mode == DuplicateMode::Coordinate;
+    let sets = collected.marking.as_ref().and_then(|marking| marking.sets.as_ref()).filter(|_| by_coordinate);
+    let (Some(sets), Some(runs)) = (sets, &collected.runs) else { return Ok(()) };
+    let threads = merging_threads(collected, runs, partitions);
+    let ranks = rank(runs, partitions, &sets.representatives(), threads, cancelled)?;
+    if let Some(sets) = collected.marking.as_mut().and_then(|marking| marking.sets.as_mut()) {
+        sets.number(|record| ranks.binary_search_by_key(&record, |(id, _)| *id).map_or(0, |at| ranks[at].1));
+    }
+    Ok(())
+}
+
+/// The duplicate metrics, with the duplicates that were counted among the records.
+fn metrics(collected: &Collected, summaries: &[PartitionSummary]) -> Option<Metrics> {
+    let mut metrics = collected.marking.as_ref()?.metrics.clone();
+    for (index, library) in collected.read_groups.libraries().iter().enumerate() {
+        let tallies = || summaries.iter().filter_map(|summary| summary.tally.as_ref());
+        if tallies().next().is_some() {
+            let [unpaired, paired] = [0, 1].map(|kind| tallies().map(|tally| tally[index][kind]).sum());
+            metrics.set_duplicates(library, unpaired, paired);
+        }
+    }
+    Some(metrics)
 }
 
 /// Counts over all partitions.
@@ -246,6 +279,7 @@ fn merge_index(summaries: Vec<PartitionSummary>, extents: &[PartExtent]) -> std:
 /// Writes everything but the BAM, which comes last because it is what others wait for.
 fn write_beside(
     collected: &Collected,
+    metrics: Option<&Metrics>,
     index: &IndexBuilder,
     flagstat: &Flagstat,
     genome: &Genome,
@@ -262,16 +296,11 @@ fn write_beside(
     write(index_path.into(), &bytes)?;
     write(outputs.beside(".flagstat.txt"), flagstat.to_string().as_bytes())?;
     write(outputs.beside(".idxstats.txt"), index.idxstats(genome).as_bytes())?;
-    if let Some((_, metrics)) = &collected.verdicts {
-        let text = metrics_text(metrics, &collected.options);
+    if let Some(metrics) = metrics {
+        let version = env!("CARGO_PKG_VERSION");
+        let comment = format!("godwit {version} {}", collected.options.marking_command_line);
+        let text = metrics.to_text(&[comment]);
         write(outputs.beside(".duplicates.txt"), text.as_bytes())?;
     }
     Ok(staged)
-}
-
-fn metrics_text(metrics: &Metrics, options: &ReduceOptions) -> String {
-    let policy = options.duplicates.name();
-    let version = env!("CARGO_PKG_VERSION");
-    metrics
-        .to_text(&[format!("godwit {version} --duplicates {policy} --optical-distance {}", options.optical_distance)])
 }

@@ -1,0 +1,219 @@
+//! Barcodes of reads as Picard 3.4.0 `MarkDuplicates` compares them: by 32-bit hashes of their text, so that two barcodes
+//! of one hash are one barcode here too (`buildReadEnds`, `EstimateLibraryComplexity.getReadBarcodeValue`, `UmiUtil`).
+
+use bytemuck::{Pod, Zeroable};
+use godwit_model::{CigarOp, RawRecord, flags};
+
+/// Where barcodes stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BarcodeTags {
+    /// Tag of the barcode that mates share (`BARCODE_TAG`).
+    pub molecule: Option<[u8; 2]>,
+    /// Tag of read 1's own barcode (`READ_ONE_BARCODE_TAG`).
+    pub read1: Option<[u8; 2]>,
+    /// Tag of read 2's own barcode (`READ_TWO_BARCODE_TAG`).
+    pub read2: Option<[u8; 2]>,
+    /// The shared barcode is of both strands, `X-Y`, and is swapped on the bottom strand (`DUPLEX_UMI`).
+    pub duplex: bool,
+}
+
+/// The barcodes of a read or a pair, hashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
+pub struct Barcodes {
+    /// The barcode that mates share.
+    pub molecule: i32,
+    /// Read 1's, 0 for none.
+    pub read1: i32,
+    /// Read 2's, 0 for none.
+    pub read2: i32,
+}
+
+/// A barcode that Picard refuses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("tag {tag} of the read {read}: {problem}")]
+pub struct BarcodeError {
+    /// Name of the read.
+    pub read: String,
+    /// The tag.
+    pub tag: String,
+    /// What is wrong.
+    pub problem: BarcodeProblem,
+}
+
+/// What is wrong with a barcode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BarcodeProblem {
+    /// A number, a character or an array.
+    #[error("it is not text (type Z)")]
+    NotText,
+    /// Other letters.
+    #[error("a barcode consists of A, C, G, T, N and -")]
+    Letters,
+    /// No hyphen, or more than one.
+    #[error("a duplex barcode is of the form X-Y, for example AT-GA")]
+    NotDuplex,
+    /// The strand cannot be told.
+    #[error(
+        "the strand of its molecule is told by the mate's CIGAR, and the read has none in tag MC; add it, as with samtools fixmate -m"
+    )]
+    MateCigar,
+}
+
+/// The strand of the molecule that a read is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strand {
+    /// Read 1 comes first.
+    Top,
+    /// Read 2 comes first.
+    Bottom,
+}
+
+impl BarcodeTags {
+    /// Whether any tag is looked at.
+    pub fn is_any(&self) -> bool {
+        self.molecule.or(self.read1).or(self.read2).is_some()
+    }
+
+    /// The barcodes of one record, which must be mapped where they are duplex.
+    ///
+    /// # Errors
+    /// [`BarcodeError`].
+    pub fn of(&self, record: RawRecord) -> Result<Barcodes, BarcodeError> {
+        let refused = |tag: [u8; 2]| {
+            move |problem| BarcodeError {
+                read: String::from_utf8_lossy(record.name()).into_owned(),
+                tag: String::from_utf8_lossy(&tag).into_owned(),
+                problem,
+            }
+        };
+        let molecule = match self.molecule {
+            Some(tag) => self.molecule_hash(record, tag).map_err(refused(tag))?,
+            None => 0,
+        };
+        let own = |tag: Option<[u8; 2]>| match tag {
+            Some(tag) => text(record, tag).map_err(refused(tag)).map(|text| text.map_or(0, java_hash)),
+            None => Ok(0),
+        };
+        // `Objects.hash` of one value is 31 and the value's hash, 0 for null.
+        let mut barcodes = Barcodes { molecule: molecule.wrapping_add(31), read1: 0, read2: 0 };
+        let flag = record.flag();
+        if flag & flags::PAIRED == 0 || flag & flags::FIRST != 0 {
+            barcodes.read1 = own(self.read1)?;
+        } else {
+            barcodes.read2 = own(self.read2)?;
+        }
+        Ok(barcodes)
+    }
+
+    fn molecule_hash(&self, record: RawRecord, tag: [u8; 2]) -> Result<i32, BarcodeProblem> {
+        let Some(barcode) = text(record, tag)? else { return Ok(0) };
+        if !barcode.iter().all(|letter| b"ATCGNatcgn-".contains(letter)) {
+            return Err(BarcodeProblem::Letters);
+        }
+        if !self.duplex {
+            return Ok(java_hash(barcode));
+        }
+        // Java's `split` leaves out empty parts at the end.
+        let mut parts: Vec<&[u8]> = barcode.split(|letter| *letter == b'-').collect();
+        while parts.len() > 1 && parts.last().is_some_and(|part| part.is_empty()) {
+            parts.pop();
+        }
+        let [x, y] = parts[..] else { return Err(BarcodeProblem::NotDuplex) };
+        match strand(record)? {
+            Some(Strand::Bottom) => Ok(java_hash(&[y, b"-", x].concat())),
+            _ => Ok(java_hash(barcode)),
+        }
+    }
+}
+
+/// Java's `String.hashCode`.
+fn java_hash(text: &[u8]) -> i32 {
+    text.iter().fold(0i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte)))
+}
+
+fn text(record: RawRecord<'_>, tag: [u8; 2]) -> Result<Option<&[u8]>, BarcodeProblem> {
+    match record.tag(tag) {
+        None => Ok(None),
+        Some((b'Z', value)) => Ok(Some(value)),
+        Some(_) => Err(BarcodeProblem::NotText),
+    }
+}
+
+/// The strand of a read's molecule: top where read 1 has the smaller unclipped 5' position, or contig. `None` for a read
+/// that is unmapped or without a mapped mate.
+///
+/// # Errors
+/// [`BarcodeProblem::MateCigar`] where the mate's 5' position is needed and cannot be told.
+pub fn strand(record: RawRecord) -> Result<Option<Strand>, BarcodeProblem> {
+    let flag = record.flag();
+    if flag & flags::PAIRED == 0 || flag & (flags::UNMAPPED | flags::MATE_UNMAPPED) != 0 {
+        return Ok(None);
+    }
+    let comes_first = if record.contig() != record.mate_contig() {
+        record.contig() < record.mate_contig()
+    } else {
+        record.unclipped_five_prime() <= mate_five_prime(record).ok_or(BarcodeProblem::MateCigar)?
+    };
+    let is_first = flag & flags::FIRST != 0;
+    Ok(Some(if is_first == comes_first { Strand::Top } else { Strand::Bottom }))
+}
+
+/// 0-based unclipped 5' position of the mate, from its CIGAR in `MC`.
+fn mate_five_prime(record: RawRecord) -> Option<i32> {
+    let (b'Z', text) = record.tag(*b"MC")? else { return None };
+    let cigar = parse_cigar(text)?;
+    let clipped = |op: &&CigarOp| op.is_clip();
+    let sum = |bases: u32, op: &CigarOp| bases.wrapping_add(op.bases());
+    if record.flag() & flags::MATE_REVERSE == 0 {
+        let clip = cigar.iter().take_while(clipped).fold(0, sum);
+        return Some(record.mate_position().wrapping_sub(clip as i32));
+    }
+    let clip = cigar.iter().rev().take_while(clipped).fold(0, sum);
+    let span = cigar.iter().filter(|op| op.consumes_reference()).fold(0, sum);
+    Some(record.mate_position().wrapping_add(span as i32).wrapping_sub(1).wrapping_add(clip as i32))
+}
+
+fn parse_cigar(text: &[u8]) -> Option<Vec<CigarOp>> {
+    if text == b"*" {
+        return Some(Vec::new());
+    }
+    let (mut ops, mut bases, mut digits) = (Vec::new(), 0u32, 0);
+    for byte in text {
+        if byte.is_ascii_digit() {
+            bases = bases.checked_mul(10)?.checked_add(u32::from(byte - b'0'))?;
+            digits += 1;
+        } else {
+            let code = b"MIDNSHP=X".iter().position(|letter| letter == byte).filter(|_| digits > 0)?;
+            ops.push(CigarOp(bases.checked_mul(16)? | code as u32));
+            (bases, digits) = (0, 0);
+        }
+    }
+    (digits == 0).then_some(ops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_those_of_java() {
+        assert_eq!(java_hash(b""), 0);
+        assert_eq!(java_hash(b"ACGT"), 2_003_087);
+        // Two strings of one hash are one barcode.
+        assert_eq!(java_hash(b"Aa"), java_hash(b"BB"));
+        assert_eq!(
+            java_hash(b"ACGTACGTACGTACGT"),
+            b"ACGTACGTACGTACGT".iter().fold(0i64, |hash, byte| (hash * 31 + i64::from(*byte)) & 0xffff_ffff) as u32
+                as i32
+        );
+    }
+
+    #[test]
+    fn broken_cigars_are_none() {
+        for text in ["M", "5", "5Q", "99999999999M"] {
+            assert_eq!(parse_cigar(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(parse_cigar(b"3S10M").unwrap().len(), 2);
+    }
+}

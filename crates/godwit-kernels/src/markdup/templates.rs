@@ -1,0 +1,150 @@
+//! Which records of the input are neighbours of one name, where duplicates are marked by template.
+
+use godwit_model::{BlockId, RawRecord, RecordId, flags};
+
+/// The templates of one block: runs of neighbours that share a name.
+#[derive(Debug, Default)]
+pub struct BlockTemplates {
+    records: u32,
+    /// A bit for each record that starts a template.
+    starts: Vec<u64>,
+    /// A bit for each of these that is mapped and primary.
+    primary_starts: Vec<u64>,
+    first_name: Vec<u8>,
+    last_name: Vec<u8>,
+}
+
+fn bit(words: &[u64], index: u32) -> bool {
+    words.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+}
+
+impl BlockTemplates {
+    /// Takes the next record of the block.
+    pub fn push(&mut self, record: RawRecord) {
+        let (word, mask) = (self.records as usize / 64, 1u64 << (self.records % 64));
+        if self.starts.len() <= word {
+            self.starts.push(0);
+            self.primary_starts.push(0);
+        }
+        let name = record.name();
+        if self.records == 0 || self.last_name != name {
+            self.starts[word] |= mask;
+            if record.flag() & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0 {
+                self.primary_starts[word] |= mask;
+            }
+            self.last_name.clear();
+            self.last_name.extend_from_slice(name);
+        }
+        if self.records == 0 {
+            self.first_name = self.last_name.clone();
+        }
+        self.records += 1;
+    }
+
+    /// Records of the template before the one with this index.
+    pub(super) fn place(&self, index: u32) -> u32 {
+        index - self.start(index).unwrap_or(0)
+    }
+
+    /// The last start of a template at or before an index.
+    fn start(&self, index: u32) -> Option<u32> {
+        let (mut word, shift) = (index as usize / 64, 63 - index % 64);
+        let mut bits = self.starts.get(word)? << shift >> shift;
+        loop {
+            if bits != 0 {
+                return Some(word as u32 * 64 + 63 - bits.leading_zeros());
+            }
+            word = word.checked_sub(1)?;
+            bits = self.starts[word];
+        }
+    }
+
+    /// The first start of a template at or behind an index.
+    fn next_start(&self, index: u32) -> Option<u32> {
+        let (mut word, shift) = (index as usize / 64, index % 64);
+        let mut bits = self.starts.get(word)? >> shift << shift;
+        loop {
+            if bits != 0 {
+                return Some(word as u32 * 64 + bits.trailing_zeros());
+            }
+            word += 1;
+            bits = *self.starts.get(word)?;
+        }
+    }
+}
+
+/// The templates of all blocks. Records are numbered from 0 in the order of the input.
+#[derive(Debug, Default)]
+pub(super) struct Templates {
+    /// With the number of each block's first record.
+    blocks: Vec<(u64, BlockId, BlockTemplates)>,
+}
+
+impl Templates {
+    pub(super) fn new(mut blocks: Vec<(BlockId, BlockTemplates)>) -> Self {
+        blocks.retain(|(_, block)| block.records > 0);
+        blocks.sort_by_key(|(id, _)| *id);
+        let mut first = 0;
+        let mut numbered: Vec<(u64, BlockId, BlockTemplates)> = Vec::with_capacity(blocks.len());
+        for (id, mut block) in blocks {
+            if numbered.last().is_some_and(|(_, _, before)| before.last_name == block.first_name) {
+                block.starts[0] &= !1;
+                block.primary_starts[0] &= !1;
+            }
+            let records = u64::from(block.records);
+            numbered.push((first, id, block));
+            first += records;
+        }
+        Self { blocks: numbered }
+    }
+
+    /// The block a number lies in.
+    fn block_of(&self, number: u64) -> usize {
+        self.blocks.partition_point(|(first, _, _)| *first <= number).saturating_sub(1)
+    }
+
+    /// Number of the first record of the template of a record.
+    pub(super) fn start(&self, record: RecordId) -> u64 {
+        let mut at = self.blocks.partition_point(|(_, id, _)| *id < record.block());
+        let mut found = self.blocks[at].2.start(record.index());
+        while found.is_none() && at > 0 {
+            at -= 1;
+            found = self.blocks[at].2.start(self.blocks[at].2.records - 1);
+        }
+        self.blocks[at].0 + u64::from(found.unwrap_or(0))
+    }
+
+    /// Number of the first record behind the template that starts at a number.
+    pub(super) fn end(&self, start: u64) -> u64 {
+        let mut at = self.block_of(start);
+        let mut from = (start - self.blocks[at].0) as u32 + 1;
+        loop {
+            let (first, _, block) = &self.blocks[at];
+            if let Some(next) = block.next_start(from) {
+                return first + u64::from(next);
+            }
+            if at + 1 == self.blocks.len() {
+                return first + u64::from(block.records);
+            }
+            (at, from) = (at + 1, 0);
+        }
+    }
+
+    /// Whether a template starts with this record, which may be beyond the last.
+    pub(super) fn is_start(&self, number: u64) -> bool {
+        let (first, _, block) = &self.blocks[self.block_of(number)];
+        u32::try_from(number - first).is_ok_and(|index| bit(&block.starts, index))
+    }
+
+    /// Whether the template that starts at a number starts with a mapped primary record.
+    pub(super) fn starts_with_primary(&self, start: u64) -> bool {
+        let (first, _, block) = &self.blocks[self.block_of(start)];
+        bit(&block.primary_starts, (start - first) as u32)
+    }
+
+    /// The record of a number.
+    pub(super) fn record(&self, number: u64) -> RecordId {
+        let (first, id, _) = &self.blocks[self.block_of(number)];
+        id.record((number - first) as u32)
+    }
+}

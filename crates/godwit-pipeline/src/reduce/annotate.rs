@@ -1,0 +1,106 @@
+//! Tags that marking writes into records: `DT`, `DI`, `DS` and the molecule's. Only there where one of them is asked for.
+
+use godwit_kernels::markdup::{DuplicateSet, Strand, strand};
+use godwit_model::{ContigId, Genome, RawRecord, flags};
+
+use crate::marking::{MarkingOptions, TaggingPolicy};
+
+/// What is known of a record beside its bytes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Judgement<'s> {
+    pub(super) duplicate: bool,
+    pub(super) optical: bool,
+    pub(super) set: Option<&'s DuplicateSet>,
+}
+
+/// Writes tags; keeps its buffer from record to record.
+pub(super) struct Annotator<'g> {
+    options: MarkingOptions,
+    genome: &'g Genome,
+    record: Vec<u8>,
+}
+
+impl<'g> Annotator<'g> {
+    /// `None` where the options ask for no tag.
+    pub(super) fn new(options: MarkingOptions, genome: &'g Genome) -> Option<Self> {
+        let any = options.tagging != TaggingPolicy::None || options.tag_set_members || options.molecule_tag.is_some();
+        any.then(|| Self { options, genome, record: Vec::new() })
+    }
+
+    /// The record with its tags, of which those of the same names are taken out first.
+    pub(super) fn annotate(&mut self, record: RawRecord, judgement: Judgement) -> RawRecord<'_> {
+        let set = judgement.set.filter(|_| record.flag() & (flags::UNMAPPED | flags::NOT_PRIMARY) == 0);
+        let tagging = self.options.tagging != TaggingPolicy::None;
+        let replaced = |name: [u8; 2]| {
+            name == *b"DT" && tagging
+                || (name == *b"DI" || name == *b"DS") && set.is_some()
+                || Some(name) == self.options.molecule_tag
+        };
+        let bytes = record.bytes();
+        self.record.clear();
+        let mut kept = 0;
+        for tag in record.each_tag().filter(|tag| replaced(tag.name)) {
+            self.record.extend_from_slice(&bytes[kept..tag.start]);
+            kept = tag.end;
+        }
+        self.record.extend_from_slice(&bytes[kept..]);
+        match self.options.tagging {
+            TaggingPolicy::None => {}
+            _ if judgement.duplicate && judgement.optical => self.record.extend_from_slice(b"DTZSQ\0"),
+            TaggingPolicy::All if judgement.duplicate => self.record.extend_from_slice(b"DTZLB\0"),
+            _ => {}
+        }
+        if let Some(set) = set {
+            push_integer(&mut self.record, *b"DI", i64::from(set.index));
+            push_integer(&mut self.record, *b"DS", i64::from(set.pairs));
+        }
+        if let Some(tag) = self.options.molecule_tag {
+            let text = self.molecule(record);
+            self.record.extend_from_slice(&tag);
+            self.record.push(b'Z');
+            self.record.extend_from_slice(text.as_bytes());
+            self.record.push(0);
+        }
+        RawRecord::trusted(&self.record)
+    }
+
+    /// Picard's name of a molecule (`UmiUtil.setMolecularIdentifier`): contig, 1-based position of the reverse read or of
+    /// the mate, and for duplex barcodes the strand where it can be told.
+    fn molecule(&self, record: RawRecord) -> String {
+        let mapped = record.flag() & flags::UNMAPPED == 0;
+        let id = u32::try_from(record.contig()).ok().filter(|_| mapped);
+        // What Java prints for no contig: of an unmapped record, and of one on none.
+        let none = if mapped { "*" } else { "null" };
+        let contig = id.and_then(|id| self.genome.contig(ContigId(id))).map_or(none, |contig| contig.name.as_str());
+        let reverse = record.flag() & flags::REVERSE != 0;
+        let position = if reverse { record.position() } else { record.mate_position() };
+        let strand = if self.options.barcodes.duplex { strand(record).unwrap_or(None) } else { None };
+        let suffix = match strand {
+            Some(Strand::Top) => "/A",
+            Some(Strand::Bottom) => "/B",
+            None => "",
+        };
+        format!("{contig}:{}/{suffix}", i64::from(position) + 1)
+    }
+}
+
+/// Appends an integer tag in the smallest type that holds it, signed ones first, as htsjdk does.
+fn push_integer(record: &mut Vec<u8>, name: [u8; 2], value: i64) {
+    record.extend_from_slice(&name);
+    let bytes = value.to_le_bytes();
+    let (kind, count) = if i8::try_from(value).is_ok() {
+        (b'c', 1)
+    } else if u8::try_from(value).is_ok() {
+        (b'C', 1)
+    } else if i16::try_from(value).is_ok() {
+        (b's', 2)
+    } else if u16::try_from(value).is_ok() {
+        (b'S', 2)
+    } else if i32::try_from(value).is_ok() {
+        (b'i', 4)
+    } else {
+        (b'I', 4)
+    };
+    record.push(kind);
+    record.extend_from_slice(&bytes[..count]);
+}
