@@ -11,6 +11,7 @@ pub mod binary;
 pub mod fuzz;
 pub mod genome;
 pub mod golden;
+pub mod marking;
 pub mod metrics;
 pub mod picard;
 pub mod pipeline;

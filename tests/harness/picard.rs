@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::marking::Marking;
 use crate::scratch;
 use crate::tool::Tool;
 
@@ -21,11 +22,13 @@ pub struct MarkOptions {
     pub optical_distance: u32,
     /// `REMOVE_DUPLICATES`.
     pub remove: bool,
+    /// The rest.
+    pub marking: Marking,
 }
 
 impl Default for MarkOptions {
     fn default() -> Self {
-        Self { optical_distance: 100, remove: false }
+        Self { optical_distance: 100, remove: false, marking: Marking::default() }
     }
 }
 
@@ -152,16 +155,18 @@ impl Picard {
 /// When Picard refuses the file.
 pub fn mark_duplicates(input: &Path, output: &Path, metrics: &Path, options: &MarkOptions) -> Result<(), Refusal> {
     let text = |path: &Path| path.to_str().expect("scratch paths are UTF-8").to_owned();
-    run(&[
+    let distance = options.optical_distance.to_string();
+    let (input, output, metrics, temp) = (text(input), text(output), text(metrics), text(scratch::root()));
+    let mut words = vec![
         "MarkDuplicates",
         "--INPUT",
-        &text(input),
+        &input,
         "--OUTPUT",
-        &text(output),
+        &output,
         "--METRICS_FILE",
-        &text(metrics),
+        &metrics,
         "--OPTICAL_DUPLICATE_PIXEL_DISTANCE",
-        &options.optical_distance.to_string(),
+        &distance,
         "--REMOVE_DUPLICATES",
         if options.remove { "true" } else { "false" },
         "--ADD_PG_TAG_TO_READS",
@@ -171,19 +176,22 @@ pub fn mark_duplicates(input: &Path, output: &Path, metrics: &Path, options: &Ma
         "--VALIDATION_STRINGENCY",
         "SILENT",
         "--TMP_DIR",
-        &text(scratch::root()),
+        &temp,
         "--VERBOSITY",
         "ERROR",
         "--QUIET",
         "true",
-    ])
+    ];
+    words.extend(options.marking.picard_words());
+    run(&words)
 }
 
-/// Sorts `input` by coordinate with samtools, then marks duplicates: the oracle of `godwit markdup`. Returns the marked
-/// file (of the type `extension` names) and the metrics file, both in `directory`.
+/// Sorts `input` by coordinate with samtools, then marks duplicates: the oracle of `godwit markdup`. Where duplicates are
+/// marked in query-grouped input, which `input` then must be, it is the other way round. Returns the marked file (of the
+/// type `extension` names) and the metrics file, both in `directory`.
 ///
 /// # Errors
-/// When Picard refuses the sorted file.
+/// When Picard refuses the file.
 ///
 /// # Panics
 /// When samtools does.
@@ -193,12 +201,29 @@ pub fn sort_and_mark(
     extension: &str,
     options: &MarkOptions,
 ) -> Result<(PathBuf, PathBuf), Refusal> {
-    let (sorted, marked) = (directory.join("sorted.bam"), directory.join(format!("expected.{extension}")));
+    let marked = directory.join(format!("expected.{extension}"));
     let metrics = directory.join("expected.duplicates.txt");
-    let words = ["sort", "--no-PG", "-l", "1", "-O", "bam", "-o"];
-    Tool::need("samtools").run(words.iter().map(AsRef::as_ref).chain([sorted.as_os_str(), input.as_os_str()]));
-    mark_duplicates(&sorted, &marked, &metrics, options)?;
+    if options.marking.query {
+        let [plain, grouped] = ["plain.bam", "grouped.bam"].map(|name| directory.join(name));
+        let words = ["view", "--no-PG", "-1", "-b", "-o"];
+        Tool::need("samtools").run(words.iter().map(AsRef::as_ref).chain([plain.as_os_str(), input.as_os_str()]));
+        mark_duplicates(&plain, &grouped, &metrics, options)?;
+        sort(&grouped, &marked, extension);
+    } else {
+        let sorted = directory.join("sorted.bam");
+        sort(input, &sorted, "bam");
+        mark_duplicates(&sorted, &marked, &metrics, options)?;
+    }
     Ok((marked, metrics))
+}
+
+/// Sorts by coordinate.
+///
+/// # Panics
+/// When samtools fails.
+pub fn sort(input: &Path, output: &Path, extension: &str) {
+    let words = ["sort", "--no-PG", "-l", "1", "-O", extension, "-o"];
+    Tool::need("samtools").run(words.iter().map(AsRef::as_ref).chain([output.as_os_str(), input.as_os_str()]));
 }
 
 /// What ValidateSamFile finds in a file, as its summary: empty when it finds nothing.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::marking::Marking;
 use crate::picard::{self, MarkOptions};
 use crate::scratch;
 use crate::tool::Tool;
@@ -53,11 +54,19 @@ pub struct AlignOptions {
     pub duplicates: Duplicates,
     /// In pixels.
     pub optical_distance: u32,
+    /// How duplicates are marked, beyond that.
+    pub marking: Marking,
 }
 
 impl Default for AlignOptions {
     fn default() -> Self {
-        Self { block_bases: 100_000_000, aligner_args: Vec::new(), duplicates: Duplicates::Mark, optical_distance: 100 }
+        Self {
+            block_bases: 100_000_000,
+            aligner_args: Vec::new(),
+            duplicates: Duplicates::Mark,
+            optical_distance: 100,
+            marking: Marking::default(),
+        }
     }
 }
 
@@ -82,16 +91,27 @@ pub fn reference_bam(reference: &Path, lanes: &[Lane], options: &AlignOptions) -
     if options.duplicates == Duplicates::None {
         return Expected { bam: sorted, metrics: None };
     }
-    let bam = once(&format!("marked {sorted:?} {:?} {}", options.duplicates, options.optical_distance), || {
-        let bam = scratch::directory("marked").join("expected.bam");
-        let marking = MarkOptions {
-            optical_distance: options.optical_distance,
-            remove: options.duplicates == Duplicates::Remove,
-        };
-        picard::mark_duplicates(&sorted, &bam, &bam.with_extension("duplicates.txt"), &marking)
-            .unwrap_or_else(|refusal| panic!("Picard refused {}: {}", sorted.display(), refusal.0));
-        bam
-    });
+    let bam = once(
+        &format!("marked {sorted:?} {:?} {} {:?}", options.duplicates, options.optical_distance, options.marking),
+        || {
+            let bam = scratch::directory("marked").join("expected.bam");
+            let marking = MarkOptions {
+                optical_distance: options.optical_distance,
+                remove: options.duplicates == Duplicates::Remove,
+                marking: options.marking.clone(),
+            };
+            let (input, marked) = match options.marking.query {
+                true => (sorted.with_file_name("joined.bam"), bam.with_file_name("grouped.bam")),
+                false => (sorted.clone(), bam.clone()),
+            };
+            picard::mark_duplicates(&input, &marked, &bam.with_extension("duplicates.txt"), &marking)
+                .unwrap_or_else(|refusal| panic!("Picard refused {}: {}", input.display(), refusal.0));
+            if marked != bam {
+                picard::sort(&marked, &bam, "bam");
+            }
+            bam
+        },
+    );
     Expected { metrics: Some(bam.with_extension("duplicates.txt")), bam }
 }
 

@@ -230,7 +230,10 @@ impl<'a> Sequencer<'a> {
     fn write_read(&mut self, text: &mut Vec<u8>, name: &str, mate: usize, bases: &[u8]) {
         let suffix = if name.starts_with("read_") { format!("/{}", mate + 1) } else { String::new() };
         let comment = match self.spec.comments {
-            Comments::Tags => " BC:Z:ACGTAC\tYQ:i:7".to_owned(),
+            Comments::Tags => {
+                let molecule = ["AC-GT", "AC-GT", "GT-AC"][name.bytes().map(usize::from).sum::<usize>() % 3];
+                format!(" BC:Z:ACGTAC\tYQ:i:7\tRX:Z:{molecule}")
+            }
             Comments::Illumina if name.starts_with("INST") => format!(" {}:N:0:ACGTAC", mate + 1),
             Comments::Illumina => String::new(),
         };

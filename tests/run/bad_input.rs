@@ -451,3 +451,35 @@ fn wrong_usage_exits_2() {
         assert!(finished.stderr.contains("godwit: error:"), "{}", finished.report());
     }
 }
+
+#[test]
+fn options_of_marking_that_cannot_be_met_are_refused() {
+    let directory = scratch::directory("marking");
+    let header = "@HD\tVN:1.6\tSO:unsorted\n@SQ\tSN:c\tLN:9000\n@RG\tID:a\tSM:s\n";
+    let read = |flag: u16, tags: &str| format!("r1\t{flag}\tc\t10\t60\t4M\t=\t10\t0\tACGT\tIIII\tRG:Z:a\t{tags}\n");
+    let run = |text: &str, words: &[&str]| {
+        let input = directory.join("in.sam");
+        std::fs::write(&input, text).expect("the scratch directory can be written to");
+        godwit().arg("markdup").arg(&input).arg("--out").arg(directory.join("out.bam")).args(words).run()
+    };
+    let sorted = header.replace("unsorted", "coordinate");
+    run(&sorted, &["--duplicate-mode", "query"]).refuses(&[USAGE], &["in.sam", "SO:coordinate", "collate"]);
+    for words in [&["--duplicates", "none", "--tagging-policy", "all"][..], &["--barcode-tag", "R"]] {
+        run(header, words).refuses(&[USAGE], &[words[0]]);
+    }
+    for words in [&["--duplex-umi"][..], &["--molecular-identifier-tag", "MI"]] {
+        run(header, words).refuses(&[USAGE], &["--barcode-tag"]);
+    }
+    for (tags, words) in [
+        ("RX:Z:AXG", &["--barcode-tag", "RX"][..]),
+        ("RX:i:5", &["--barcode-tag", "RX"]),
+        ("RX:i:5", &["--read-one-barcode-tag", "RX"]),
+        ("RX:Z:AC\tMC:Z:4M", &["--barcode-tag", "RX", "--duplex-umi"]),
+        ("RX:Z:A-C-G\tMC:Z:4M", &["--barcode-tag", "RX", "--duplex-umi"]),
+        ("RX:Z:A-C", &["--barcode-tag", "RX", "--duplex-umi"]),
+        ("RX:Z:A-C\tMC:Z:4", &["--barcode-tag", "RX", "--duplex-umi"]),
+    ] {
+        run(&format!("{header}{}", read(0x41, tags)), words).refuses(&[BAD_DATA], &["RX", "r1"]);
+        assert!(!directory.join("out.bam").exists());
+    }
+}

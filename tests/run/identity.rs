@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_tests::binary::{Godwit, godwit};
+use godwit_tests::marking::{Marking, Tagging};
 use godwit_tests::pipeline::{AlignOptions, Duplicates, Lane, reference_bam};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::sam::{self, SamText};
@@ -29,7 +30,11 @@ pub(super) fn align(sample: &Sample, options: &AlignOptions, out: &Path) -> Godw
         .args(["--sample", "sample", "--out"])
         .arg(out)
         .args(["--block-bases", &options.block_bases.to_string()])
-        .args(["--duplicates", options.duplicates.word()])
+        .args([
+            "--duplicates",
+            if options.marking.remove_sequencing { "remove-optical" } else { options.duplicates.word() },
+        ])
+        .args(options.marking.godwit_words())
         .args(["--optical-distance", &options.optical_distance.to_string()]);
     match options.aligner_args.is_empty() {
         true => command,
@@ -186,6 +191,60 @@ fn the_optical_distance_changes_metrics_as_in_picard() {
     needs_picard!();
     let options = AlignOptions { optical_distance: 60, ..blocks_of(100_000) };
     assert_identical(&sample(&small()), &options, &["--threads", "2"]);
+}
+
+#[test]
+fn templates_are_marked_as_picard_marks_them_in_what_bwa_writes() {
+    needs!("bwa");
+    needs_picard!();
+    let query = Marking { query: true, ..Marking::default() };
+    let tags = Marking { tagging: Tagging::All, set_members: true, ..query.clone() };
+    let mut further = 0;
+    for (spec, marking) in [
+        (small(), query),
+        (small(), tags.clone()),
+        (SampleSpec { paired: false, ..small() }, tags.clone()),
+        (SampleSpec { lanes: vec![700, 600, 500, 40], ..small() }, Marking { remove_sequencing: true, ..tags }),
+    ] {
+        let options = AlignOptions { marking, ..blocks_of(50_000) };
+        let bam = assert_identical(&sample(&spec), &options, &["--threads", "2", "--partitions", "7"]);
+        further += SamText::read(&bam).flags().iter().filter(|flag| *flag & 0x400 != 0 && *flag & 0x904 != 0).count();
+    }
+    assert!(further > 0, "no unmapped, secondary or supplementary record was marked: this sample proves nothing");
+}
+
+#[test]
+fn sets_and_kinds_of_duplicates_are_tagged_as_picard_tags_them_in_little_memory_too() {
+    needs!("bwa");
+    needs_picard!();
+    let marking = Marking { tagging: Tagging::All, set_members: true, ..Marking::default() };
+    let options = AlignOptions { marking, ..blocks_of(1_000_000) };
+    let words = ["--threads", "2", "--partitions", "7"];
+    let outputs = ["8G", "128M"].map(|memory| {
+        let words = [&words[..], &["--memory", memory]].concat();
+        assert_identical(&sample(&paired()), &options, &words)
+    });
+    assert_same_bytes(&outputs);
+    let text = SamText::read(&outputs[0]).to_text();
+    assert!(["\tDT:Z:SQ", "\tDT:Z:LB", "\tDI:i:", "\tDS:i:3"].iter().all(|tag| text.contains(tag)));
+}
+
+#[test]
+fn barcodes_from_comments_keep_molecules_apart_as_in_picard() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = sample(&SampleSpec { comments: Comments::Tags, ..small() });
+    let plain = Marking { set_members: true, ..Marking::default() };
+    let barcode = Marking { barcode: Some("RX"), molecule: Some("MI"), ..plain.clone() };
+    let duplex = Marking { duplex: true, query: true, ..barcode.clone() };
+    let own = Marking { read_one: Some("RX"), read_two: Some("RX"), ..plain.clone() };
+    let marked = [plain, barcode, duplex, own].map(|marking| {
+        let options = AlignOptions { marking, aligner_args: vec!["-C".to_owned()], ..blocks_of(100_000) };
+        SamText::read(&assert_identical(&sample, &options, &["--threads", "2"])).flags()
+    });
+    for other in &marked[1..] {
+        assert!(*other != marked[0], "barcodes change nothing here: this sample proves nothing");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use godwit_tests::marking::{Marking, grouped};
 use godwit_tests::metrics::{self, MetricsFile};
 use godwit_tests::picard::{self, MarkOptions, sort_and_mark};
 use godwit_tests::pipeline::{AlignOptions, Duplicates, reference_bam};
@@ -62,7 +63,7 @@ fn picard_accepts_fuzzed_files_and_they_reach_its_rules() {
             *totals.entry(column).or_default() += metrics_file.total(column);
         }
         *totals.entry("records").or_default() += marked.records.len() as u64;
-        let narrow = MarkOptions { optical_distance: 60, remove: false };
+        let narrow = MarkOptions { optical_distance: 60, ..MarkOptions::default() };
         let (_, other) = sort_and_mark(&input, &directory, "sam", &narrow).expect("Picard took it before");
         sensitive += u64::from(!metrics::differences(&metrics_file, &MetricsFile::read(&other)).is_empty());
     }
@@ -71,6 +72,48 @@ fn picard_accepts_fuzzed_files_and_they_reach_its_rules() {
     let rate = |column| totals[column] as f64 / totals["records"] as f64;
     assert!(rate("READ_PAIR_DUPLICATES") > 0.05 && rate("UNPAIRED_READ_DUPLICATES") > 0.02, "{totals:?}");
     assert!(rate("READ_PAIR_OPTICAL_DUPLICATES") > 0.01 && sensitive > files / 20, "{totals:?}");
+}
+
+#[test]
+fn drawn_options_of_marking_reach_their_rules() {
+    needs_picard!();
+    let directory = scratch::directory("options-oracle");
+    let (mut refused, mut seen) = (0, BTreeMap::<&str, u64>::new());
+    let files = 150;
+    for seed in 2_000_000..2_000_000 + files {
+        let marking = Marking::drawn(seed);
+        let case = marking.prepared(&fuzz::case(seed), seed);
+        let case = if marking.query { grouped(&case) } else { case };
+        let input = directory.join("input.sam");
+        std::fs::write(&input, case.to_text()).expect("the scratch directory can be written to");
+        let marked = |marking: Marking| {
+            let options = MarkOptions { marking, ..MarkOptions::default() };
+            sort_and_mark(&input, &directory, "sam", &options).map(|(marked, _)| SamText::read(&marked))
+        };
+        let Ok(found) = marked(marking.clone()) else {
+            refused += 1;
+            continue;
+        };
+        for tag in ["\tDT:Z:SQ", "\tDT:Z:LB", "\tDI:i:", "\tDS:i:3", "\tMI:Z:"] {
+            *seen.entry(tag).or_default() += u64::from(found.records.iter().any(|record| record.contains(tag)));
+        }
+        let further = |record: &String| sam::flag(record) & DUPLICATE != 0 && sam::flag(record) & 0x904 != 0;
+        *seen.entry("template").or_default() += u64::from(found.records.iter().any(further));
+        for (option, other) in [
+            ("barcode", Marking { barcode: None, molecule: None, duplex: false, ..marking.clone() }),
+            ("duplex", Marking { duplex: false, molecule: None, ..marking.clone() }),
+            ("own barcodes", Marking { read_one: None, read_two: None, ..marking.clone() }),
+            ("removal", Marking { remove_sequencing: false, ..marking.clone() }),
+        ] {
+            if other != marking {
+                let other = marked(other).expect("Picard took the file with more options");
+                *seen.entry(option).or_default() += u64::from(other.flags() != found.flags());
+            }
+        }
+    }
+    println!("of {files} files, {refused} refused by Picard: {seen:?}");
+    assert!(refused * 50 <= files);
+    assert!(seen.len() == 10 && seen.values().all(|count| *count >= 3), "{seen:?}");
 }
 
 #[test]

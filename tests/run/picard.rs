@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use godwit_tests::binary::godwit;
+use godwit_tests::marking::{Marking, Tagging, grouped};
 use godwit_tests::metrics::{self, MetricsFile};
 use godwit_tests::picard::{MarkOptions, Refusal, sort_and_mark};
 use godwit_tests::sam::{self, SamText};
@@ -32,7 +33,8 @@ fn judge(input: &Path, directory: &Path, options: &MarkOptions, words: &[&str]) 
         .arg("--out")
         .arg(&found)
         .args(["--optical-distance", &options.optical_distance.to_string()])
-        .args(["--duplicates", if options.remove { "remove" } else { "mark" }])
+        .args(["--duplicates", policy(options)])
+        .args(options.marking.godwit_words())
         .args(words)
         .run();
     if !finished.status.success() {
@@ -44,9 +46,18 @@ fn judge(input: &Path, directory: &Path, options: &MarkOptions, words: &[&str]) 
     if list.is_empty() { Verdict::Same } else { Verdict::Different(list) }
 }
 
+fn policy(options: &MarkOptions) -> &'static str {
+    match options {
+        MarkOptions { remove: true, .. } => "remove",
+        MarkOptions { marking: Marking { remove_sequencing: true, .. }, .. } => "remove-optical",
+        _ => "mark",
+    }
+}
+
 fn judge_text(case: &SamText, directory: &Path, options: &MarkOptions) -> Verdict {
     let input = directory.join("input.sam");
-    std::fs::write(&input, case.to_text()).expect("the scratch directory can be written to");
+    let text = if options.marking.query { grouped(case).to_text() } else { case.to_text() };
+    std::fs::write(&input, text).expect("the scratch directory can be written to");
     judge(&input, directory, options, &["--threads", "1"])
 }
 
@@ -56,23 +67,22 @@ fn number(variable: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, not a number")))
 }
 
+/// What is done with the file of a seed, and the file.
+type Draw = fn(u64) -> (SamText, MarkOptions);
+
 /// `GODWIT_FUZZ_FILES` files (300 by default) from `GODWIT_FUZZ_SEED` (1) on, until `GODWIT_FUZZ_FAILURES` (5) differ.
-#[test]
-fn fuzzed_files_come_out_as_picard_marks_them() {
-    needs_picard!();
+fn fuzz_against_picard(draw: Draw) {
     let (files, first) = (number("GODWIT_FUZZ_FILES", 300), number("GODWIT_FUZZ_SEED", 1));
     let most_failures = number("GODWIT_FUZZ_FAILURES", 5);
     let directory = scratch::directory("fuzz");
     let (mut refused, mut failures, started) = (Vec::new(), Vec::new(), Instant::now());
     for seed in first..first + files {
-        // Every third file with an optical distance other than the default.
-        let distance = if seed % 3 == 0 { 2500 } else { 100 };
-        let options = MarkOptions { optical_distance: distance, remove: seed % 10 == 7 };
-        match judge_text(&fuzz::case(seed), &directory, &options) {
+        let (case, options) = draw(seed);
+        match judge_text(&case, &directory, &options) {
             Verdict::Same => {}
             Verdict::Refused(refusal) => refused.push(format!("seed {seed}: {}", refusal.0)),
             Verdict::Different(list) => {
-                failures.push(explain(seed, &list, &directory, &options));
+                failures.push(explain(seed, &case, &list, &directory, &options));
                 if failures.len() as u64 >= most_failures {
                     break;
                 }
@@ -82,6 +92,29 @@ fn fuzzed_files_come_out_as_picard_marks_them() {
     println!("seeds {first}..{}: {} refused by Picard, {:?}", first + files, refused.len(), started.elapsed());
     assert!(failures.is_empty(), "{} files differ from Picard:\n{}", failures.len(), failures.join("\n"));
     assert!(refused.len() as u64 <= files / 50 + 1, "Picard refused too many files:\n{}", refused.join("\n"));
+}
+
+#[test]
+fn fuzzed_files_come_out_as_picard_marks_them() {
+    needs_picard!();
+    fuzz_against_picard(|seed| {
+        // Every third file with an optical distance other than the default.
+        let optical_distance = if seed % 3 == 0 { 2500 } else { 100 };
+        (fuzz::case(seed), MarkOptions { optical_distance, remove: seed % 10 == 7, ..MarkOptions::default() })
+    });
+}
+
+#[test]
+fn fuzzed_files_come_out_as_picard_marks_them_with_any_of_its_options() {
+    needs_picard!();
+    fuzz_against_picard(|seed| {
+        let (mut marking, remove) = (Marking::drawn(seed), seed % 10 == 7);
+        // With both, Picard removes optical duplicates that it misses as duplicates; godwit's policies are one or the other.
+        marking.remove_sequencing &= !remove;
+        let optical_distance = if seed % 3 == 0 { 2500 } else { 100 };
+        let case = marking.prepared(&fuzz::case(seed), seed);
+        (case, MarkOptions { optical_distance, remove, marking })
+    });
 }
 
 /// Picard's verdict on these is partly chance, so only godwit's manners are judged.
@@ -103,9 +136,9 @@ fn files_with_contradicting_mates_are_marked_or_refused_but_never_break_godwit()
 }
 
 /// Makes a failing file small, keeps it, and says where.
-fn explain(seed: u64, list: &[String], directory: &Path, options: &MarkOptions) -> String {
+fn explain(seed: u64, case: &SamText, list: &[String], directory: &Path, options: &MarkOptions) -> String {
     let fails = |case: &SamText| matches!(judge_text(case, directory, options), Verdict::Different(_));
-    let small = shrink(&fuzz::case(seed), 200, fails);
+    let small = shrink(case, 200, fails);
     let kept = scratch::keepsakes().join(format!("fuzz-{seed}.sam"));
     std::fs::write(&kept, small.to_text()).expect("the target directory can be written to");
     format!(
@@ -138,6 +171,62 @@ fn picards_unit_cases_come_out_as_picard_expects() {
         }
     }
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Each option by itself and most of them together.
+fn further_options() -> Vec<Marking> {
+    let query = Marking { query: true, ..Marking::default() };
+    let tags = Marking { tagging: Tagging::All, set_members: true, ..Marking::default() };
+    vec![
+        query.clone(),
+        tags.clone(),
+        Marking { query: true, ..tags },
+        Marking { tagging: Tagging::OpticalOnly, remove_sequencing: true, ..query },
+        Marking { remove_sequencing: true, ..Marking::default() },
+    ]
+}
+
+#[test]
+fn picards_unit_cases_come_out_as_picard_marks_them_with_further_options() {
+    needs_picard!();
+    let directory = scratch::directory("picard-cases");
+    let mut failures = Vec::new();
+    for case in golden::picard_cases() {
+        for marking in further_options() {
+            let options = MarkOptions { marking, ..MarkOptions::default() };
+            match judge_text(&case.sam, &directory, &options) {
+                Verdict::Same => {}
+                Verdict::Refused(refusal) => failures.push(format!("{} {options:?}: {}", case.name, refusal.0)),
+                Verdict::Different(list) => {
+                    failures.push(format!("{} {options:?}:\n  {}", case.name, list.join("\n  ")))
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn a_template_named_twice_makes_picard_miss_those_that_follow() {
+    needs_picard!();
+    let directory = scratch::directory("behind");
+    let reads = [("a", 100, 'I'), ("b", 200, 'I'), ("c", 100, '5'), ("c", 200, '5'), ("d", 100, '5'), ("e", 100, '5')];
+    let further = [("f", 700, '5'), ("g", 100, '5')];
+    let record = |(name, position, quality): &(&str, i64, char)| {
+        format!("{name}\t0\tc\t{position}\t60\t4M\t*\t0\t0\tACGT\t{}\tRG:Z:a", quality.to_string().repeat(4))
+    };
+    let case = SamText {
+        header: ["@HD\tVN:1.6", "@SQ\tSN:c\tLN:9000", "@RG\tID:a\tSM:s"].map(str::to_owned).to_vec(),
+        records: reads.iter().chain(&further).map(record).collect(),
+    };
+    let marking = Marking { query: true, ..Marking::default() };
+    match judge_text(&case, &directory, &MarkOptions { marking, ..MarkOptions::default() }) {
+        Verdict::Same => {}
+        verdict => panic!("{verdict:?}"),
+    }
+    let marked = SamText::read(&directory.join("found.bam"));
+    let duplicates = marked.records.iter().filter(|record| sam::flag(record) & sam::DUPLICATE != 0).count();
+    assert_eq!(duplicates, 3, "{:?}", marked.records);
 }
 
 #[test]
