@@ -7,6 +7,8 @@
 mod align;
 mod error;
 mod job;
+mod journal;
+mod manifest;
 mod markdup;
 mod memory;
 mod memory_hints;
@@ -15,20 +17,25 @@ mod partitioned_file;
 mod read_groups;
 mod reduce;
 mod reference;
+mod run_directory;
 mod run_report;
 mod runs;
 mod scratch;
 pub mod simulate;
 mod staging;
+mod verify;
 
 pub use godwit_model as model;
 
 pub use align::{AlignOptions, align};
 pub use error::{Blame, PipelineError};
 pub use job::JobOptions;
+pub use journal::Fact;
+pub use manifest::{Manifest, ManifestFile};
 pub use markdup::{MarkdupOptions, markdup};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};
 pub use reduce::{DuplicatePolicy, Segment};
 pub use reference::{build_index, current_index};
-pub use run_report::{InputFile, OutputFile, RunReport, Stage};
+pub use run_report::{InputFile, OutputFile, ResumedWork, RunReport, Stage};
+pub use verify::{Check, Verdict, verify};

@@ -9,6 +9,7 @@ use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::Verdicts;
 use godwit_kernels::sort::LoserTree;
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use super::DuplicatePolicy;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};
@@ -21,14 +22,15 @@ const RECORDS_BETWEEN_CHECKS: u32 = 1 << 16;
 const FLAG_OFFSET: usize = 14;
 
 /// What a partition adds up to.
+#[derive(Serialize, Deserialize)]
 pub(super) struct PartitionSummary {
     /// Offsets are relative to the partition's start.
     pub(super) index: IndexBuilder,
     pub(super) flagstat: Flagstat,
     /// Duplicates left out.
     pub(super) removed: u64,
-    /// BLAKE3 of the compressed bytes.
-    pub(super) checksum: blake3::Hash,
+    /// BLAKE3 of the compressed bytes, hexadecimal.
+    pub(super) checksum: String,
 }
 
 /// Writes and hashes.
@@ -84,7 +86,7 @@ pub(super) fn write_partition<W: Write>(
         tree.advance(next);
     }
     let (sink, _) = out.bgzf.finish_blocks()?;
-    let checksum = sink.hasher.finalize();
+    let checksum = sink.hasher.finalize().to_hex().to_string();
     let summary = PartitionSummary { index: out.index, flagstat: out.flagstat, removed: out.removed, checksum };
     Ok((summary, sink.sink))
 }
