@@ -16,7 +16,7 @@ const USAGE: i32 = 2;
 const MACHINE: i32 = 4;
 const INTERRUPTED: i32 = 130;
 /// Cases of the sweep that CI runs, of each kind.
-const SLICE: u64 = 30;
+const SLICE: u64 = 20;
 
 /// Outputs that are the same bytes in every run. `run.json` tells times.
 const OUTPUTS: [&str; 6] = [

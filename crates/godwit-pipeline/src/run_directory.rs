@@ -89,14 +89,16 @@ impl RunDirectory {
         let failed = |error| PipelineError::file("use the run directory", &path)(error);
         create_private_directory(&path).map_err(PipelineError::file("create", &path))?;
         let (journal, entries) = Journal::open(&path.join("journal")).map_err(failed)?;
-        let going_on = resume && matches!(entries.first(), Some(Entry::Start { .. }));
+        let is_block = |entry: &&Entry| matches!(entry, Entry::Block(_));
+        let blocks = entries.iter().filter(is_block).count();
+        let going_on = resume && blocks > 0 && matches!(entries.first(), Some(Entry::Start { .. }));
         if !going_on {
             drop_leftovers(out, &entries);
             journal.clear().map_err(failed)?;
             let data = temp.map(|temp| data_below(temp, out));
             let data_bytes = data.as_ref().map(|data| data.as_os_str().as_bytes().to_vec());
             let mut run = Self::with_data(out, journal, data.unwrap_or_else(|| path.clone())).map_err(failed)?;
-            run.dropped_blocks = entries.iter().filter(|entry| matches!(entry, Entry::Block(_))).count();
+            run.dropped_blocks = blocks;
             run.blocks.truncate(0).and_then(|()| run.parts.truncate(0)).map_err(failed)?;
             let start = Entry::Start { facts: facts.to_vec(), aside: aside.to_vec(), data: data_bytes };
             run.journal.append(&start).and_then(|()| run.sync_names()).map_err(failed)?;
