@@ -11,4 +11,6 @@ mod identity;
 mod oracle;
 mod picard;
 mod real_data;
+mod resume;
 mod validity;
+mod verify;

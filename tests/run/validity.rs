@@ -80,6 +80,7 @@ fn every_promised_file_of_a_run_is_there_and_nothing_else() {
         "sample.duplicates.txt",
         "sample.flagstat.txt",
         "sample.idxstats.txt",
+        "sample.manifest.json",
     ];
     assert_eq!(names, promised);
 }

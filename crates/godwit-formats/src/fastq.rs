@@ -144,6 +144,11 @@ impl LaneReader {
         event
     }
 
+    /// BLAKE3 of each file as it is on disk, hexadecimal; `None` for one whose end was not read yet.
+    pub fn checksums(&self) -> Vec<Option<String>> {
+        std::iter::once(&self.first).chain(&self.second).map(Records::checksum).collect()
+    }
+
     /// Bytes taken from the files so far, as they are on disk. Runs ahead of the reads returned by what is buffered.
     pub fn compressed_bytes_read(&self) -> u64 {
         self.first.bytes_read() + self.second.as_ref().map_or(0, Records::bytes_read)

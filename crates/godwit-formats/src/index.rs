@@ -2,9 +2,10 @@
 //!
 //! Flows in: contig, span and virtual offsets of each record, per partition, in coordinate order. Flows out: one index of
 //! the whole file ([`IndexBuilder::merge`]), its text summary as `samtools idxstats` prints it, and the bytes of either
-//! format. Reading indexes is not done here.
+//! format. Of an index that is there only a summary is read ([`IndexSummary`]).
 
 mod contig;
+mod read;
 mod write;
 
 #[cfg(test)]
@@ -13,8 +14,10 @@ mod tests;
 use std::io;
 
 use godwit_model::Genome;
+use serde::{Deserialize, Serialize};
 
 use self::contig::ContigIndex;
+pub use self::read::{IndexReadError, IndexSummary};
 use crate::bgzf::RecordPlace;
 
 /// Width of the smallest bins: 16,384 bases.
@@ -108,7 +111,7 @@ pub enum IndexError {
 /// assert_eq!(index.idxstats(&genome), "a\t1000\t1\t0\n*\t0\t0\t0\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IndexBuilder {
     depth: u32,
     /// Contigs that have records, ascending.

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 /// Counts of records that passed (index 0) and failed (index 1) the vendor's quality checks.
 type Counts = [u64; 2];
 
 /// The counts of `samtools flagstat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flagstat {
     total: Counts,
     primary: Counts,

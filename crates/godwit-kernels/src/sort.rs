@@ -22,6 +22,11 @@ pub trait Spill: Send + Sync {
     /// # Errors
     /// Whatever the device reports; fewer bytes than asked for is [`io::ErrorKind::UnexpectedEof`].
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()>;
+
+    /// Whether nobody waits for the outcome any more; whoever sorts looks now and then and gives up.
+    fn is_abandoned(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

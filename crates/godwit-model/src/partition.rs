@@ -34,6 +34,13 @@ impl PartitionPlan {
         Self { starts }
     }
 
+    /// A plan whose [`PartitionPlan::starts`] were kept; `None` where they are no plan.
+    pub fn from_starts(starts: Vec<SortKey>) -> Option<Self> {
+        let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
+        let whole = starts.len() > 1 && starts.first() == Some(&SortKey::FIRST);
+        (ascending && whole && starts.last() == Some(&SortKey::UNPLACED)).then_some(Self { starts })
+    }
+
     /// Number of partitions, the one without positions included.
     pub fn partitions(&self) -> usize {
         self.starts.len()
@@ -62,6 +69,8 @@ mod tests {
         assert_eq!(plan.partition_of(SortKey::new(-1, -1, false)), PartitionId(4));
         assert_eq!(plan.partition_of(SortKey::new(9, 0, false)), PartitionId(3));
         assert_eq!(plan.partition_of(SortKey::FIRST), PartitionId(0));
+        assert_eq!(PartitionPlan::from_starts(plan.starts().to_vec()).as_ref(), Some(&plan));
+        assert_eq!(PartitionPlan::from_starts(plan.starts()[1..].to_vec()), None);
     }
 
     #[test]

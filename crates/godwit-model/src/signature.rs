@@ -4,6 +4,7 @@
 //! `ReadEndsForMarkDuplicates`). Plain fixed-size structs, so that an external sort moves them as bytes.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use crate::{RecordId, SortKey};
 
@@ -159,7 +160,7 @@ pub struct PairSignature {
 }
 
 /// Records of one library as Picard counts them before marking (`DuplicationMetrics.addReadToLibraryMetrics`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateCounts {
     /// Mapped primary reads without a mapped mate.
     pub unpaired_reads: u64,

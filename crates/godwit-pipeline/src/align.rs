@@ -2,8 +2,10 @@
 
 mod feed;
 mod header;
+mod identity;
+mod resume;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -20,12 +22,14 @@ use godwit_model::{BlockId, DuplicateCounts, SortKey, flags};
 
 use crate::error::PipelineError;
 use crate::job::JobOptions;
+use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, Outputs, Reduced};
 use crate::reference::current_index;
-use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
+use crate::run_directory::RunDirectory;
+use crate::run_report::{InputFile, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
@@ -53,9 +57,14 @@ pub struct AlignOptions {
     pub aligner_args: Vec<String>,
     /// Relax the FASTQ reader.
     pub lenient: bool,
+    /// Go on with a run that was stopped.
+    pub resume: bool,
 }
 
 /// Runs the main job and returns its report, which is also in `run.json`.
+///
+/// What it does is kept in a run directory until the outputs have their names, so that another run with
+/// [`AlignOptions::resume`] can go on after whatever stopped this one.
 ///
 /// # Errors
 /// [`PipelineError`]; no output has its name then.
@@ -78,46 +87,80 @@ pub fn align(
     current_index(&options.reference)?;
     let checked = Instant::now();
     let lane_groups = LaneGroups::new(options)?;
+    let facts = identity::facts(options, &lane_groups)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    let bam = StagedFile::create(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
-    observer.event(&Event::Stage { name: "aligning" });
-    let session = BwaOptions {
-        program: None,
-        reference: options.reference.clone(),
-        threads: options.job.threads,
-        arguments: options.aligner_args.clone(),
-        share_index: false,
-    }
-    .start()?;
-    let hello = session.hello().clone();
-    let header = header::of_run(&hello, &lane_groups, options)?;
-    let read_groups =
-        ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
-    let collector = Collector::new(options.job.reduce_options(memory, temp), &read_groups)?;
-    let lane_options = LaneOptions {
-        block_bases: options.block_bases,
-        decompress_threads: options.job.threads,
-        lenient: options.lenient,
-        ..LaneOptions::default()
+    let run = match resume::open(options, &outputs, &facts, observer)? {
+        resume::Found::Work(run) => Arc::new(run),
+        resume::Found::Complete(report) => return Ok(report),
     };
-    let lanes = lane_groups.feed_lanes(&options.lanes, &read_groups);
-    let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
-    let run = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
-    let (writer, reader, child) = session.split();
-    let feeder = Feeder { lanes, lane_options, writer };
-    let (collector, fed) = run.exchange(feeder, reader, &child)?;
-    let aligned = Instant::now();
-    let reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
-    let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
-    let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
-        .inputs(inputs)
-        .stages(stages)
-        .reduced(&reduced, started.elapsed());
-    report.publish(&options.out.join("run.json"), reduced.staged)?;
-    Ok(report)
+    let job =
+        AlignJob { options, inputs, outputs: &outputs, lane_groups, facts, observer, cancelled, started, checked };
+    let outcome = job.run(memory, temp, &run);
+    resume::close(outcome, run, &outputs, observer)
+}
+
+/// What is to be done, once it is known to make sense.
+struct AlignJob<'r> {
+    options: &'r AlignOptions,
+    inputs: Vec<InputFile>,
+    outputs: &'r Outputs,
+    lane_groups: LaneGroups,
+    facts: Vec<Fact>,
+    observer: &'r dyn Observer,
+    cancelled: &'r Arc<AtomicBool>,
+    started: Instant,
+    checked: Instant,
+}
+
+impl AlignJob<'_> {
+    fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
+        let Self { options, mut inputs, outputs, lane_groups, facts, observer, cancelled, started, checked } = self;
+        let bam = StagedFile::keep(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
+        observer.event(&Event::Stage { name: "aligning" });
+        let session = BwaOptions {
+            program: None,
+            reference: options.reference.clone(),
+            threads: options.job.threads,
+            arguments: options.aligner_args.clone(),
+            share_index: false,
+        }
+        .start()?;
+        let hello = session.hello().clone();
+        let header = header::of_run(&hello, &lane_groups, options)?;
+        let read_groups =
+            ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
+        let collector =
+            Collector::new(options.job.reduce_options(memory, temp), &read_groups, cancelled, Some(run.clone()))?;
+        let lane_options = LaneOptions {
+            block_bases: options.block_bases,
+            decompress_threads: options.job.threads,
+            lenient: options.lenient,
+            ..LaneOptions::default()
+        };
+        let lanes = lane_groups.feed_lanes(&options.lanes, &read_groups);
+        let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
+        let exchange = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
+        let (writer, reader, child) = session.split();
+        let feeder = Feeder { lanes, lane_options, writer, run };
+        let (collector, fed) = exchange.exchange(feeder, reader, &child)?;
+        let aligned = Instant::now();
+        for (input, checksum) in inputs[1..].iter_mut().zip(&fed.checksums) {
+            input.blake3 = checksum.clone();
+        }
+        let reduced = collector.write(&header, &hello.genome, outputs, bam, observer, cancelled)?;
+        let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
+        let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
+        let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
+            .inputs(inputs)
+            .stages(stages)
+            .reduced(&reduced, started.elapsed())
+            .ran(options.job.threads, resumed, started.elapsed());
+        report.publish(&options.out.join("run.json"), reduced, outputs, &facts, Some(run))?;
+        Ok(report)
+    }
 }
 
 fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
@@ -161,7 +204,7 @@ impl AlignRun<'_> {
     /// other side; it is the one reported.
     fn exchange(
         self,
-        feeder: Feeder,
+        feeder: Feeder<'_>,
         reader: BlockReader,
         child: &godwit_engines::ChildHandle,
     ) -> Result<(Collector, FeedReport), PipelineError> {
@@ -192,8 +235,9 @@ impl AlignRun<'_> {
             (Ok(fed), Ok(returned)) => (fed, returned),
         };
         child.wait()?;
-        if returned != fed.reads {
-            return Err(PipelineError::Lost { what: "reads", taken: fed.reads, written: returned });
+        let due = fed.reads - fed.reads_before;
+        if returned != due {
+            return Err(PipelineError::Lost { what: "reads", taken: due, written: returned });
         }
         fed.records = self.collector.records();
         Ok((self.collector, fed))

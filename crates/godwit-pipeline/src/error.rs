@@ -74,6 +74,14 @@ pub enum PipelineError {
         /// What to do.
         remedy: String,
     },
+    /// A file that is not what it should be.
+    #[error("{} is corrupt: {problem}", .path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// An index that does not belong to its reference.
     #[error("the index beside {} does not belong to it: {reason}", .reference.display())]
     StaleIndex {
@@ -141,6 +149,12 @@ pub enum PipelineError {
     /// Stopped from outside.
     #[error("interrupted; nothing was left behind")]
     Interrupted,
+    /// Stopped from outside, with work that can be gone on with.
+    #[error("interrupted; what was done is kept in {}: add --resume to the same command to go on", .run.display())]
+    Paused {
+        /// The run directory.
+        run: PathBuf,
+    },
 }
 
 /// What is wrong with a file of aligned reads.
@@ -190,13 +204,14 @@ impl PipelineError {
             Self::Index { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
-            Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
+            Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => Blame::Input,
+            Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,
             Self::Engine(EngineError::NotFound { .. } | EngineError::VersionMismatch { .. }) => Blame::Machine,
             Self::Engine(EngineError::Usage { .. }) => Blame::Usage,
             Self::Engine(_) => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
-            Self::Interrupted => Blame::Interrupted,
+            Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }
     }
 
@@ -214,6 +229,7 @@ impl PipelineError {
     /// Marking failed: scratch space in `temp`, or names.
     pub(crate) fn marking(error: MarkError, temp: PathBuf, genome: &Genome) -> Self {
         match error {
+            MarkError::Spill(source) if source.kind() == io::ErrorKind::Interrupted => Self::Interrupted,
             MarkError::Spill(source) => Self::File { action: "use scratch space in", path: temp, source },
             MarkError::RepeatedName(error) => {
                 let named = |contig: i32| {

@@ -17,11 +17,12 @@ use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
 use crate::error::PipelineError;
 use crate::job::JobOptions;
+use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
 use crate::reduce::{Collector, DuplicatePolicy, Outputs};
-use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
+use crate::run_report::{InputFile, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
@@ -55,7 +56,7 @@ pub fn markdup(
     options.job.check()?;
     let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
     let stem = stem_of(&options.out)?;
-    let input = InputFile::of("the input", &options.input)?;
+    let mut input = InputFile::of("the input", &options.input)?;
     if input.bytes.is_none() {
         let problem = format!("{} is not a file; markdup cannot read pipes", options.input.display());
         return Err(PipelineError::Options { problem });
@@ -77,7 +78,7 @@ pub fn markdup(
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
     let reduce_options = options.job.reduce_options(memory, temp);
-    let collector = Collector::new(reduce_options, &read_groups)?;
+    let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
     let job = Job {
         collector: &collector,
         genome: &genome,
@@ -87,6 +88,7 @@ pub fn markdup(
         cancelled,
     };
     let bytes = job.collect(&mut source, options.job.threads)?;
+    input.blake3 = source.checksum();
     drop(source);
     let sorted = Instant::now();
     mark_header(&mut header, options);
@@ -100,7 +102,12 @@ pub fn markdup(
     ];
     let report = RunReport::new("markdup", &options.job.command, ("", ""));
     let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
-    report.publish(&outputs.beside(".run.json"), reduced.staged)?;
+    let report = report.ran(options.job.threads, ResumedWork::default(), started.elapsed());
+    let identity = [
+        Fact { name: "the input".into(), value: report.inputs[0].blake3.clone().unwrap_or_default() },
+        Fact { name: "the command".into(), value: command_line(options) },
+    ];
+    report.publish(&outputs.beside(".run.json"), reduced, &outputs, &identity, None)?;
     Ok(report)
 }
 
@@ -123,8 +130,12 @@ fn not_grouped(input: &Path) -> PipelineError {
 
 fn mark_header(header: &mut Header, options: &MarkdupOptions) {
     header.set_coordinate_sorted();
-    let line = format!("godwit markdup {}", options.job.marking_command_line());
-    header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &line)]);
+    header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
+}
+
+/// Only what changes records.
+fn command_line(options: &MarkdupOptions) -> String {
+    format!("godwit markdup {}", options.job.marking_command_line())
 }
 
 /// The input as numbered blocks.

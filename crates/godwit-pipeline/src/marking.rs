@@ -82,13 +82,18 @@ impl MarkingOptions {
         self.tagging != TaggingPolicy::None || policy == DuplicatePolicy::RemoveOptical
     }
 
+    /// Whether signatures are not enough.
+    pub(crate) fn wants_details(&self) -> bool {
+        self.mode == DuplicateMode::Query || self.barcodes.is_any()
+    }
+
     /// What these options need to know of the records of a block; nothing where they are the default.
     pub(crate) fn details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
         let mut details = BlockDetails::default();
-        let (by_template, barcodes) = (self.mode == DuplicateMode::Query, self.barcodes.is_any());
-        if !by_template && !barcodes {
+        if !self.wants_details() {
             return Ok(details);
         }
+        let (by_template, barcodes) = (self.mode == DuplicateMode::Query, self.barcodes.is_any());
         for record in chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::trusted) {
             if by_template {
                 details.templates.push(record);

@@ -33,6 +33,13 @@ pub enum Event {
         /// Share of the input that is aligned, 0 to 1, where known.
         fraction: Option<f64>,
     },
+    /// The run goes on where an earlier process was stopped.
+    Resumed {
+        /// Blocks that are not aligned again.
+        blocks: usize,
+        /// Partitions that are not written again.
+        partitions: usize,
+    },
     /// A partition was written.
     Written {
         /// Partitions written so far.

@@ -1,7 +1,8 @@
 //! One file written by many workers, each its own part, at offsets that are known only as the parts before it end.
 //!
 //! The part whose turn it is goes straight to the file. Others wait in memory within a shared limit, then in the spill.
-//! Whoever completes a part also places those behind it that are complete, so no worker ever waits for another.
+//! Whoever completes a part also places those behind it that are complete, so no worker ever waits for another. A part that
+//! an earlier process sealed is completed where it lies.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_kernels::sort::Spill;
+use serde::{Deserialize, Serialize};
 
 use crate::scratch::SpillFile;
 use crate::staging::StagedFile;
@@ -56,7 +58,30 @@ struct Part {
 
 enum Piece {
     Memory(Vec<u8>),
-    Spilled { offset: u64, bytes: usize },
+    Spilled {
+        offset: u64,
+        bytes: usize,
+    },
+    /// In the file, put there by an earlier process.
+    Placed {
+        offset: u64,
+        bytes: u64,
+    },
+}
+
+/// Where the bytes of a sealed part are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartPlace {
+    /// In the file itself.
+    File {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
+    /// In the spill, as pieces: first byte and number of bytes.
+    Spill(Vec<(u64, u64)>),
 }
 
 impl<'s> PartitionedFile<'s> {
@@ -75,6 +100,26 @@ impl<'s> PartitionedFile<'s> {
     /// A writer of part `index`. Every part from 0 on must be written exactly once, in any order.
     pub fn part(&self, index: usize) -> PartWriter<'_> {
         PartWriter { file: self, index, buffer: Vec::new(), part: Part::default(), written: 0 }
+    }
+
+    /// The file as it is so far.
+    pub fn staged(&self) -> &StagedFile {
+        &self.staged
+    }
+
+    /// Completes a part that an earlier process sealed, instead of writing it.
+    ///
+    /// # Errors
+    /// What the file system reports; [`io::ErrorKind::InvalidData`] where it does not follow the part before it.
+    pub fn restore(&self, index: usize, place: &PartPlace) -> io::Result<()> {
+        let pieces: Vec<Piece> = match place {
+            PartPlace::File { offset, bytes } => vec![Piece::Placed { offset: *offset, bytes: *bytes }],
+            PartPlace::Spill(pieces) => pieces
+                .iter()
+                .map(|(offset, bytes)| Piece::Spilled { offset: *offset, bytes: *bytes as usize })
+                .collect(),
+        };
+        self.complete(index, Part { bytes: pieces.iter().map(Piece::bytes).sum(), pieces })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,18 +149,23 @@ impl<'s> PartitionedFile<'s> {
 
     /// Writes the pieces of a part so that they end at `end`: what came before them is in the file already.
     fn place(&self, end: u64, part: Part) -> io::Result<()> {
-        let waiting: u64 = part.pieces.iter().map(|piece| piece.bytes() as u64).sum();
+        let waiting: u64 = part.pieces.iter().map(Piece::bytes).sum();
         let mut offset = end - waiting;
         for piece in part.pieces {
             let bytes = piece.bytes();
             match piece {
                 Piece::Memory(data) => {
                     self.staged.file().write_all_at(&data, offset)?;
-                    self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    self.waiting_bytes.fetch_sub(bytes as usize, Ordering::Relaxed);
                 }
                 Piece::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
+                Piece::Placed { offset: at, .. } if at == offset => {}
+                Piece::Placed { offset: at, .. } => {
+                    let message = format!("a part kept at byte {at} belongs at {offset}; run again without --resume");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                }
             }
-            offset += bytes as u64;
+            offset += bytes;
         }
         Ok(())
     }
@@ -149,6 +199,7 @@ impl<'s> PartitionedFile<'s> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         self.staged.file().write_all_at(last_bytes, end)?;
+        self.staged.file().set_len(end + last_bytes.len() as u64)?;
         self.staged.file().sync_all()?;
         Ok(extents)
     }
@@ -160,10 +211,11 @@ impl<'s> PartitionedFile<'s> {
 }
 
 impl Piece {
-    fn bytes(&self) -> usize {
+    fn bytes(&self) -> u64 {
         match self {
-            Self::Memory(data) => data.len(),
-            Self::Spilled { bytes, .. } => *bytes,
+            Self::Memory(data) => data.len() as u64,
+            Self::Spilled { bytes, .. } => *bytes as u64,
+            Self::Placed { bytes, .. } => *bytes,
         }
     }
 }
@@ -180,6 +232,23 @@ pub struct PartWriter<'f> {
 }
 
 impl PartWriter<'_> {
+    /// Hands over the last bytes. Without room for waiting parts in memory, what is sealed is in the file or in the
+    /// spill, and stays there when the part ends; returns where.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn seal(&mut self) -> io::Result<PartPlace> {
+        self.hand_over()?;
+        if self.written > 0 {
+            return Ok(PartPlace::File { offset: self.file.lock().offset, bytes: self.written });
+        }
+        let spilled = |piece: &Piece| match piece {
+            Piece::Spilled { offset, bytes } => Ok((*offset, *bytes as u64)),
+            Piece::Memory(_) | Piece::Placed { .. } => Err(io::Error::other("a part to keep is in memory")),
+        };
+        self.part.pieces.iter().map(spilled).collect::<io::Result<_>>().map(PartPlace::Spill)
+    }
+
     /// Ends the part.
     ///
     /// # Errors
@@ -245,6 +314,7 @@ impl io::Write for PartWriter<'_> {
 mod tests {
     use std::fs;
     use std::io::Write;
+    use std::sync::Arc;
 
     use super::*;
     use crate::staging::Staged;
@@ -257,7 +327,7 @@ mod tests {
 
     fn write_parts(order: &[usize], waiting_budget: usize) -> (Vec<u8>, Vec<PartExtent>) {
         let directory = tempfile::tempdir().unwrap();
-        let spill = SpillFile::create(directory.path()).unwrap();
+        let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
         let path = directory.path().join("whole");
         let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, waiting_budget);
         for index in order {
@@ -287,7 +357,7 @@ mod tests {
     #[test]
     fn a_missing_part_keeps_the_file_from_its_name() {
         let directory = tempfile::tempdir().unwrap();
-        let spill = SpillFile::create(directory.path()).unwrap();
+        let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
         let path = directory.path().join("whole");
         let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, 0);
         file.part(1).finish().unwrap();
@@ -299,7 +369,7 @@ mod tests {
     #[test]
     fn parts_written_at_once_give_the_same_file() {
         let directory = tempfile::tempdir().unwrap();
-        let spill = SpillFile::create(directory.path()).unwrap();
+        let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
         let path = directory.path().join("whole");
         let file = PartitionedFile::new(StagedFile::create(&path).unwrap(), &spill, HANDOVER_BYTES);
         std::thread::scope(|scope| {

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::error::PipelineError;
+use crate::journal::Fact;
+use crate::manifest::{self, Manifest};
 use crate::observer::seconds;
-use crate::reduce::Reduced;
-use crate::staging::Staged;
+use crate::reduce::{Outputs, Reduced};
+use crate::run_directory::RunDirectory;
 
 /// The report of a job.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,6 +25,10 @@ pub struct RunReport {
     pub verb: String,
     /// The command line.
     pub command: Vec<String>,
+    /// When it began, UTC, as in `2026-11-21T02:34:16Z`.
+    pub started: String,
+    /// Threads.
+    pub threads: usize,
     /// Files read.
     pub inputs: Vec<InputFile>,
     /// Files written.
@@ -40,6 +46,20 @@ pub struct RunReport {
     pub segments: Vec<crate::reduce::Segment>,
     /// Wall time, seconds.
     pub seconds: f64,
+    /// What an earlier, stopped process had finished.
+    pub resumed: ResumedWork,
+    /// The outputs were there already; nothing ran.
+    #[serde(skip)]
+    pub already_complete: bool,
+}
+
+/// Work that was not done again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ResumedWork {
+    /// Blocks that were aligned before.
+    pub blocks: usize,
+    /// Partitions that were written before.
+    pub partitions: usize,
 }
 
 /// A file that was read.
@@ -49,6 +69,8 @@ pub struct InputFile {
     pub path: PathBuf,
     /// Size; `None` for a pipe.
     pub bytes: Option<u64>,
+    /// BLAKE3 of its bytes as they are on disk, hexadecimal, where all of it was read.
+    pub blake3: Option<String>,
 }
 
 /// A file that was written.
@@ -85,7 +107,7 @@ impl InputFile {
             }
             _ => PipelineError::File { action: "read", path: path.to_owned(), source },
         })?;
-        Ok(Self { path: path.to_owned(), bytes: found.is_file().then_some(found.len()) })
+        Ok(Self { path: path.to_owned(), bytes: found.is_file().then_some(found.len()), blake3: None })
     }
 }
 
@@ -98,6 +120,28 @@ impl RunReport {
             engines,
             verb: verb.into(),
             command: command.to_vec(),
+            started: utc(SystemTime::now()),
+            ..Self::default()
+        }
+    }
+
+    /// On that many threads, after the work of an earlier process.
+    pub fn ran(mut self, threads: usize, resumed: ResumedWork, elapsed: Duration) -> Self {
+        self.threads = threads;
+        self.resumed = resumed;
+        self.started = utc(SystemTime::now() - elapsed);
+        self
+    }
+
+    /// The report of a run whose outputs were there already.
+    pub fn of_complete(manifest: &Manifest) -> Self {
+        Self {
+            godwit: manifest.godwit.clone(),
+            verb: manifest.verb.clone(),
+            records: manifest.records,
+            duplicates: manifest.duplicates,
+            removed: manifest.removed,
+            already_complete: true,
             ..Self::default()
         }
     }
@@ -130,15 +174,57 @@ impl RunReport {
         self
     }
 
-    /// Writes the report beside the other outputs and gives all of them their names.
+    /// Writes the manifest and the report beside the other outputs and gives all of them their names. `identity`: what
+    /// decides the content of the outputs.
     ///
     /// # Errors
     /// [`PipelineError::File`]; none of the outputs has its name then.
-    pub fn publish(&self, path: &Path, mut staged: Staged) -> Result<(), PipelineError> {
-        let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))?;
-        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
+    pub fn publish(
+        &self,
+        path: &Path,
+        mut reduced: Reduced,
+        outputs: &Outputs,
+        identity: &[Fact],
+        run: Option<&RunDirectory>,
+    ) -> Result<(), PipelineError> {
+        let manifest = Manifest::of(&self.verb, identity, &reduced, &outputs.bam)
+            .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
+        let staged = &mut reduced.staged;
+        let manifest_path = outputs.beside(manifest::SUFFIX);
+        let texts =
+            [(manifest_path.as_path(), serde_json::to_vec_pretty(&manifest)), (path, serde_json::to_vec_pretty(self))];
+        for (path, text) in texts {
+            let text = text.map_err(std::io::Error::other);
+            text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))?;
+        }
+        if let Some(run) = run {
+            run.publishing(staged).map_err(PipelineError::file("write the journal of", path))?;
+        }
+        reduced.staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
     }
+}
+
+/// A moment as ISO 8601 writes it, to the second.
+fn utc(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
 }
 
 /// Refuses a run that would read one file twice, or write over what it reads.
@@ -163,5 +249,24 @@ pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), Pipelin
             problem: format!("the output would replace the input {}; choose another name", input.display()),
         }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_date_tells_them() {
+        // `date -u -d @N +%FT%TZ`, coreutils 9.1.
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_868_799, "2000-02-29T23:59:59Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), expected);
+        }
     }
 }

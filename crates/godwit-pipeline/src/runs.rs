@@ -6,9 +6,11 @@
 
 mod cursor;
 mod store;
+mod table;
 
 pub use cursor::Cursor;
 pub use store::{FinishedRuns, RunStore, SortedBlock, SplitPartition};
+pub use table::RunTable;
 
 use godwit_model::{BlockId, SortKey};
 
@@ -39,7 +41,7 @@ enum RunBytes {
 }
 
 /// Some records of one partition.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     first_key: SortKey,
     /// Index of its first record in the order of the block.

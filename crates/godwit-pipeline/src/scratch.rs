@@ -1,29 +1,69 @@
-//! Scratch space: one spill file without a name, gone when the run ends however it ends.
+//! Scratch space: spill files without a name, gone when the run ends however it ends, and named ones that a later process
+//! goes on with.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_kernels::sort::Spill;
 
-/// A file that only grows, written and read from any thread. It has no name, so that nothing is left behind by a kill.
+/// A file that only grows, written and read from any thread.
 pub struct SpillFile {
     file: File,
     end: AtomicU64,
+    /// Set when nobody waits for the outcome any more.
+    abandoned: Arc<AtomicBool>,
+    /// Of what was appended since it was last taken; only where it is asked for.
+    digest: Option<Mutex<blake3::Hasher>>,
 }
 
 impl SpillFile {
-    /// A spill file on the file system of `directory`, which must exist.
+    /// A spill file on the file system of `directory`, which must exist. It has no name, so that nothing is left behind
+    /// by a kill. `abandoned` tells those who sort in it to give up.
     ///
     /// # Errors
     /// What the file system reports.
-    pub fn create(directory: &Path) -> io::Result<Self> {
+    pub fn create(directory: &Path, abandoned: Arc<AtomicBool>) -> io::Result<Self> {
         let path = directory.join(format!(".godwit-spill-{}", unique()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         fs::remove_file(&path)?;
-        Ok(Self { file, end: AtomicU64::new(0) })
+        Ok(Self { file, end: AtomicU64::new(0), abandoned, digest: None })
+    }
+
+    /// A spill file that stays when the process ends: made, or opened with what is in it. Appended bytes are digested.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn keep(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let end = AtomicU64::new(file.metadata()?.len());
+        Ok(Self { file, end, abandoned: Arc::default(), digest: Some(Mutex::default()) })
+    }
+
+    /// Drops everything from `end` on.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn truncate(&self, end: u64) -> io::Result<()> {
+        self.end.store(end, Ordering::Relaxed);
+        self.file.set_len(end)
+    }
+
+    /// Makes everything appended so far durable.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// BLAKE3 of what was appended since it was last taken. Means something only where one thread appends at a time.
+    pub fn take_digest(&self) -> blake3::Hash {
+        let Some(digest) = &self.digest else { return blake3::hash(&[]) };
+        std::mem::take(&mut *digest.lock().unwrap_or_else(PoisonError::into_inner)).finalize()
     }
 
     /// Bytes written so far.
@@ -36,11 +76,18 @@ impl Spill for SpillFile {
     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(bytes, offset)?;
+        if let Some(digest) = &self.digest {
+            digest.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
+        }
         Ok(offset)
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, offset)
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
     }
 }
 

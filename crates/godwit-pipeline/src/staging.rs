@@ -20,6 +20,8 @@ pub struct StagedFile {
     aside: PathBuf,
     file: File,
     published: bool,
+    /// It stays aside when it is dropped, for a later process to go on with.
+    kept: bool,
 }
 
 impl StagedFile {
@@ -29,11 +31,24 @@ impl StagedFile {
     /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another run writes the same file,
     /// [`io::ErrorKind::IsADirectory`] where a directory has the name.
     pub fn create(path: &Path) -> io::Result<Self> {
+        let staged = Self::open(path, false)?;
+        staged.file.set_len(0)?;
+        Ok(staged)
+    }
+
+    /// A file that will be `path`, with what an earlier process left of it. It stays when it is dropped.
+    ///
+    /// # Errors
+    /// As for [`StagedFile::create`].
+    pub fn keep(path: &Path) -> io::Result<Self> {
+        Self::open(path, true)
+    }
+
+    fn open(path: &Path, kept: bool) -> io::Result<Self> {
         if path.is_dir() {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let aside = path.with_file_name(format!(".{name}.godwit-part"));
+        let aside = path.with_file_name(aside_name(path));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
         let busy =
             || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit writes this file; wait for it to end");
@@ -47,13 +62,17 @@ impl StagedFile {
         if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
             return Err(busy());
         }
-        file.set_len(0)?;
-        Ok(Self { path: path.to_owned(), aside, file, published: false })
+        Ok(Self { path: path.to_owned(), aside, file, published: false, kept })
     }
 
     /// The file.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Where it lies until then.
+    pub fn aside(&self) -> &Path {
+        &self.aside
     }
 
     /// The name it will have.
@@ -64,11 +83,16 @@ impl StagedFile {
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        if !self.published {
+        if !self.published && !self.kept {
             // Best effort: the error that led here is being reported already.
             let _ = fs::remove_file(&self.aside);
         }
     }
+}
+
+/// What a file is called until it gets its name.
+pub fn aside_name(path: &Path) -> String {
+    format!(".{}.godwit-part", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
 impl Staged {
@@ -94,6 +118,16 @@ impl Staged {
         self.files.iter().map(|staged| (staged.path.as_path(), staged.file.metadata().map_or(0, |found| found.len())))
     }
 
+    /// The files, in the order in which they will get their names.
+    pub fn files(&self) -> &[StagedFile] {
+        &self.files
+    }
+
+    /// From here on the files stay aside where they cannot get their names, for a later process to give them.
+    pub fn keep(&mut self) {
+        self.files.iter_mut().for_each(|staged| staged.kept = true);
+    }
+
     /// Gives every file its name. What had it before is replaced.
     ///
     /// # Errors
@@ -104,7 +138,10 @@ impl Staged {
             if let Err(error) = renamed {
                 for published in &self.files[..at] {
                     // Best effort: the rename that failed is what is reported.
-                    let _ = fs::remove_file(&published.path);
+                    let _ = match published.kept {
+                        true => fs::rename(&published.path, &published.aside),
+                        false => fs::remove_file(&published.path),
+                    };
                 }
                 return Err((self.files[at].path.clone(), error));
             }
@@ -112,12 +149,19 @@ impl Staged {
         }
         let directories = self.files.iter().filter_map(|staged| staged.path.parent());
         for directory in directories.collect::<std::collections::BTreeSet<_>>() {
-            let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            let synced = File::open(directory).and_then(|directory| directory.sync_all());
-            synced.map_err(|error| (directory.to_owned(), error))?;
+            sync_directory(directory).map_err(|error| (directory.to_owned(), error))?;
         }
         Ok(())
     }
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// What the file system reports.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    File::open(directory)?.sync_all()
 }
 
 /// Writes one small file aside and renames it when it is whole and durable.

@@ -42,6 +42,9 @@ pub enum Verb {
     /// Sort and mark duplicates in reads aligned elsewhere
     #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
+    /// Check files against their manifest: sizes, checksums, record counts
+    #[command(after_help = "Example:\n  godwit verify out/S.bam")]
+    Verify(VerifyArgs),
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),
@@ -162,6 +165,9 @@ pub struct AlignArgs {
     /// Accept a BGZF file without its last block, and `+` lines with another title
     #[arg(long)]
     pub lenient: bool,
+    /// Go on with a run of the same command that was stopped; nothing is done twice
+    #[arg(long)]
+    pub resume: bool,
     #[command(flatten)]
     pub common: Common,
 }
@@ -305,6 +311,15 @@ pub struct MarkdupArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub marking: MarkingArgs,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    /// A file that godwit wrote, a manifest, or a directory with manifests; a BAM without one is checked by itself
+    #[arg(value_name = "FILE|DIR")]
+    pub path: PathBuf,
     #[command(flatten)]
     pub common: Common,
 }

@@ -115,6 +115,9 @@ impl Observer for Progress {
             Event::Aligned { reads, fraction, .. } => {
                 self.step(*fraction, format!("{reads} reads aligned, {} a second", self.rate(*reads)));
             }
+            Event::Resumed { blocks, partitions } => {
+                self.say(&format!("going on after {blocks} aligned blocks and {partitions} written partitions"));
+            }
             Event::Written { partitions, of } => {
                 self.step(
                     Some(*partitions as f64 / (*of).max(1) as f64),

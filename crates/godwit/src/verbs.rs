@@ -8,6 +8,7 @@ mod demo;
 mod index;
 mod markdup;
 mod simulate;
+mod verify;
 
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Index(args) => index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
+        Verb::Verify(args) => verify::run(&args),
 
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),

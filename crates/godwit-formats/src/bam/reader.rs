@@ -60,6 +60,11 @@ impl Reader {
         &self.header
     }
 
+    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    pub fn checksum(&self) -> Option<String> {
+        self.input.checksum()
+    }
+
     /// The contigs.
     pub fn genome(&self) -> &Genome {
         &self.genome

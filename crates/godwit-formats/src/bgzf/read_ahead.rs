@@ -161,6 +161,11 @@ impl ReadAhead {
         !self.shared.compressed.load(Ordering::Relaxed)
     }
 
+    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    pub(crate) fn checksum(&self) -> Option<String> {
+        self.shared.checksum.get().map(|hash| hash.to_hex().to_string())
+    }
+
     /// Bytes of the file on disk; `None` for a pipe.
     pub(crate) fn bytes_total(&self) -> Option<u64> {
         self.bytes_total

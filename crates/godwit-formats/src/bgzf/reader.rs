@@ -50,6 +50,11 @@ impl Reader {
         self.ahead.is_plain()
     }
 
+    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    pub fn checksum(&self) -> Option<String> {
+        self.ahead.checksum()
+    }
+
     /// Data not consumed yet; empty only at the end of a whole file.
     ///
     /// # Errors

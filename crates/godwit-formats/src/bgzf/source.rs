@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::error::Fault;
 
@@ -19,6 +19,8 @@ pub(super) struct Shared {
     pub(super) stopped: AtomicBool,
     /// Set before the first text of a compressed file is handed over.
     pub(super) compressed: AtomicBool,
+    /// BLAKE3 of the file as it is on disk, set when its end was read.
+    pub(super) checksum: OnceLock<blake3::Hash>,
 }
 
 /// A file read forward only, so that pipes work.
@@ -30,12 +32,13 @@ pub(super) struct Source {
     end: usize,
     /// Offset in the file of `buffer[start]`.
     offset: u64,
+    hasher: blake3::Hasher,
     shared: Arc<Shared>,
 }
 
 impl Source {
     pub(super) fn new(file: File, shared: Arc<Shared>) -> Self {
-        Self { file, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0, shared }
+        Self { file, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0, hasher: blake3::Hasher::new(), shared }
     }
 
     /// Offset in the file of the next byte.
@@ -56,7 +59,7 @@ impl Source {
             self.end -= self.start;
             self.start = 0;
             while self.end < bytes {
-                match read(&mut self.file, &mut self.buffer[self.end..], &self.shared)? {
+                match read(&mut self.file, &mut self.buffer[self.end..], &mut self.hasher, &self.shared)? {
                     0 => break,
                     count => self.end += count,
                 }
@@ -76,7 +79,7 @@ impl Source {
     pub(super) fn read(&mut self, space: &mut [u8]) -> Result<usize, Fault> {
         let ahead = &self.buffer[self.start..self.end];
         if ahead.is_empty() {
-            let count = read(&mut self.file, space, &self.shared)?;
+            let count = read(&mut self.file, space, &mut self.hasher, &self.shared)?;
             self.offset += count as u64;
             return Ok(count);
         }
@@ -87,13 +90,17 @@ impl Source {
     }
 }
 
-fn read(file: &mut File, space: &mut [u8], shared: &Shared) -> Result<usize, Fault> {
+fn read(file: &mut File, space: &mut [u8], hasher: &mut blake3::Hasher, shared: &Shared) -> Result<usize, Fault> {
     loop {
         if shared.stopped.load(Ordering::Relaxed) {
             return Err(Fault::Stopped);
         }
         match file.read(space) {
             Ok(count) => {
+                hasher.update(&space[..count]);
+                if count == 0 && !space.is_empty() {
+                    shared.checksum.get_or_init(|| hasher.finalize());
+                }
                 shared.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
                 return Ok(count);
             }

@@ -88,6 +88,10 @@ impl Records {
         self.records
     }
 
+    pub(super) fn checksum(&self) -> Option<String> {
+        self.text.input().checksum()
+    }
+
     pub(super) fn bytes_read(&self) -> u64 {
         self.text.input().bytes_read()
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::MIN_SHIFT;
 use crate::bgzf::RecordPlace;
 
@@ -35,7 +37,7 @@ fn level_of(bin: u32) -> u32 {
     (0..).take_while(|level| first_bin(level + 1) <= bin).count() as u32
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContigIndex {
     bins: BTreeMap<u32, Vec<Chunk>>,
     /// Per window of 16,384 bases the smallest offset of a record that overlaps it.

@@ -104,6 +104,11 @@ impl Reader {
         Ok(reader)
     }
 
+    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
+    pub fn checksum(&self) -> Option<String> {
+        self.input.checksum()
+    }
+
     /// The header; empty where the file has none.
     pub fn header(&self) -> &Header {
         &self.header

@@ -13,6 +13,9 @@ const MAX_FAN_IN: usize = 64;
 /// Items a sorter holds at least, so that a tiny budget still makes progress.
 const MIN_ITEMS: usize = 1024;
 
+/// Items read between two looks at whether anybody still waits for them.
+const ITEMS_BETWEEN_CHECKS: u32 = 1 << 16;
+
 /// A fixed-size item with a total order.
 pub trait Sortable: Pod + Send + Sync {
     /// The order. Items that compare equal may come out in any order, so it should be total.
@@ -149,11 +152,12 @@ impl<T: Sortable> Sorted<T> {
     /// # Errors
     /// What the spill reports.
     pub fn iter(&self) -> io::Result<SortedIter<'_, T>> {
-        if self.runs.is_empty() {
-            Ok(SortedIter::Memory(self.memory.iter()))
-        } else {
-            SortedIter::merge(&self.runs, self.budget_items, &*self.spill)
-        }
+        let spill = &*self.spill;
+        let source = match self.runs.is_empty() {
+            true => Source::Memory(self.memory.iter()),
+            false => Source::merge(&self.runs, self.budget_items, spill)?,
+        };
+        Ok(SortedIter { source, spill, until_check: ITEMS_BETWEEN_CHECKS })
     }
 
     /// Merges the first runs into one, which goes to the end.
@@ -161,7 +165,9 @@ impl<T: Sortable> Sorted<T> {
         let group: Vec<Run> = self.runs.drain(..MAX_FAN_IN).collect();
         let mut run = Run::default();
         let mut chunk: Vec<T> = Vec::with_capacity(self.budget_items.min(1 << 16));
-        let mut merged = SortedIter::merge(&group, self.budget_items, &*self.spill)?;
+        let spill = &*self.spill;
+        let source = Source::merge(&group, self.budget_items, spill)?;
+        let mut merged = SortedIter { source, spill, until_check: ITEMS_BETWEEN_CHECKS };
         while let Some(item) = merged.next()? {
             chunk.push(item);
             if chunk.len() == chunk.capacity() {
@@ -176,7 +182,14 @@ impl<T: Sortable> Sorted<T> {
 }
 
 /// Reads the items of a [`Sorted`] in order.
-pub enum SortedIter<'s, T> {
+pub struct SortedIter<'s, T> {
+    source: Source<'s, T>,
+    spill: &'s dyn Spill,
+    /// Items until the next look at [`Spill::is_abandoned`].
+    until_check: u32,
+}
+
+enum Source<'s, T> {
     /// Everything stayed in memory.
     Memory(std::slice::Iter<'s, T>),
     /// A merge of spilled runs.
@@ -188,7 +201,7 @@ pub enum SortedIter<'s, T> {
     },
 }
 
-impl<'s, T: Sortable> SortedIter<'s, T> {
+impl<'s, T: Sortable> Source<'s, T> {
     fn merge(runs: &'s [Run], budget_items: usize, spill: &'s dyn Spill) -> io::Result<Self> {
         let buffer_items = (budget_items / runs.len().max(1)).max(1);
         let mut readers: Vec<_> = runs.iter().map(|run| RunReader::new(run, buffer_items, spill)).collect();
@@ -199,12 +212,7 @@ impl<'s, T: Sortable> SortedIter<'s, T> {
         Ok(Self::Merge { readers, tree: LoserTree::new(keys) })
     }
 
-    /// The next item.
-    ///
-    /// # Errors
-    /// What the spill reports.
-    #[expect(clippy::should_implement_trait, reason = "reading may fail, so this is no `Iterator`")]
-    pub fn next(&mut self) -> io::Result<Option<T>> {
+    fn next(&mut self) -> io::Result<Option<T>> {
         match self {
             Self::Memory(items) => Ok(items.next().copied()),
             Self::Merge { readers, tree } => {
@@ -216,8 +224,26 @@ impl<'s, T: Sortable> SortedIter<'s, T> {
     }
 }
 
+impl<T: Sortable> SortedIter<'_, T> {
+    /// The next item.
+    ///
+    /// # Errors
+    /// What the spill reports; [`io::ErrorKind::Interrupted`] once it is abandoned.
+    #[expect(clippy::should_implement_trait, reason = "reading may fail, so this is no `Iterator`")]
+    pub fn next(&mut self) -> io::Result<Option<T>> {
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = ITEMS_BETWEEN_CHECKS;
+            if self.spill.is_abandoned() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+            }
+        }
+        self.source.next()
+    }
+}
+
 /// An item ordered by [`Sortable::order`].
-pub struct Ordered<T>(T);
+struct Ordered<T>(T);
 
 impl<T: Sortable> Ord for Ordered<T> {
     fn cmp(&self, other: &Self) -> Ordering {
@@ -240,7 +266,7 @@ impl<T: Sortable> PartialEq for Ordered<T> {
 impl<T: Sortable> Eq for Ordered<T> {}
 
 /// Reads one run through a buffer.
-pub struct RunReader<'s, T> {
+struct RunReader<'s, T> {
     extents: std::slice::Iter<'s, Extent>,
     current: Extent,
     buffer: Vec<T>,
@@ -324,6 +350,28 @@ pub(crate) mod tests {
             prop_assert_eq!(sort(&items, 0), expected.clone());
             prop_assert_eq!(sort(&items, 1 << 20), expected);
         }
+    }
+
+    #[test]
+    fn an_abandoned_sort_gives_up_while_it_is_read() {
+        struct Abandoned;
+        impl Spill for Abandoned {
+            fn append(&self, _: &[u8]) -> io::Result<u64> {
+                Ok(0)
+            }
+            fn read_at(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+                Ok(())
+            }
+            fn is_abandoned(&self) -> bool {
+                true
+            }
+        }
+        let mut sorter = ExternalSorter::new(1 << 24, Arc::new(Abandoned));
+        sorter.extend(&(0..u64::from(ITEMS_BETWEEN_CHECKS)).collect::<Vec<_>>()).unwrap();
+        let sorted = sorter.finish().unwrap();
+        let mut iter = sorted.iter().unwrap();
+        let failure = std::iter::repeat_with(|| iter.next()).find_map(Result::err);
+        assert_eq!(failure.map(|error| error.kind()), Some(io::ErrorKind::Interrupted));
     }
 
     #[test]

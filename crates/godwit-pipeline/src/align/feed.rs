@@ -9,8 +9,10 @@ use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
 
 use super::SharedProgress;
+use super::identity::ReadsHasher;
 use crate::error::PipelineError;
 use crate::read_groups::Membership;
+use crate::run_directory::RunDirectory;
 
 /// One lane and what its reads belong to.
 pub(super) struct FeedLane {
@@ -20,16 +22,24 @@ pub(super) struct FeedLane {
 }
 
 /// Feeds all lanes, one after the other; the files of the next lane are read ahead meanwhile.
-pub(super) struct Feeder {
+pub(super) struct Feeder<'r> {
     pub(super) lanes: Vec<FeedLane>,
     pub(super) lane_options: LaneOptions,
     pub(super) writer: BlockWriter,
+    /// Blocks that need not be aligned again.
+    pub(super) run: &'r RunDirectory,
 }
 
 /// What was fed.
 #[derive(Default)]
 pub(super) struct FeedReport {
     pub(super) reads: u64,
+    /// Those of blocks that an earlier process aligned.
+    pub(super) reads_before: u64,
+    /// Blocks that an earlier process aligned.
+    pub(super) blocks_before: usize,
+    /// BLAKE3 of each file, lane by lane.
+    pub(super) checksums: Vec<Option<String>>,
     /// Bytes of input files.
     pub(super) bytes: u64,
     /// Records that came back.
@@ -37,7 +47,7 @@ pub(super) struct FeedReport {
     pub(super) seconds: f64,
 }
 
-impl Feeder {
+impl Feeder<'_> {
     /// Feeds everything and closes the aligner's input.
     pub(super) fn run(
         mut self,
@@ -56,6 +66,9 @@ impl Feeder {
             next = following.map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
             self.feed_lane(index as u16, lane, reader, &mut report, progress, cancelled)?;
         }
+        if report.blocks_before < self.run.finished().0 {
+            return Err(other_reads("fewer blocks than were aligned".to_owned()));
+        }
         self.writer.finish()?;
         report.seconds = started.elapsed().as_secs_f64();
         Ok(report)
@@ -72,13 +85,17 @@ impl Feeder {
     ) -> Result<(), PipelineError> {
         let mut id = BlockId { lane: index, ordinal: 0 };
         let (mut first_ordinal, mut open) = (0, false);
-        let bytes_before = report.bytes;
+        let (bytes_before, mut content) = (report.bytes, ReadsHasher::default());
         while let Some(event) = reader.next()? {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(PipelineError::Interrupted);
             }
             match event {
                 LaneEvent::Reads(batch) => {
+                    content.update(&batch);
+                    if self.run.finished_block(id).is_some() {
+                        continue;
+                    }
                     if !open {
                         self.writer.start_block(&lane.block_header(id, first_ordinal))?;
                         open = true;
@@ -86,7 +103,7 @@ impl Feeder {
                     self.writer.write(&batch)?;
                 }
                 LaneEvent::BlockEnd { reads, .. } => {
-                    self.writer.end_block()?;
+                    self.end_block(id, reads, content.finish(), report)?;
                     open = false;
                     first_ordinal += reads;
                     report.reads += reads;
@@ -101,6 +118,32 @@ impl Feeder {
             report.bytes = bytes_before + reader.compressed_bytes_read();
             progress.reads_fed.store(report.reads, Ordering::Relaxed);
             progress.bytes_read.store(report.bytes, Ordering::Relaxed);
+        }
+        report.checksums.extend(reader.checksums());
+        Ok(())
+    }
+
+    /// Ends a block that is aligned now, or checks that one aligned before had the same reads.
+    fn end_block(
+        &mut self,
+        id: BlockId,
+        reads: u64,
+        content: String,
+        report: &mut FeedReport,
+    ) -> Result<(), PipelineError> {
+        match self.run.finished_block(id) {
+            Some(block) if (block.reads, &block.content) == (reads, &content) => {
+                report.reads_before += reads;
+                report.blocks_before += 1;
+            }
+            Some(_) => {
+                let (block, lane) = (id.ordinal + 1, id.lane + 1);
+                return Err(other_reads(format!("other reads in block {block} of lane {lane} than were aligned")));
+            }
+            None => {
+                self.run.note_reads(id, reads, content);
+                self.writer.end_block()?;
+            }
         }
         Ok(())
     }
@@ -117,6 +160,13 @@ impl FeedLane {
             library_index: self.membership.library,
         }
     }
+}
+
+/// The files are not those that the run began with.
+fn other_reads(difference: String) -> PipelineError {
+    let problem =
+        format!("cannot resume: the files have {difference}; give the same files, or leave out --resume to start over");
+    PipelineError::Options { problem }
 }
 
 /// Size of all input files, 0 where one of them is a pipe.

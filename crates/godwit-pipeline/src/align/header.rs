@@ -61,6 +61,11 @@ impl LaneGroups {
         Ok(groups)
     }
 
+    /// Distinct `@RG` lines, in order of their first lane.
+    pub(super) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
     /// Lanes with what their reads belong to.
     pub(super) fn feed_lanes(&self, lanes: &[Vec<PathBuf>], read_groups: &ReadGroups) -> Vec<FeedLane> {
         let pairs = lanes.iter().zip(&self.ids);
@@ -173,7 +178,7 @@ pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions)
 }
 
 /// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
-fn command_line(options: &AlignOptions) -> String {
+pub(super) fn command_line(options: &AlignOptions) -> String {
     let marking = options.job.marking_command_line();
     let mut line = format!("godwit align --aligner bwa --block-bases {} {marking}", options.block_bases);
     if !options.aligner_args.is_empty() {

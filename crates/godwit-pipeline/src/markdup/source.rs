@@ -61,6 +61,14 @@ impl Source {
         PipelineError::Header { origin: self.path.display().to_string(), source: error }
     }
 
+    /// BLAKE3 of the file, once all of it was read.
+    pub(super) fn checksum(&self) -> Option<String> {
+        match &self.reader {
+            Reader::Sam(reader) => reader.checksum(),
+            Reader::Bam(reader) => reader.checksum(),
+        }
+    }
+
     /// Size of the input in the bytes that blocks count, where it is known: plain SAM only.
     pub(super) fn plain_bytes(&self) -> Option<u64> {
         self.plain_bytes

@@ -1,12 +1,12 @@
 //! Taking blocks in.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use arrow_array::BinaryArray;
-use godwit_kernels::markdup::{BlockSignatures, Marker, MarkerOptions, Marking};
+use godwit_kernels::markdup::{BlockDetails, BlockSignatures, Marker, MarkerOptions, Marking};
 use godwit_model::{BlockId, Genome, SortKey};
 
 use super::DuplicatePolicy;
@@ -14,6 +14,7 @@ use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::read_groups::ReadGroups;
+use crate::run_directory::RunDirectory;
 use crate::runs::{FinishedRuns, RunStore, SortedBlock};
 use crate::scratch::SpillFile;
 
@@ -47,6 +48,8 @@ pub struct Collector {
     read_groups: ReadGroups,
     spill: Arc<SpillFile>,
     records: AtomicU64,
+    /// Where what is finished is kept for a later process.
+    run: Option<Arc<RunDirectory>>,
 }
 
 /// Everything that is known when the last block is in.
@@ -58,16 +61,23 @@ pub(super) struct Collected {
     pub(super) records: u64,
     pub(super) options: ReduceOptions,
     pub(super) deciding_seconds: f64,
+    pub(super) run: Option<Arc<RunDirectory>>,
 }
 
 impl Collector {
-    /// An empty collector.
+    /// A collector with the blocks of a run that an earlier process began, or an empty one. Duplicates are no longer
+    /// decided once `cancelled` is set.
     ///
     /// # Errors
-    /// When scratch space cannot be made.
-    pub fn new(options: ReduceOptions, read_groups: &ReadGroups) -> Result<Self, PipelineError> {
-        let spill =
-            SpillFile::create(&options.temp).map_err(PipelineError::file("create scratch space in", &options.temp))?;
+    /// When scratch space cannot be made, or the run directory cannot be read.
+    pub fn new(
+        options: ReduceOptions,
+        read_groups: &ReadGroups,
+        cancelled: &Arc<AtomicBool>,
+        run: Option<Arc<RunDirectory>>,
+    ) -> Result<Self, PipelineError> {
+        let spill = SpillFile::create(&options.temp, cancelled.clone())
+            .map_err(PipelineError::file("create scratch space in", &options.temp))?;
         let spill = Arc::new(spill);
         let marker = (options.duplicates != DuplicatePolicy::None).then(|| {
             let marker_options = MarkerOptions {
@@ -83,7 +93,36 @@ impl Collector {
             Mutex::new(Marker::new(marker_options, spill.clone()))
         });
         let read_groups = read_groups.clone();
-        Ok(Self { options, store: OnceLock::new(), marker, read_groups, spill, records: AtomicU64::new(0) })
+        let (store, records) = (OnceLock::new(), AtomicU64::new(0));
+        let mut collector = Self { options, store, marker, read_groups, spill, records, run };
+        collector.take_over()?;
+        Ok(collector)
+    }
+
+    /// Takes in the blocks of the run directory.
+    fn take_over(&mut self) -> Result<(), PipelineError> {
+        let failed = |error| PipelineError::file("read the run directory beside", &self.options.temp)(error);
+        let Some(run) = &self.run else { return Ok(()) };
+        let Some(plan) = run.plan() else { return Ok(()) };
+        let store = RunStore::new(plan.clone(), self.options.memory.resident_bytes, run.blocks().clone(), true);
+        for block in run.kept_blocks() {
+            let block = block.map_err(failed)?;
+            if !store.restore(block.id, &block.table) {
+                let misfit = std::io::Error::other("a kept block does not fit its run; run again without --resume");
+                return Err(failed(misfit));
+            }
+            if let Some(marker) = &mut self.marker {
+                let details = match self.options.marking.wants_details() {
+                    true => self.options.marking.details(&[store.read_back(block.id).map_err(failed)?])?,
+                    false => BlockDetails::default(),
+                };
+                let marker = marker.get_mut().unwrap_or_else(PoisonError::into_inner);
+                marker.add_block(block.id, &block.signatures, details).map_err(failed)?;
+            }
+            *self.records.get_mut() += block.records;
+        }
+        self.store = OnceLock::from(store);
+        Ok(())
     }
 
     /// Takes a block: its packed records in the aligner's order, the sort key of each, and their signatures.
@@ -104,12 +143,19 @@ impl Collector {
             marker.add_block(id, signatures, details).map_err(scratch)?;
         }
         let sorted = SortedBlock::new(chunks, keys);
-        self.records.fetch_add(sorted.records() as u64, Ordering::Relaxed);
+        let records = sorted.records() as u64;
+        self.records.fetch_add(records, Ordering::Relaxed);
         let store = self.store.get_or_init(|| {
             let plan = sorted.plan(self.options.partitions);
-            RunStore::new(plan, self.options.memory.resident_bytes, self.spill.clone())
+            let spill = self.run.as_ref().map_or(&self.spill, |run| run.blocks()).clone();
+            RunStore::new(plan, self.options.memory.resident_bytes, spill, self.run.is_some())
         });
-        store.add_block(id, sorted).map_err(scratch)
+        let appender = self.run.as_ref().map(|run| run.append_block());
+        let table = store.add_block(id, sorted).map_err(scratch)?;
+        match (appender, table) {
+            (Some(block), Some(table)) => block.finish(id, records, signatures, &table, store.plan()).map_err(scratch),
+            _ => Ok(()),
+        }
     }
 
     /// Records taken in so far.
@@ -133,6 +179,7 @@ impl Collector {
             records: self.records.into_inner(),
             options: self.options,
             deciding_seconds: started.elapsed().as_secs_f64(),
+            run: self.run,
         })
     }
 }

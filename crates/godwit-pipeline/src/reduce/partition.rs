@@ -9,6 +9,7 @@ use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, Marking, Verdicts};
 use godwit_kernels::sort::LoserTree;
 use godwit_model::{Genome, RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use super::DuplicatePolicy;
 use super::annotate::{Annotator, Judgement};
@@ -24,6 +25,7 @@ const RECORDS_BETWEEN_CHECKS: u32 = 1 << 16;
 const FLAG_OFFSET: usize = 14;
 
 /// What a partition adds up to.
+#[derive(Serialize, Deserialize)]
 pub(super) struct PartitionSummary {
     /// Offsets are relative to the partition's start.
     pub(super) index: IndexBuilder,
@@ -32,8 +34,8 @@ pub(super) struct PartitionSummary {
     pub(super) removed: u64,
     /// Duplicates by library, where they are counted here.
     pub(super) tally: Option<DuplicateTally>,
-    /// BLAKE3 of the compressed bytes.
-    pub(super) checksum: blake3::Hash,
+    /// BLAKE3 of the compressed bytes, hexadecimal.
+    pub(super) checksum: String,
 }
 
 /// Mapped primary records that are duplicates, by index of their library: without and with a mapped mate. Where templates
@@ -123,7 +125,7 @@ pub(super) fn write_partition<W: Write>(
         tree.advance(next);
     }
     let (sink, _) = out.bgzf.finish_blocks()?;
-    let checksum = sink.hasher.finalize();
+    let checksum = sink.hasher.finalize().to_hex().to_string();
     let RecordWriter { index, flagstat, removed, tally, .. } = out;
     let tally = tally.map(|(_, tally)| tally);
     Ok((PartitionSummary { index, flagstat, removed, tally, checksum }, sink.sink))

@@ -11,16 +11,17 @@ use godwit_formats::{bam, bgzf};
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, Metrics};
 use godwit_model::Genome;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::collector::{Collected, Collector};
 use super::partition::{Known, PartitionSummary, write_partition};
 use super::ranks::rank;
 use crate::error::PipelineError;
+use crate::manifest;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartExtent, PartitionedFile};
 use crate::runs::{FinishedRuns, SplitPartition};
-use crate::staging::{Staged, StagedFile};
+use crate::staging::{Staged, StagedFile, aside_name};
 
 /// Names of the outputs, all in one directory.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ pub struct Outputs {
 }
 
 /// A stretch of the BAM that was compressed by itself, for checking the file in parallel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// First byte.
     pub offset: u64,
@@ -64,9 +65,19 @@ pub struct Reduced {
     pub writing_seconds: f64,
     /// Bytes that went to scratch space.
     pub spilled_bytes: u64,
+    /// Partitions that an earlier process wrote.
+    pub kept_partitions: usize,
 }
 
 impl Outputs {
+    /// What all of them may be called while they lie aside.
+    pub(crate) fn aside_names(&self) -> Vec<String> {
+        let suffixes =
+            [".bam", ".bam.bai", ".bam.csi", ".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
+        let report = self.bam.with_file_name("run.json");
+        suffixes.iter().map(|suffix| self.beside(suffix)).chain([report]).map(|path| aside_name(&path)).collect()
+    }
+
     /// The stem followed by a suffix.
     pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.stem.clone().into_os_string();
@@ -98,14 +109,18 @@ impl Collector {
         let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
         number_sets(&mut collected, &partitions, cancelled).map_err(|error| writing_failed(error, &outputs.bam))?;
         let collected = &collected;
-        let waiting = collected.options.memory.waiting_bytes;
-        let file = PartitionedFile::new(bam, &collected.spill, waiting);
+        let file = match &collected.run {
+            // What waits for its turn is kept, not held in memory.
+            Some(run) => PartitionedFile::new(bam, run.parts(), 0),
+            None => PartitionedFile::new(bam, &collected.spill, collected.options.memory.waiting_bytes),
+        };
         write_header(&file, header).map_err(writing)?;
+        let (partitions, kept) = (&partitions[..], &AtomicUsize::new(0));
         let summaries = match &collected.runs {
             Some(runs) => {
-                let job =
-                    PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
-                job.run(&outputs.bam)?
+                let file = &file;
+                PartitionJob { collected, runs, partitions, file, genome, observer, cancelled, kept }
+                    .run(&outputs.bam)?
             }
             None => Vec::new(),
         };
@@ -128,9 +143,11 @@ impl Collector {
             duplicates: totals.flagstat.duplicates() + totals.removed,
             bam_bytes: last.offset + last.bytes + bgzf::EOF_BLOCK.len() as u64,
             segments,
+            kept_partitions: kept.load(Ordering::Relaxed),
             deciding_seconds: collected.deciding_seconds,
             writing_seconds: started.elapsed().as_secs_f64(),
-            spilled_bytes: collected.spill.bytes(),
+            spilled_bytes: collected.spill.bytes()
+                + collected.run.as_ref().map_or(0, |run| run.blocks().bytes() + run.parts().bytes()),
         })
     }
 }
@@ -153,6 +170,8 @@ struct PartitionJob<'j> {
     genome: &'j Genome,
     observer: &'j dyn Observer,
     cancelled: &'j AtomicBool,
+    /// Partitions that an earlier process wrote.
+    kept: &'j AtomicUsize,
 }
 
 impl PartitionJob<'_> {
@@ -167,10 +186,14 @@ impl PartitionJob<'_> {
                     return Err(PipelineError::Interrupted);
                 }
                 let written = self.write_one(at, split);
-                let summary = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
+                let written = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                done.push((at, summary.map_err(|error| writing_failed(error, path))?));
-                self.observer.event(&Event::Written { partitions: done.len(), of: self.partitions.len() });
+                let (summary, kept) = written.map_err(|error| writing_failed(error, path))?;
+                done.push((at, summary));
+                self.kept.fetch_add(usize::from(kept), Ordering::Relaxed);
+                if !kept {
+                    self.observer.event(&Event::Written { partitions: done.len(), of: self.partitions.len() });
+                }
             }
         };
         std::thread::scope(|scope| {
@@ -188,11 +211,30 @@ impl PartitionJob<'_> {
         merging_threads(self.collected, self.runs, self.partitions)
     }
 
-    fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<PartitionSummary> {
+    /// Writes a partition, unless it was kept; says which.
+    fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<(PartitionSummary, bool)> {
+        if let Some(summary) = self.kept(at)? {
+            return Ok((summary, true));
+        }
         let known = Known { runs: self.runs, collected: self.collected, genome: self.genome };
-        let (summary, part) = write_partition(known, split, self.file.part(at + 1), self.cancelled)?;
+        let (summary, mut part) = write_partition(known, split, self.file.part(at + 1), self.cancelled)?;
+        if let Some(run) = &self.collected.run {
+            run.keep_partition(at, part.seal()?, self.file.staged(), &serde_json::to_vec(&summary)?)?;
+        }
         part.finish()?;
-        Ok(summary)
+        Ok((summary, false))
+    }
+
+    /// A partition that an earlier process wrote, put where it belongs.
+    fn kept(&self, at: usize) -> std::io::Result<Option<PartitionSummary>> {
+        let Some(run) = &self.collected.run else { return Ok(None) };
+        let Some((place, summary, checksum)) = run.kept_partition(at, self.file.staged())? else { return Ok(None) };
+        let summary: PartitionSummary = serde_json::from_slice(&summary)?;
+        if summary.checksum != checksum {
+            return Ok(None);
+        }
+        self.file.restore(at + 1, &place)?;
+        Ok(Some(summary))
     }
 }
 
@@ -266,7 +308,7 @@ fn segments(summaries: &[PartitionSummary], extents: &[PartExtent]) -> Vec<Segme
             offset: extent.offset,
             bytes: extent.bytes,
             records: summary.flagstat.records(),
-            blake3: summary.checksum.to_hex().to_string(),
+            blake3: summary.checksum.clone(),
         })
         .collect()
 }

@@ -8,7 +8,7 @@ use arrow_array::{Array, BinaryArray};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, RawRecord, SortKey};
 
-use super::{Cursor, ENTRY_HEADER, FRAME_BYTES, Frame, Run, RunBytes};
+use super::{Cursor, ENTRY_HEADER, FRAME_BYTES, Frame, Run, RunBytes, RunTable};
 use crate::memory_hints::prefetch;
 use crate::scratch::SpillFile;
 
@@ -22,6 +22,8 @@ pub struct RunStore {
     resident_bytes: AtomicUsize,
     resident_budget: usize,
     spill: Arc<SpillFile>,
+    /// Every run goes to the spill, also where it stays in memory: a later process may need it.
+    keep: bool,
 }
 
 /// All runs of a finished job, in the order of their blocks.
@@ -54,15 +56,51 @@ pub(super) struct Item {
 
 impl RunStore {
     /// An empty store that cuts the genome by `plan` and keeps about `resident_budget` bytes of records in memory.
-    pub fn new(plan: PartitionPlan, resident_budget: usize, spill: Arc<SpillFile>) -> Self {
-        Self { plan, runs: Mutex::default(), resident_bytes: AtomicUsize::new(0), resident_budget, spill }
+    pub fn new(plan: PartitionPlan, resident_budget: usize, spill: Arc<SpillFile>, keep: bool) -> Self {
+        Self { plan, runs: Mutex::default(), resident_bytes: AtomicUsize::new(0), resident_budget, spill, keep }
     }
 
-    /// Keeps the records of a block as a run.
+    /// How the genome is cut.
+    pub fn plan(&self) -> &PartitionPlan {
+        &self.plan
+    }
+
+    /// Takes the run of a block that an earlier process left in the spill; false where the table is none of this plan.
+    pub fn restore(&self, block: BlockId, table: &RunTable) -> bool {
+        let run = table.run(block, self.plan.partitions());
+        let restored = run.is_some();
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner).extend(run);
+        restored
+    }
+
+    /// The records of a restored block, in the aligner's order again.
     ///
     /// # Errors
     /// What the spill reports.
-    pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<()> {
+    pub fn read_back(&self, block: BlockId) -> io::Result<BinaryArray> {
+        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let frames = runs.iter().find(|run| run.block == block).map_or(&[][..], |run| &run.frames);
+        let mut records: Vec<(u32, Vec<u8>)> = Vec::new();
+        let mut cursor = match frames {
+            [] => None,
+            _ => Cursor::in_spill(block, frames, &self.spill, SortKey(0), SortKey(u64::MAX))?,
+        };
+        while let Some(current) = &mut cursor {
+            let entry = current.entry();
+            records.push((entry.order, entry.record.bytes().to_vec()));
+            if !current.advance()? {
+                break;
+            }
+        }
+        records.sort_unstable_by_key(|(order, _)| *order);
+        Ok(BinaryArray::from_iter_values(records.iter().map(|(_, record)| record)))
+    }
+
+    /// Keeps the records of a block as a run. Returns where they are in the spill, if all runs go there.
+    ///
+    /// # Errors
+    /// What the spill reports.
+    pub fn add_block(&self, block: BlockId, records: SortedBlock) -> io::Result<Option<RunTable>> {
         let bytes = records.resident_bytes();
         let resident = self.resident_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.resident_budget;
         if !resident {
@@ -72,14 +110,19 @@ impl RunStore {
             frames: Vec::new(),
             first_item: 0,
             plain_bytes: 0,
-            spill: (!resident).then(|| FrameSpill { file: &self.spill, plain: Vec::new(), packed: Vec::new() }),
+            spill: (!resident || self.keep).then(|| FrameSpill {
+                file: &self.spill,
+                plain: Vec::new(),
+                packed: Vec::new(),
+            }),
         };
         let partition_frames = writer.cut(&records, self.plan.starts())?;
         let frames = writer.frames;
         let bytes = if resident { RunBytes::Memory(records) } else { RunBytes::Spilled };
         let run = Run { block, frames, partition_frames, bytes };
+        let table = self.keep.then(|| RunTable::of(&run));
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(run);
-        Ok(())
+        Ok(table)
     }
 
     /// Ends the input.

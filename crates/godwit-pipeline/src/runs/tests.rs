@@ -49,13 +49,13 @@ fn blocks(count: u32, records: u32) -> Vec<Vec<Vec<u8>>> {
 
 fn merged(blocks: &[Vec<Vec<u8>>], partitions: u32, resident: usize) -> (usize, Vec<(SortKey, Vec<u8>)>) {
     let directory = tempfile::tempdir().unwrap();
-    let spill = Arc::new(SpillFile::create(directory.path()).unwrap());
+    let spill = Arc::new(SpillFile::create(directory.path(), Arc::default()).unwrap());
     let mut store = None;
     for (ordinal, block) in blocks.iter().enumerate() {
         let chunks = block.chunks(100).map(|chunk| BinaryArray::from_iter_values(chunk.iter())).collect();
         let keys: Vec<SortKey> = block.iter().map(|bytes| RawRecord::trusted(bytes).sort_key()).collect();
         let sorted = SortedBlock::new(chunks, &keys);
-        let store = store.get_or_insert_with(|| RunStore::new(sorted.plan(partitions), resident, spill.clone()));
+        let store = store.get_or_insert_with(|| RunStore::new(sorted.plan(partitions), resident, spill.clone(), false));
         store.add_block(BlockId { lane: 0, ordinal: ordinal as u32 }, sorted).unwrap();
     }
     let runs = store.unwrap().finish();

@@ -11,6 +11,10 @@ use crate::progress::Progress;
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let report = align(&options(args), &progress, &cancel_on_signal()?)?;
+    if report.already_complete {
+        progress.say(&format!("already complete: {}", args.out.display()));
+        return Ok(());
+    }
     progress.say(&outcome(&report));
     progress.say(&format!("wrote {}", args.out.join(format!("{}.bam", args.sample)).display()));
     Ok(())
@@ -33,5 +37,6 @@ fn options(args: &AlignArgs) -> AlignOptions {
         block_bases: args.block_bases,
         aligner_args: args.aligner_args.split_whitespace().map(str::to_owned).collect(),
         lenient: args.lenient,
+        resume: args.resume,
     }
 }

@@ -66,6 +66,7 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
         block_bases: BLOCK_BASES,
         aligner_args: Vec::new(),
         lenient: false,
+        resume: false,
     }
 }
 

@@ -1,0 +1,102 @@
+//! What decides the bytes of a run's outputs, so that a run is only gone on with by its like: versions, options that
+//! change records, the index and the reads, known by content and never by date.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use godwit_engines::aligner::bwa::{BWA_VERSION, INDEX_EXTENSIONS};
+
+use super::AlignOptions;
+use super::header::{LaneGroups, command_line};
+use crate::error::PipelineError;
+use crate::journal::Fact;
+use crate::manifest::checksum;
+
+/// Bytes at the start of a file of reads that tell it from others before any of it is aligned. Every block that was
+/// aligned is compared by all its reads when they are read again.
+const HEAD_BYTES: u64 = 1 << 20;
+/// Index files that grow with the genome and follow from the bases in `.pac`: their size is enough.
+const DERIVED: [&str; 2] = [".bwt", ".sa"];
+
+/// The facts of a run.
+///
+/// # Errors
+/// [`PipelineError::File`] for a file that cannot be read.
+pub(super) fn facts(options: &AlignOptions, groups: &LaneGroups) -> Result<Vec<Fact>, PipelineError> {
+    let mut facts = Vec::new();
+    let mut state = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
+    state("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
+    state("the version of bwa", BWA_VERSION.to_owned());
+    state("the command", command_line(options));
+    state("--sample", options.sample.clone());
+    state("--partitions", options.job.partitions.to_string());
+    state("the read groups", groups.lines().join(" | ").replace('\t', "\\t"));
+    state("the index", index(&options.reference)?);
+    for (lane, files) in options.lanes.iter().enumerate() {
+        for (index, path) in files.iter().enumerate() {
+            let name = format!("file {} of lane {}", index + 1, lane + 1);
+            state(&name, head(path).map_err(PipelineError::file("read", path))?);
+        }
+    }
+    Ok(facts)
+}
+
+/// BLAKE3 of the index: the content of `.amb`, `.ann`, `.pac` and `.alt`, the size of the others.
+fn index(reference: &Path) -> Result<String, PipelineError> {
+    let mut hasher = blake3::Hasher::new();
+    for extension in INDEX_EXTENSIONS.iter().chain(&[".alt"]) {
+        let mut path = reference.as_os_str().to_owned();
+        path.push(extension);
+        let path = PathBuf::from(path);
+        hasher.update(extension.as_bytes());
+        let described = describe(&path, DERIVED.contains(extension));
+        hasher.update(described.map_err(PipelineError::file("read", &path))?.as_bytes());
+    }
+    Ok(hasher.finalize().to_hex()[..16].to_owned())
+}
+
+fn describe(path: &Path, by_size: bool) -> io::Result<String> {
+    match File::open(path) {
+        Ok(file) => {
+            let bytes = file.metadata()?.len();
+            if by_size { Ok(bytes.to_string()) } else { checksum(&file, 0, bytes) }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok("none".to_owned()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Size and start of a file. A pipe can be read only once, so it is known by its blocks alone.
+fn head(path: &Path) -> io::Result<String> {
+    if !path.is_file() {
+        return Ok("a pipe".to_owned());
+    }
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let start = checksum(&file, 0, bytes.min(HEAD_BYTES))?;
+    Ok(format!("{bytes} bytes that start as {}", &start[..16]))
+}
+
+/// BLAKE3 of the reads of a block, batch by batch.
+#[derive(Default)]
+pub(super) struct ReadsHasher(blake3::Hasher);
+
+impl ReadsHasher {
+    /// Takes a batch of `schema::reads`.
+    pub(super) fn update(&mut self, batch: &RecordBatch) {
+        for column in batch.columns() {
+            let column = column.as_binary::<i32>();
+            self.0.update(column.value_data());
+            self.0.update(bytemuck::cast_slice(column.value_offsets()));
+            self.0.update(&(column.null_count() as u64).to_le_bytes());
+        }
+    }
+
+    /// The hash of the block, hexadecimal; the next block starts anew.
+    pub(super) fn finish(&mut self) -> String {
+        std::mem::take(&mut self.0).finalize().to_hex().to_string()
+    }
+}

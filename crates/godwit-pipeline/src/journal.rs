@@ -1,0 +1,243 @@
+//! The journal of a run: what is finished and durable, one line each, in the order it became so.
+//!
+//! A line is a checksum and JSON. Data is made durable before its line is appended, so a line that is there can be
+//! trusted; one that was being written when the machine stopped is recognised by its checksum and dropped. The open
+//! journal is locked: two processes never work on one run.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use godwit_model::{BlockId, DuplicateCounts};
+use serde::{Deserialize, Serialize};
+
+use crate::partitioned_file::PartPlace;
+
+/// Hexadecimal digits of the checksum before each line.
+const CHECKSUM_DIGITS: usize = 16;
+
+/// Something that decides what a run writes, and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What users know it by, as `--block-bases` or `the reference`.
+    pub name: String,
+    /// Its value, or a checksum of it.
+    pub value: String,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// A run began.
+    Start {
+        /// What it is a run of.
+        facts: Vec<Fact>,
+        /// Names of files in the output directory that lie aside until the run is whole.
+        aside: Vec<String>,
+        /// Where its data lies, as bytes of a path; beside the journal where `None`.
+        data: Option<Vec<u8>>,
+    },
+    /// The first block cut the genome: smallest key of each partition.
+    Plan {
+        /// As `PartitionPlan::starts` has them.
+        starts: Vec<u64>,
+    },
+    /// A block is aligned, sorted and kept.
+    Block(BlockEntry),
+    /// A partition is compressed and kept.
+    Partition(PartitionEntry),
+    /// All files are whole and durable, and are about to get their names.
+    Publish {
+        /// Where each lies and the name it gets, both within the output directory.
+        names: Vec<(String, String)>,
+    },
+}
+
+/// A block in the data: its frames, its pairs, its ends and the table of its frames, one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockEntry {
+    /// The block.
+    pub id: BlockId,
+    /// Reads that went into it.
+    pub reads: u64,
+    /// BLAKE3 of these reads, hexadecimal.
+    pub content: String,
+    /// Records that came out.
+    pub records: u64,
+    /// Records per library, as the duplicate metrics count them.
+    pub counts: Vec<DuplicateCounts>,
+    /// First byte in the data.
+    pub offset: u64,
+    /// Bytes of frames.
+    pub frame_bytes: u64,
+    /// Bytes of pairs.
+    pub pair_bytes: u64,
+    /// Bytes of ends.
+    pub end_bytes: u64,
+    /// Bytes of the table.
+    pub table_bytes: u64,
+    /// BLAKE3 of all of it, hexadecimal.
+    pub checksum: String,
+}
+
+impl BlockEntry {
+    /// Bytes in the data.
+    pub fn bytes(&self) -> u64 {
+        self.frame_bytes + self.pair_bytes + self.end_bytes + self.table_bytes
+    }
+}
+
+/// A partition that is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionEntry {
+    /// Its place among all of them.
+    pub index: usize,
+    /// Where its compressed bytes are.
+    pub place: PartPlace,
+    /// First byte of its summary among the kept parts.
+    pub summary_offset: u64,
+    /// Bytes of its summary.
+    pub summary_bytes: u64,
+    /// BLAKE3 of its summary, hexadecimal.
+    pub summary_checksum: String,
+}
+
+/// An open, locked journal.
+pub struct Journal {
+    file: Mutex<File>,
+}
+
+impl Journal {
+    /// Opens a journal, made where it is missing, locks it and reads its lines; a torn end is dropped.
+    ///
+    /// # Errors
+    /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another process has it.
+    pub fn open(path: &Path) -> io::Result<(Self, Vec<Entry>)> {
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit works there; wait for it to end");
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(busy()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // The other process may have ended and removed what was opened, between opening and locking.
+        let (ours, named) = (file.metadata()?, fs::metadata(path));
+        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+            return Err(busy());
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let (entries, whole) = intact(&bytes);
+        file.set_len(whole as u64)?;
+        file.seek(SeekFrom::Start(whole as u64))?;
+        Ok((Self { file: Mutex::new(file) }, entries))
+    }
+
+    /// Appends a line and makes it durable.
+    ///
+    /// # Errors
+    /// What the file system reports. The line may be there in part then, which the next to open it drops.
+    pub fn append(&self, entry: &Entry) -> io::Result<()> {
+        let text = serde_json::to_string(entry).map_err(io::Error::other)?;
+        let line = format!("{} {text}\n", checksum(text.as_bytes()));
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = file.stream_position()?;
+        file.write_all(line.as_bytes()).inspect_err(|_| {
+            // Best effort: another thread may append behind it, and a torn line would hide that one.
+            let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
+        })?;
+        file.sync_data()
+    }
+
+    /// Drops all lines.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn clear(&self) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.set_len(0)?;
+        file.seek(SeekFrom::Start(0))?;
+        file.sync_data()
+    }
+}
+
+/// Lines up to the first that is not whole, and their bytes.
+fn intact(bytes: &[u8]) -> (Vec<Entry>, usize) {
+    let (mut entries, mut whole) = (Vec::new(), 0);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let Some(entry) = parse(line) else { break };
+        entries.push(entry);
+        whole += line.len();
+    }
+    (entries, whole)
+}
+
+fn parse(line: &[u8]) -> Option<Entry> {
+    let (digits, text) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_DIGITS)?;
+    let text = text.strip_prefix(b" ")?;
+    if checksum(text).as_bytes() != digits {
+        return None;
+    }
+    serde_json::from_slice(text).ok()
+}
+
+fn checksum(text: &[u8]) -> String {
+    blake3::hash(text).to_hex()[..CHECKSUM_DIGITS].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans(count: u64) -> Vec<Entry> {
+        (0..count).map(|start| Entry::Plan { starts: vec![start, u64::MAX] }).collect()
+    }
+
+    fn written(path: &Path, entries: &[Entry]) {
+        let (journal, _) = Journal::open(path).unwrap();
+        entries.iter().for_each(|entry| journal.append(entry).unwrap());
+    }
+
+    #[test]
+    fn lines_come_back_and_a_torn_end_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let entries = plans(3);
+        written(&path, &entries);
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(Journal::open(&path).unwrap().1, entries[..lines]);
+            // What is appended next stands behind the last whole line.
+            written(&path, &entries[lines..]);
+            assert!(fs::read(&path).unwrap() == whole);
+        }
+    }
+
+    #[test]
+    fn a_changed_line_and_those_behind_it_do_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        written(&path, &plans(3));
+        let whole = fs::read(&path).unwrap();
+        let first_line = whole.iter().position(|byte| *byte == b'\n').unwrap();
+        let mut changed = whole.clone();
+        changed[first_line + 30] ^= 1;
+        fs::write(&path, changed).unwrap();
+        assert_eq!(Journal::open(&path).unwrap().1, plans(1));
+    }
+
+    #[test]
+    fn two_processes_never_have_one_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let first = Journal::open(&path).unwrap();
+        assert_eq!(Journal::open(&path).err().map(|error| error.kind()), Some(io::ErrorKind::ResourceBusy));
+        drop(first);
+        assert!(Journal::open(&path).is_ok());
+    }
+}

@@ -1,0 +1,478 @@
+//! The run directory: what an `align` that was stopped leaves for the next one to go on with.
+//!
+//! `OUT/.godwit` holds the [journal](crate::journal) and two files that only grow: `blocks` (the sorted runs of all blocks
+//! with their signatures, which is the spill file of the run) and `parts` (compressed partitions that wait for their
+//! place, and summaries of all that are done). It is private, it is removed when the outputs have their names, and it is
+//! found again by facts, not by dates: versions, options that change records, and the content of every input.
+//!
+//! Nothing here aligns or merges; [`crate::reduce`] asks what is there already.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytemuck::Pod;
+use godwit_kernels::markdup::BlockSignatures;
+use godwit_kernels::sort::Spill;
+use godwit_model::{BlockId, PartitionPlan, SortKey};
+
+use crate::error::PipelineError;
+use crate::journal::{BlockEntry, Entry, Fact, Journal, PartitionEntry};
+use crate::partitioned_file::PartPlace;
+use crate::runs::RunTable;
+use crate::scratch::{SpillFile, create_private_directory};
+use crate::staging::{Staged, StagedFile, sync_directory};
+
+/// Its name within the output directory.
+pub const NAME: &str = ".godwit";
+/// Bytes read at a time to check what is there.
+const CHECK_BYTES: usize = 1 << 20;
+
+/// An open run directory; its journal is locked.
+pub struct RunDirectory {
+    out: PathBuf,
+    journal: Journal,
+    /// Where `blocks` and `parts` lie.
+    data: PathBuf,
+    blocks: Arc<SpillFile>,
+    parts: Arc<SpillFile>,
+    plan: OnceLock<PartitionPlan>,
+    finished_blocks: BTreeMap<BlockId, BlockEntry>,
+    finished_partitions: HashMap<usize, PartitionEntry>,
+    /// Blocks that are being aligned: their reads, and the BLAKE3 of these.
+    fed: Mutex<HashMap<BlockId, (u64, String)>>,
+    /// Blocks are appended one at a time, so that each is one stretch.
+    appending: Mutex<()>,
+    kept: AtomicU64,
+    /// Blocks of an earlier process that are not gone on with.
+    dropped_blocks: usize,
+}
+
+/// What is to be run, or what is left to do of it.
+pub enum Opened {
+    /// Blocks and partitions that are not in it.
+    Run(Box<RunDirectory>),
+    /// Nothing: the outputs only lacked their names, and have them now.
+    Complete,
+}
+
+/// What a block left.
+pub struct KeptBlock {
+    /// The block.
+    pub id: BlockId,
+    /// Records that came out of it.
+    pub records: u64,
+    /// Its signatures.
+    pub signatures: BlockSignatures,
+    /// Where its frames lie.
+    pub table: RunTable,
+}
+
+impl RunDirectory {
+    /// Opens the run directory of an output directory. With `resume` what is there is checked against `facts` and kept,
+    /// without it is dropped. `aside`: names of files in the output directory that grow while partitions are written.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] where the run that was stopped had other facts, [`PipelineError::File`].
+    pub fn open(
+        out: &Path,
+        temp: Option<&Path>,
+        facts: &[Fact],
+        aside: &[String],
+        resume: bool,
+    ) -> Result<Opened, PipelineError> {
+        let path = out.join(NAME);
+        let failed = |error| PipelineError::file("use the run directory", &path)(error);
+        create_private_directory(&path).map_err(PipelineError::file("create", &path))?;
+        let (journal, entries) = Journal::open(&path.join("journal")).map_err(failed)?;
+        let is_block = |entry: &&Entry| matches!(entry, Entry::Block(_));
+        let blocks = entries.iter().filter(is_block).count();
+        let going_on = resume && blocks > 0 && matches!(entries.first(), Some(Entry::Start { .. }));
+        if !going_on {
+            drop_leftovers(out, &entries);
+            journal.clear().map_err(failed)?;
+            let data = temp.map(|temp| data_below(temp, out));
+            let data_bytes = data.as_ref().map(|data| data.as_os_str().as_bytes().to_vec());
+            let mut run = Self::with_data(out, journal, data.unwrap_or_else(|| path.clone())).map_err(failed)?;
+            run.dropped_blocks = blocks;
+            run.blocks.truncate(0).and_then(|()| run.parts.truncate(0)).map_err(failed)?;
+            let start = Entry::Start { facts: facts.to_vec(), aside: aside.to_vec(), data: data_bytes };
+            run.journal.append(&start).and_then(|()| run.sync_names()).map_err(failed)?;
+            return Ok(Opened::Run(Box::new(run)));
+        }
+        let mut data = path.clone();
+        if let Some(Entry::Start { facts: before, data: elsewhere, .. }) = entries.first() {
+            compare(out, before, facts)?;
+            if let Some(bytes) = elsewhere {
+                data = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
+            }
+        }
+        if let Some(Entry::Publish { names }) = entries.last()
+            && names.iter().all(|(aside, name)| out.join(aside).exists() || out.join(name).exists())
+        {
+            give_names(out, names).map_err(failed)?;
+            Self::with_data(out, journal, data).map_err(failed)?.remove();
+            return Ok(Opened::Complete);
+        }
+        let mut run = Self::with_data(out, journal, data).map_err(failed)?;
+        run.take_over(entries).map_err(failed)?;
+        Ok(Opened::Run(Box::new(run)))
+    }
+
+    fn with_data(out: &Path, journal: Journal, data: PathBuf) -> io::Result<Self> {
+        create_private_directory(&data)?;
+        Ok(Self {
+            out: out.to_owned(),
+            journal,
+            blocks: Arc::new(SpillFile::keep(&data.join("blocks"))?),
+            parts: Arc::new(SpillFile::keep(&data.join("parts"))?),
+            data,
+            plan: OnceLock::new(),
+            finished_blocks: BTreeMap::new(),
+            finished_partitions: HashMap::new(),
+            fed: Mutex::default(),
+            appending: Mutex::default(),
+            kept: AtomicU64::new(0),
+            dropped_blocks: 0,
+        })
+    }
+
+    /// Makes the names of the files durable, so that the journal is not without its data.
+    fn sync_names(&self) -> io::Result<()> {
+        sync_directory(&self.data)?;
+        sync_directory(&self.out.join(NAME))?;
+        sync_directory(&self.out)
+    }
+
+    /// Takes over what is whole of an earlier process's work; what is damaged is done again.
+    fn take_over(&mut self, entries: Vec<Entry>) -> io::Result<()> {
+        let (mut blocks_end, mut parts_end) = (0, 0);
+        for entry in entries {
+            match entry {
+                Entry::Plan { starts } => {
+                    if let Some(plan) = PartitionPlan::from_starts(starts.into_iter().map(SortKey).collect()) {
+                        let _ = self.plan.set(plan);
+                    }
+                }
+                Entry::Block(block) if self.is_whole(&block)? => {
+                    blocks_end = blocks_end.max(block.offset + block.bytes());
+                    self.finished_blocks.insert(block.id, block);
+                }
+                Entry::Partition(partition) => {
+                    let pieces = match &partition.place {
+                        PartPlace::Spill(pieces) => &pieces[..],
+                        PartPlace::File { .. } => &[],
+                    };
+                    let end = pieces.iter().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
+                    parts_end = parts_end.max(end).max(partition.summary_offset + partition.summary_bytes);
+                    self.finished_partitions.insert(partition.index, partition);
+                }
+                Entry::Start { .. } | Entry::Block(_) | Entry::Publish { .. } => {}
+            }
+        }
+        if self.plan.get().is_none() {
+            self.finished_blocks.clear();
+            blocks_end = 0;
+        }
+        self.kept = AtomicU64::new(self.finished_blocks.len() as u64);
+        self.blocks.truncate(blocks_end)?;
+        self.parts.truncate(parts_end.min(self.parts.bytes()))
+    }
+
+    fn is_whole(&self, block: &BlockEntry) -> io::Result<bool> {
+        if block.offset + block.bytes() > self.blocks.bytes() {
+            return Ok(false);
+        }
+        let hash =
+            hash_stretches(&[(block.offset, block.bytes())], |offset, bytes| self.blocks.read_at(offset, bytes))?;
+        Ok(hash == block.checksum)
+    }
+
+    /// The spill of sorted runs.
+    pub fn blocks(&self) -> &Arc<SpillFile> {
+        &self.blocks
+    }
+
+    /// The spill of compressed parts.
+    pub fn parts(&self) -> &Arc<SpillFile> {
+        &self.parts
+    }
+
+    /// How the first block cut the genome, where it was finished.
+    pub fn plan(&self) -> Option<&PartitionPlan> {
+        self.plan.get()
+    }
+
+    /// Blocks and partitions that were done when the directory was opened.
+    pub fn finished(&self) -> (usize, usize) {
+        (self.finished_blocks.len(), self.finished_partitions.len())
+    }
+
+    /// Blocks that an earlier process had aligned and that were dropped.
+    pub fn dropped_blocks(&self) -> usize {
+        self.dropped_blocks
+    }
+
+    /// Whether somebody could go on with anything.
+    pub fn has_work(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > 0
+    }
+
+    /// A block that need not be aligned again.
+    pub fn finished_block(&self, id: BlockId) -> Option<&BlockEntry> {
+        self.finished_blocks.get(&id)
+    }
+
+    /// Says what goes into a block that is about to be aligned: number of reads and their BLAKE3, hexadecimal.
+    pub fn note_reads(&self, id: BlockId, reads: u64, content: String) {
+        self.fed.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (reads, content));
+    }
+
+    /// Keeps others from appending a block until the guard is dropped.
+    pub fn append_block(&self) -> BlockAppender<'_> {
+        let turn = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
+        // What an append that failed left behind belongs to no block.
+        self.blocks.take_digest();
+        BlockAppender { run: self, offset: self.blocks.bytes(), _turn: turn }
+    }
+
+    /// What each finished block left, in order.
+    pub fn kept_blocks(&self) -> impl Iterator<Item = io::Result<KeptBlock>> {
+        self.finished_blocks.values().map(|entry| {
+            let pairs_at = entry.offset + entry.frame_bytes;
+            let ends_at = pairs_at + entry.pair_bytes;
+            let pairs = self.read_items(pairs_at, entry.pair_bytes)?;
+            let ends = self.read_items(ends_at, entry.end_bytes)?;
+            let table = RunTable(self.read_items(ends_at + entry.end_bytes, entry.table_bytes)?);
+            let signatures = BlockSignatures { pairs, ends, counts: entry.counts.clone() };
+            Ok(KeptBlock { id: entry.id, records: entry.records, signatures, table })
+        })
+    }
+
+    fn read_items<T: Pod>(&self, offset: u64, bytes: u64) -> io::Result<Vec<T>> {
+        let mut items = vec![T::zeroed(); bytes as usize / size_of::<T>()];
+        self.blocks.read_at(offset, bytemuck::cast_slice_mut(&mut items))?;
+        Ok(items)
+    }
+
+    /// Keeps a partition whose bytes are in `file`, or among the parts, and its summary.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn keep_partition(&self, index: usize, place: PartPlace, file: &StagedFile, summary: &[u8]) -> io::Result<()> {
+        let summary_offset = self.parts.append(summary)?;
+        if let PartPlace::File { .. } = place {
+            file.file().sync_data()?;
+        }
+        self.parts.sync()?;
+        self.journal.append(&Entry::Partition(PartitionEntry {
+            index,
+            place,
+            summary_offset,
+            summary_bytes: summary.len() as u64,
+            summary_checksum: blake3::hash(summary).to_hex().to_string(),
+        }))
+    }
+
+    /// Place and summary of a partition that is done, with the BLAKE3 of its bytes as they are now; `None` where it is
+    /// not, or is damaged.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn kept_partition(&self, index: usize, file: &StagedFile) -> io::Result<Option<(PartPlace, Vec<u8>, String)>> {
+        use std::os::unix::fs::FileExt;
+        let Some(entry) = self.finished_partitions.get(&index) else { return Ok(None) };
+        let mut summary = vec![0; entry.summary_bytes as usize];
+        let read = self.parts.read_at(entry.summary_offset, &mut summary).and_then(|()| match &entry.place {
+            PartPlace::File { offset, bytes } => {
+                hash_stretches(&[(*offset, *bytes)], |offset, bytes| file.file().read_exact_at(bytes, offset))
+            }
+            PartPlace::Spill(pieces) => hash_stretches(pieces, |offset, bytes| self.parts.read_at(offset, bytes)),
+        });
+        match read {
+            Ok(hash) if blake3::hash(&summary).to_hex().as_str() == entry.summary_checksum => {
+                Ok(Some((entry.place.clone(), summary, hash)))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that all files are whole: from here on whoever finds them aside only has to give them their names.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn publishing(&self, staged: &mut Staged) -> io::Result<()> {
+        let within = |path: &Path| {
+            let name = path.strip_prefix(&self.out).map_err(io::Error::other)?;
+            name.to_str().map(str::to_owned).ok_or_else(|| io::Error::other("a file name is not UTF-8"))
+        };
+        let names = staged.files().iter().map(|file| Ok((within(file.aside())?, within(file.path())?)));
+        let names = names.collect::<io::Result<_>>()?;
+        sync_directory(&self.out)?;
+        // Before the line, which may be there even where appending it fails.
+        staged.keep();
+        self.journal.append(&Entry::Publish { names })
+    }
+
+    /// Removes the directory of a run whose outputs have their names. The journal goes last, so that a run stopped here
+    /// is still known to be whole.
+    pub fn remove(self) {
+        // Best effort: what is left is recognised and removed by the next run.
+        let _ = fs::remove_file(self.data.join("blocks"));
+        let _ = fs::remove_file(self.data.join("parts"));
+        let path = self.out.join(NAME);
+        if self.data != path {
+            let _ = fs::remove_dir(&self.data);
+        }
+        let _ = fs::remove_file(path.join("journal"));
+        let _ = fs::remove_dir(&path);
+    }
+
+    /// Removes a run that nobody can go on with, and what it left aside.
+    pub fn discard(self, aside: &[String]) {
+        remove_aside(&self.out, aside);
+        self.remove();
+    }
+}
+
+/// A block being appended to the spill of runs: frames first, which [`crate::runs`] writes, then [`Self::finish`].
+pub struct BlockAppender<'r> {
+    run: &'r RunDirectory,
+    offset: u64,
+    _turn: MutexGuard<'r, ()>,
+}
+
+impl BlockAppender<'_> {
+    /// Appends what else belongs to the block, makes it durable and notes that it is finished.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn finish(
+        self,
+        id: BlockId,
+        records: u64,
+        signatures: &BlockSignatures,
+        table: &RunTable,
+        plan: &PartitionPlan,
+    ) -> io::Result<()> {
+        let run = self.run;
+        let frame_bytes = run.blocks.bytes() - self.offset;
+        let (pairs, ends) = (bytemuck::cast_slice(&signatures.pairs), bytemuck::cast_slice(&signatures.ends));
+        for bytes in [pairs, ends, &table.0] {
+            run.blocks.append(bytes)?;
+        }
+        let checksum = run.blocks.take_digest().to_hex().to_string();
+        run.blocks.sync()?;
+        if run.plan.get().is_none() {
+            run.journal.append(&Entry::Plan { starts: plan.starts().iter().map(|start| start.0).collect() })?;
+            let _ = run.plan.set(plan.clone());
+        }
+        let fed = run.fed.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let (reads, content) = fed.ok_or_else(|| io::Error::other("a block came back that was never fed"))?;
+        run.journal.append(&Entry::Block(BlockEntry {
+            id,
+            reads,
+            content,
+            records,
+            counts: signatures.counts.clone(),
+            offset: self.offset,
+            frame_bytes,
+            pair_bytes: pairs.len() as u64,
+            end_bytes: ends.len() as u64,
+            table_bytes: table.0.len() as u64,
+            checksum,
+        }))?;
+        run.kept.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Refuses facts that differ from those of the run that was stopped, or is finished, in `out`, and says which.
+///
+/// # Errors
+/// [`PipelineError::Options`].
+pub fn compare(out: &Path, before: &[Fact], now: &[Fact]) -> Result<(), PipelineError> {
+    let value = |facts: &[Fact], name: &str| {
+        facts.iter().find(|fact| fact.name == name).map_or_else(|| "not given".to_owned(), |fact| fact.value.clone())
+    };
+    let mut names: Vec<&str> = before.iter().chain(now).map(|fact| fact.name.as_str()).collect();
+    let mut seen = std::collections::HashSet::new();
+    names.retain(|name| seen.insert(*name) && value(before, name) != value(now, name));
+    if names.is_empty() {
+        return Ok(());
+    }
+    let differences: Vec<String> = names
+        .iter()
+        .map(|name| format!("{name} was {} and is {} now", value(before, name), value(now, name)))
+        .collect();
+    let problem = format!(
+        "cannot resume the run in {}: {}; give what it was given, or leave out --resume to start over",
+        out.display(),
+        differences.join(", ")
+    );
+    Err(PipelineError::Options { problem })
+}
+
+/// Where the data of the run into `out` lies below a scratch directory that many runs share.
+fn data_below(temp: &Path, out: &Path) -> PathBuf {
+    let whole = out.canonicalize().unwrap_or_else(|_| out.to_owned());
+    temp.join(format!(".godwit-{}", &blake3::hash(whole.as_os_str().as_bytes()).to_hex()[..16]))
+}
+
+/// Removes the data and the unfinished outputs of a run that is not gone on with.
+fn drop_leftovers(out: &Path, entries: &[Entry]) {
+    for entry in entries {
+        let Entry::Start { aside, data, .. } = entry else { continue };
+        remove_aside(out, aside);
+        if let Some(bytes) = data {
+            let data = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
+            let _ = fs::remove_file(data.join("blocks"));
+            let _ = fs::remove_file(data.join("parts"));
+            let _ = fs::remove_dir(data);
+        }
+    }
+}
+
+fn remove_aside(out: &Path, names: &[String]) {
+    for name in names {
+        // Not there where the run ended before it wrote.
+        let _ = fs::remove_file(out.join(name));
+    }
+}
+
+/// Gives names that an earlier process was about to give; those it gave are no longer aside.
+fn give_names(out: &Path, names: &[(String, String)]) -> io::Result<()> {
+    for (aside, name) in names {
+        match fs::rename(out.join(aside), out.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+    }
+    sync_directory(out)
+}
+
+/// BLAKE3 of stretches, one behind the other, hexadecimal.
+fn hash_stretches(
+    stretches: &[(u64, u64)],
+    mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let longest = stretches.iter().map(|(_, bytes)| *bytes as usize).max().unwrap_or(0);
+    let mut buffer = vec![0; CHECK_BYTES.min(longest)];
+    for (offset, bytes) in stretches {
+        let mut at = *offset;
+        while at < offset + bytes {
+            let chunk = &mut buffer[..CHECK_BYTES.min((offset + bytes - at) as usize)];
+            read(at, chunk)?;
+            hasher.update(chunk);
+            at += chunk.len() as u64;
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}

@@ -1,0 +1,117 @@
+//! A BAM against the segments of its manifest, on all threads.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use flate2::read::MultiGzDecoder;
+
+use super::Work;
+use crate::manifest::ManifestFile;
+use crate::reduce::Segment;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 256 << 10;
+
+impl Work<'_> {
+    /// What is wrong with a file of segments: a gap between them, a checksum, or a number of records.
+    pub(super) fn segments(&self, file: &File, entry: &ManifestFile) -> io::Result<Option<String>> {
+        let mut at = 0;
+        for segment in &entry.segments {
+            if segment.offset != at {
+                return Ok(Some(format!("its manifest says nothing of the bytes from {at} on")));
+            }
+            at += segment.bytes;
+        }
+        if at != entry.bytes {
+            return Ok(Some(format!("its manifest says nothing of the bytes from {at} on")));
+        }
+        let total: u64 = entry.segments.iter().map(|segment| segment.records).sum();
+        if entry.records.is_some_and(|records| records != total) {
+            return Ok(Some("its manifest contradicts itself about the number of records".to_owned()));
+        }
+        let next = AtomicUsize::new(0);
+        let first_problem: Mutex<Option<(usize, String)>> = Mutex::default();
+        let worker = || -> io::Result<()> {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(segment) = entry.segments.get(index) else { return Ok(()) };
+                if self.cancelled.load(Ordering::Relaxed) {
+                    return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+                }
+                if let Some(problem) = check(file, segment)? {
+                    let mut first = first_problem.lock().unwrap_or_else(PoisonError::into_inner);
+                    if first.as_ref().is_none_or(|(before, _)| index < *before) {
+                        *first = Some((index, problem));
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.threads.max(1)).map(|_| scope.spawn(worker)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
+        let problem = first_problem.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(problem.map(|(_, problem)| problem))
+    }
+}
+
+/// What is wrong with one segment.
+fn check(file: &File, segment: &Segment) -> io::Result<Option<String>> {
+    let (first, last) = (segment.offset, segment.offset + segment.bytes);
+    let stretch = Stretch { file, at: first, end: last, hasher: blake3::Hasher::new() };
+    let mut stretch = io::BufReader::with_capacity(READ_BYTES, stretch);
+    // The first segment is the header, in which nothing is counted.
+    let records = if segment.offset == 0 { Ok(segment.records) } else { count(&mut stretch) };
+    io::copy(&mut stretch, &mut io::sink())?;
+    let found = stretch.into_inner().hasher.finalize();
+    if found.to_hex().as_str() != segment.blake3 {
+        return Ok(Some(format!("its content is not what its manifest says between bytes {first} and {last}")));
+    }
+    // The bytes are those that were written, so it is the manifest that is wrong.
+    Ok(match records {
+        Ok(records) if records == segment.records => None,
+        Ok(records) => {
+            let expected = segment.records;
+            Some(format!("it has {records} records between bytes {first} and {last}, its manifest says {expected}"))
+        }
+        Err(error) => Some(format!("it cannot be decompressed between bytes {first} and {last}: {error}")),
+    })
+}
+
+/// Number of records in whole BGZF blocks.
+fn count(stretch: &mut impl io::BufRead) -> io::Result<u64> {
+    let mut data = io::BufReader::with_capacity(READ_BYTES, MultiGzDecoder::new(stretch));
+    let (mut records, mut size) = (0, [0; 4]);
+    while !io::BufRead::fill_buf(&mut data)?.is_empty() {
+        data.read_exact(&mut size)?;
+        let bytes = u64::from(u32::from_le_bytes(size));
+        if io::copy(&mut data.by_ref().take(bytes), &mut io::sink())? < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        records += 1;
+    }
+    Ok(records)
+}
+
+/// A part of a file, hashed as it is read.
+struct Stretch<'f> {
+    file: &'f File,
+    at: u64,
+    end: u64,
+    hasher: blake3::Hasher,
+}
+
+impl Read for Stretch<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = buffer.len().min((self.end - self.at) as usize);
+        let count = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.hasher.update(&buffer[..count]);
+        self.at += count as u64;
+        Ok(count)
+    }
+}

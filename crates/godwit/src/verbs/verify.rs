@@ -1,0 +1,60 @@
+//! `godwit verify`: files against their manifest.
+
+use godwit_pipeline::{Check, Verdict, verify};
+
+use super::{cancel_on_signal, print};
+use crate::cli::VerifyArgs;
+use crate::failure::{Exit, Failure};
+
+/// Checks and prints one line for each file; fails if anything is wrong with one.
+pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
+    let checks = verify(&args.path, args.common.thread_count(), &*cancel_on_signal()?)?;
+    let text: String = checks.iter().map(|check| line(check, args.common.json)).collect();
+    if !args.common.quiet {
+        print(&text)?;
+    }
+    let corrupt = checks.iter().filter(|check| matches!(check.verdict, Verdict::Corrupt { .. }));
+    let missing = checks.iter().filter(|check| matches!(check.verdict, Verdict::Missing));
+    let of = checks.len();
+    if let Some(Check { path, verdict: Verdict::Corrupt { problem } }) = corrupt.clone().next() {
+        let others = corrupt.count() - 1;
+        let more = if others > 0 { format!("; {others} more of {of} files are corrupt") } else { String::new() };
+        let message = format!("{} is corrupt: {problem}{more}; fetch or make it again", path.display());
+        return Err(Failure::new(Exit::Input, message));
+    }
+    match missing.clone().next() {
+        None => Ok(()),
+        Some(check) => {
+            let count = missing.count();
+            let path = check.path.display();
+            let message = format!("{path} is missing ({count} of {of} files are): copy it along, or make it again");
+            Err(Failure::new(Exit::Machine, message))
+        }
+    }
+}
+
+fn line(check: &Check, json: bool) -> String {
+    let path = check.path.display().to_string();
+    let (word, records, text) = match &check.verdict {
+        Verdict::Matches { records: Some(records) } => {
+            ("ok", Some(*records), format!("{records} records, as its manifest says"))
+        }
+        Verdict::Matches { records: None } => ("ok", None, "as its manifest says".to_owned()),
+        Verdict::Sound { records, indexed } => {
+            let index = if *indexed { "its index agrees" } else { "no index" };
+            let text = format!("{records} records, {index}; it has no manifest, so its end may be cut off unnoticed");
+            (
+                "no manifest",
+                Some(*records),
+                if *indexed { text.replace(", so its end may be cut off unnoticed", "") } else { text },
+            )
+        }
+        Verdict::Corrupt { problem } => ("corrupt", None, problem.clone()),
+        Verdict::Missing => ("missing", None, "a manifest names it".to_owned()),
+    };
+    if json {
+        let value = serde_json::json!({ "file": path, "verdict": word, "records": records, "detail": text });
+        return format!("{value}\n");
+    }
+    format!("{word}: {path}: {text}\n")
+}

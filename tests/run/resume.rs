@@ -1,0 +1,353 @@
+//! Going on after whatever stopped a run: the same bytes, next to nothing done twice, never half a file under a final name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_tests::binary::{Finished, Godwit};
+use godwit_tests::faults::{Fault, count_changes, with_fault};
+use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::{needs, scratch};
+
+use super::identity;
+
+const USAGE: i32 = 2;
+const MACHINE: i32 = 4;
+const INTERRUPTED: i32 = 130;
+/// Cases of the sweep that CI runs, of each kind.
+const SLICE: u64 = 20;
+
+/// Outputs that are the same bytes in every run. `run.json` tells times.
+const OUTPUTS: [&str; 6] = [
+    "sample.bam",
+    "sample.bam.bai",
+    "sample.duplicates.txt",
+    "sample.flagstat.txt",
+    "sample.idxstats.txt",
+    "sample.manifest.json",
+];
+
+/// Two lanes of a few blocks each.
+fn sample() -> Arc<Sample> {
+    let lanes = vec![500, 300];
+    Sample::get(&SampleSpec { seed: 21, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+}
+
+fn options() -> AlignOptions {
+    AlignOptions { block_bases: 30_000, ..AlignOptions::default() }
+}
+
+/// One thread, so that there is one partition at a time; its events as JSON on stderr.
+fn align(out: &Path) -> Godwit {
+    identity::align(&sample(), &options(), out).args(["--threads", "1", "--partitions", "4", "--json"])
+}
+
+/// A run that nothing disturbed.
+struct Undisturbed {
+    out: PathBuf,
+    blocks: usize,
+    partitions: usize,
+}
+
+impl Undisturbed {
+    fn run() -> Self {
+        let out = scratch::directory("undisturbed");
+        let finished = align(&out).succeeds();
+        let undisturbed = Self { out, blocks: count(&finished, "aligned"), partitions: count(&finished, "written") };
+        assert!(undisturbed.blocks >= 4 && undisturbed.partitions >= 4, "{}", finished.report());
+        undisturbed
+    }
+
+    /// Every output that has its name is whole.
+    fn assert_no_half_file(&self, out: &Path) {
+        for name in OUTPUTS {
+            let Ok(found) = fs::read(out.join(name)) else { continue };
+            let expected = fs::read(self.out.join(name)).expect("the undisturbed run wrote it");
+            assert!(found == expected, "{} is there, but is not whole", out.join(name).display());
+        }
+        if let Ok(report) = fs::read_to_string(out.join("run.json")) {
+            assert!(report.starts_with('{') && report.ends_with('}'), "{report}");
+        }
+    }
+
+    /// `out` holds what an undisturbed run leaves, and nothing else.
+    fn assert_same(&self, out: &Path) {
+        self.assert_no_half_file(out);
+        let mut names: Vec<String> = names(out);
+        names.retain(|name| name != "run.json");
+        assert_eq!(names, OUTPUTS);
+        assert!(out.join("run.json").is_file());
+    }
+
+    /// Stops a run at its `at`th change to a file, checks what it left, and goes on.
+    fn survives(&self, fault: Fault, at: u64) {
+        let out = scratch::directory("stopped");
+        let stopped = with_fault(align(&out), &out, fault, at).run();
+        if fault == Fault::Kill {
+            assert!(stopped.status.code().is_none(), "{fault:?} at {at}: {}", stopped.report());
+        } else if !stopped.status.success() {
+            stopped.refuses(&[MACHINE], &[]);
+        }
+        self.assert_no_half_file(&out);
+        let resumed = align(&out).arg("--resume").run();
+        assert!(resumed.status.success(), "{fault:?} at {at}: {}\nthen {}", stopped.report(), resumed.report());
+        self.assert_same(&out);
+        for (event, all) in [("aligned", self.blocks), ("written", self.partitions)] {
+            let done = count(&stopped, event) + count(&resumed, event);
+            assert!(done <= all + 1, "{fault:?} at {at}: {done} of {all} {event}\n{}", resumed.report());
+        }
+        fs::remove_dir_all(&out).expect("the scratch directory can be removed");
+    }
+}
+
+fn count(finished: &Finished, event: &str) -> usize {
+    finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("the directory can be read");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The changes to files that a run makes.
+fn changes() -> u64 {
+    let out = scratch::directory("counted");
+    count_changes(align(&out), &out)
+}
+
+fn sweep(every: impl Fn(u64) -> u64) {
+    let (undisturbed, all) = (Undisturbed::run(), changes());
+    for (fault, first) in [(Fault::Kill, 1), (Fault::Error, 2), (Fault::FullDisk, 3)] {
+        for at in (first..=all).step_by(every(all) as usize) {
+            undisturbed.survives(fault, at);
+        }
+    }
+}
+
+#[test]
+fn a_run_stopped_at_any_of_some_changes_to_files_goes_on() {
+    needs!("bwa", "cc");
+    sweep(|all| (all / SLICE).max(1));
+}
+
+#[test]
+#[ignore = "minutes: every change to a file there is; run it after a change to what is kept"]
+fn a_run_stopped_at_any_change_to_a_file_goes_on() {
+    needs!("bwa", "cc");
+    sweep(|_| 1);
+}
+
+#[test]
+fn a_run_killed_again_and_again_gets_to_its_end() {
+    needs!("bwa", "cc");
+    let (undisturbed, all) = (Undisturbed::run(), changes());
+    for share in [3, 5] {
+        let out = scratch::directory("again-and-again");
+        let mut runs = 0;
+        while !with_fault(align(&out).arg("--resume"), &out, Fault::Kill, all / share).run().status.success() {
+            undisturbed.assert_no_half_file(&out);
+            runs += 1;
+            assert!(runs < 50, "no end after {runs} runs");
+        }
+        assert!(runs > 0, "the first run was not stopped");
+        undisturbed.assert_same(&out);
+    }
+}
+
+#[test]
+fn more_threads_or_less_memory_go_on_with_the_same_bytes() {
+    needs!("bwa", "cc");
+    let (undisturbed, all) = (Undisturbed::run(), changes());
+    for share in [40, 60, 85] {
+        let out = scratch::directory("other-threads");
+        with_fault(align(&out), &out, Fault::Kill, all * share / 100).run();
+        let sample = sample();
+        let words = ["--threads", "3", "--partitions", "4", "--memory", "80M", "--resume"];
+        identity::align(&sample, &options(), &out).args(words).succeeds();
+        undisturbed.assert_same(&out);
+    }
+}
+
+/// A run that was killed in the middle of aligning.
+fn stopped() -> PathBuf {
+    let out = scratch::directory("half-done");
+    with_fault(align(&out), &out, Fault::Kill, changes() * 4 / 10).run();
+    assert!(out.join(".godwit/journal").is_file());
+    out
+}
+
+#[test]
+fn what_is_kept_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    needs!("bwa", "cc");
+    let run = stopped().join(".godwit");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(&run), 0o700);
+    assert_eq!(names(&run), ["blocks", "journal", "parts"]);
+    names(&run).iter().for_each(|name| assert_eq!(mode(&run.join(name)), 0o600, "{name}"));
+}
+
+#[test]
+fn other_options_inputs_or_references_are_refused_and_named() {
+    needs!("bwa", "cc");
+    let out = stopped();
+    let kept = names(&out.join(".godwit"));
+    let sample = sample();
+    let refused = |options: &AlignOptions, words: &[&str], named: &[&str]| {
+        let run = identity::align(&sample, options, &out).args(["--threads", "1", "--partitions", "4", "--resume"]);
+        run.args(words).run().refuses(&[USAGE], named);
+    };
+    refused(&AlignOptions { block_bases: 40_000, ..options() }, &[], &["cannot resume", "30000", "40000"]);
+    let remove = AlignOptions { duplicates: godwit_tests::pipeline::Duplicates::Remove, ..options() };
+    refused(&remove, &[], &["cannot resume", "mark", "remove"]);
+    refused(&AlignOptions { aligner_args: vec!["-M".into()], ..options() }, &[], &["cannot resume", "-M"]);
+    // Files of reads: one of another size, and one that differs where only its blocks tell.
+    let [first, lane] = &sample.lanes[..] else { panic!("the sample has two lanes") };
+    let text = fs::read_to_string(&lane.reads[0]).expect("it is plain text");
+    let directory = scratch::directory("other-reads");
+    let other = directory.join("R1.fq");
+    let with_reads = |named: &[&str]| {
+        let command = godwit_tests::binary::godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit());
+        let command = command.arg("--reads").args(&first.reads).arg("--read-group").arg(&first.read_group);
+        let command = command.arg("--reads").arg(&other).arg(&lane.reads[1]).arg("--read-group").arg(&lane.read_group);
+        let words = ["--sample", "sample", "--block-bases", "30000", "--threads", "1", "--partitions", "4", "--resume"];
+        command.args(words).arg("--out").arg(&out).run().refuses(&[USAGE], named);
+    };
+    fs::write(&other, format!("{text}@more\nA\n+\nI\n")).expect("scratch can be written to");
+    with_reads(&["cannot resume", "file 1 of lane 2"]);
+    let middle = text.find('\n').expect("it has lines") + 1;
+    let base = if text.as_bytes()[middle] == b'A' { "C" } else { "A" };
+    fs::write(&other, format!("{}{base}{}", &text[..middle], &text[middle + 1..])).expect("scratch can be written to");
+    with_reads(&["cannot resume", "file 1 of lane 2"]);
+    assert_eq!(names(&out.join(".godwit")), kept, "a refusal keeps what there is");
+    // Dates say nothing: the same files, copied, are the same.
+    fs::write(&other, &text).expect("scratch can be written to");
+    align(&out).arg("--resume").succeeds();
+    Undisturbed::run().assert_same(&out);
+}
+
+#[test]
+fn other_reads_through_pipes_are_noticed_by_their_blocks() {
+    needs!("bwa", "bash", "cc");
+    let sample = sample();
+    let lane = &sample.lanes[1];
+    let out = scratch::directory("piped");
+    let command = |environment: &str, filter: &str, words: &str| {
+        format!(
+            "{environment} {} align --reference {} --reads <({filter} {}) <(cat {}) --read-group '{}' --sample sample --threads 1 --partitions 4 \
+             --block-bases 30000 --out {} {words}",
+            godwit_tests::binary::path().display(),
+            sample.indexed_by_godwit().display(),
+            lane.reads[0].display(),
+            lane.reads[1].display(),
+            lane.read_group,
+            out.display(),
+        )
+    };
+    let bash = |command: String| {
+        let mut bash = godwit_tests::tool::Tool::need("bash").command();
+        bash.args(["-c", &command]).output().expect("bash runs")
+    };
+    // A full disk, when a block was kept and not yet all.
+    let full = godwit_tests::faults::environment(&out, Fault::FullDisk, 40);
+    let stopped = bash(command(&full, "cat", ""));
+    assert_eq!(stopped.status.code(), Some(MACHINE), "{}", String::from_utf8_lossy(&stopped.stderr));
+    let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
+    assert!(said.contains("--resume"), "{said}");
+    let refused = bash(command("", "sed 2s/A/C/", "--resume"));
+    assert_eq!(refused.status.code(), Some(USAGE), "{}", String::from_utf8_lossy(&refused.stderr));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("block 1 of lane 1"));
+    let resumed = bash(command("", "cat", "--resume --json"));
+    let said = String::from_utf8_lossy(&resumed.stderr).into_owned();
+    assert!(resumed.status.success() && said.contains("{\"event\":\"resumed\""), "{said}");
+}
+
+#[test]
+fn a_finished_run_says_so_and_is_replaced_only_without_resume() {
+    needs!("bwa");
+    let undisturbed = Undisturbed::run();
+    let out = scratch::directory("finished");
+    align(&out).succeeds();
+    let before = fs::metadata(out.join("sample.bam")).expect("it was written").modified().expect("it has a date");
+    let again = identity::align(&sample(), &options(), &out).args(["--partitions", "4", "--resume"]).succeeds();
+    assert!(again.stderr.contains("already complete"), "{}", again.report());
+    let after = fs::metadata(out.join("sample.bam")).expect("it is there").modified().expect("it has a date");
+    assert_eq!(before, after);
+    let other = AlignOptions { optical_distance: 2500, ..options() };
+    let other = identity::align(&sample(), &other, &out).args(["--partitions", "4", "--resume"]).run();
+    other.refuses(&[USAGE], &["--optical-distance 2500"]);
+    // An output that was removed is made again.
+    fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
+    assert_eq!(count(&align(&out).arg("--resume").succeeds(), "aligned"), undisturbed.blocks);
+    undisturbed.assert_same(&out);
+    assert_eq!(count(&align(&out).succeeds(), "aligned"), undisturbed.blocks);
+    undisturbed.assert_same(&out);
+}
+
+#[test]
+fn without_resume_a_stopped_run_is_started_over_and_says_what_that_costs() {
+    needs!("bwa", "cc");
+    let (undisturbed, out) = (Undisturbed::run(), stopped());
+    let again = align(&out).succeeds();
+    assert!(again.stderr.contains("--resume"), "{}", again.report());
+    assert_eq!(count(&again, "aligned"), undisturbed.blocks);
+    undisturbed.assert_same(&out);
+}
+
+#[test]
+fn a_damaged_block_is_aligned_again() {
+    needs!("bwa", "cc");
+    let (undisturbed, out) = (Undisturbed::run(), stopped());
+    let blocks = out.join(".godwit/blocks");
+    let mut bytes = fs::read(&blocks).expect("it is there");
+    bytes[100] ^= 1;
+    fs::write(&blocks, bytes).expect("it can be written");
+    let again = align(&out).arg("--resume").succeeds();
+    assert!(again.stderr.contains("{\"event\":\"resumed\""), "{}", again.report());
+    undisturbed.assert_same(&out);
+}
+
+#[test]
+fn data_in_another_directory_is_found_again_and_removed() {
+    needs!("bwa", "cc");
+    let (undisturbed, all) = (Undisturbed::run(), changes());
+    let (out, temp) = (scratch::directory("with-temp"), scratch::directory("temp"));
+    let words = |run: Godwit| run.arg("--temp").arg(&temp);
+    let stopped = with_fault(words(align(&out)), &out, Fault::Kill, all / 10).run();
+    assert!(stopped.status.code().is_none(), "{}", stopped.report());
+    assert_eq!(names(&out.join(".godwit")), ["journal"]);
+    let resumed = words(align(&out)).arg("--resume").succeeds();
+    assert!(resumed.stderr.contains("{\"event\":\"resumed\""), "{}", resumed.report());
+    undisturbed.assert_same(&out);
+    assert_eq!(names(&temp), [] as [String; 0]);
+}
+
+#[test]
+fn an_interrupted_run_says_how_to_go_on() {
+    needs!("bwa");
+    let lanes = vec![20_000];
+    let spec = SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: Comments::Illumina };
+    let (sample, options) = (Sample::get(&spec), AlignOptions { block_bases: 100_000, ..AlignOptions::default() });
+    let out = scratch::directory("interrupted");
+    let run = identity::align(&sample, &options, &out).args(["--threads", "1"]).start();
+    let blocks = out.join(".godwit/blocks");
+    let started = std::time::Instant::now();
+    while fs::metadata(&blocks).map_or(0, |found| found.len()) < 200_000 {
+        assert!(started.elapsed().as_secs() < 60, "no block was kept");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
+    unsafe { libc::kill(run.process_id() as libc::pid_t, libc::SIGINT) };
+    run.finish().refuses(&[INTERRUPTED], &["interrupted", "--resume"]);
+    assert_eq!(names(&out).iter().filter(|name| !name.starts_with('.')).count(), 0);
+    let resumed = identity::align(&sample, &options, &out).args(["--threads", "1", "--resume", "--json"]).succeeds();
+    assert!(resumed.stderr.contains("{\"event\":\"resumed\""), "{}", resumed.report());
+    let whole = scratch::directory("whole");
+    identity::align(&sample, &options, &whole).succeeds();
+    assert!(fs::read(whole.join("sample.bam")).expect("it is") == fs::read(out.join("sample.bam")).expect("it is"));
+    assert!(!out.join(".godwit").exists());
+}

@@ -1,0 +1,188 @@
+//! `godwit verify`: what it finds, with a manifest and without.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::tool::Tool;
+use godwit_tests::{needs, scratch};
+
+use super::identity;
+
+const CORRUPT: i32 = 3;
+const MISSING: i32 = 4;
+/// The empty block that ends a BGZF file.
+const END_BYTES: usize = 28;
+
+fn verify(path: &Path) -> Finished {
+    godwit().arg("verify").arg(path).args(["--threads", "2"]).run()
+}
+
+fn aligned() -> PathBuf {
+    let lanes = vec![600, 300];
+    let spec = SampleSpec { seed: 31, lanes, paired: true, alternate: false, comments: Comments::Illumina };
+    let out = scratch::directory("to-verify");
+    let options = AlignOptions { block_bases: 60_000, ..AlignOptions::default() };
+    identity::align(&Sample::get(&spec), &options, &out).args(["--partitions", "5"]).succeeds();
+    out
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// The bytes of a BGZF file without its last block with data, its end mark put back.
+fn cut_at_a_block_edge(bytes: &[u8]) -> Vec<u8> {
+    let (mut start, mut starts) = (0, Vec::new());
+    while start < bytes.len() - END_BYTES {
+        starts.push(start);
+        start += usize::from(u16::from_le_bytes([bytes[start + 16], bytes[start + 17]])) + 1;
+    }
+    let last = starts.pop().expect("a file of records has blocks");
+    [&bytes[..last], &bytes[bytes.len() - END_BYTES..]].concat()
+}
+
+#[test]
+fn outputs_are_what_their_manifest_says_wherever_they_are_moved() {
+    needs!("bwa");
+    let out = aligned();
+    let whole = verify(&out);
+    assert!(whole.status.success(), "{}", whole.report());
+    assert_eq!(whole.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 5, "{}", whole.stdout);
+    let records = Tool::find("samtools").map(|samtools| {
+        let output = samtools.run(["view".as_ref(), "-c".as_ref(), out.join("sample.bam").as_os_str()]);
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    });
+    if let Some(records) = records {
+        let one = verify(&out.join("sample.bam"));
+        assert!(one.stdout.contains(&format!(": {records} records")), "{}", one.stdout);
+    }
+    // Two runs in one place: each file has its own manifest.
+    let moved = scratch::directory("moved");
+    let marked = moved.join("other.bam");
+    godwit().arg("markdup").arg(out.join("sample.bam")).arg("--out").arg(&marked).succeeds();
+    for entry in fs::read_dir(&out).expect("it can be read").flatten().filter(|entry| entry.file_name() != "run.json") {
+        fs::rename(entry.path(), moved.join(entry.file_name())).expect("it can be moved");
+    }
+    for path in
+        [moved.clone(), moved.join("sample.bam"), moved.join("other.bam.bai"), moved.join("other.manifest.json")]
+    {
+        let found = verify(&path);
+        assert!(found.status.success() && found.stdout.contains("ok: "), "{}", found.report());
+    }
+}
+
+#[test]
+fn any_changed_or_lost_byte_is_found() {
+    needs!("bwa");
+    let out = aligned();
+    for name in ["sample.bam", "sample.bam.bai", "sample.duplicates.txt", "sample.flagstat.txt", "sample.idxstats.txt"]
+    {
+        let path = out.join(name);
+        let bytes = read(&path);
+        for place in [0, bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
+            let mut changed = bytes.clone();
+            changed[place] ^= 0x10;
+            write(&path, &changed);
+            verify(&path).refuses(&[CORRUPT], &[name, "manifest"]);
+        }
+        write(&path, &bytes[..bytes.len() - 1]);
+        verify(&path).refuses(&[CORRUPT], &[name, "bytes"]);
+        verify(&out).refuses(&[CORRUPT], &[name]);
+        fs::remove_file(&path).expect("it can be removed");
+        verify(&path).refuses(&[MISSING], &[name]);
+        verify(&out).refuses(&[MISSING], &[name]);
+        write(&path, &bytes);
+    }
+    assert!(verify(&out).status.success());
+}
+
+#[test]
+fn a_bam_cut_at_a_block_edge_with_its_end_put_back_is_found() {
+    needs!("bwa", "samtools");
+    let out = aligned();
+    let bam = out.join("sample.bam");
+    let cut = cut_at_a_block_edge(&read(&bam));
+    write(&bam, &cut);
+    Tool::need("samtools").run(["quickcheck".as_ref(), bam.as_os_str()]);
+    verify(&bam).refuses(&[CORRUPT], &["sample.bam", "bytes"]);
+    // Without its manifest the index tells.
+    fs::remove_file(out.join("sample.manifest.json")).expect("it was written");
+    verify(&bam).refuses(&[CORRUPT], &["sample.bam", "index", "records"]);
+    // Without either nobody can tell, which is said.
+    fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
+    let alone = verify(&bam);
+    assert!(alone.status.success() && alone.stdout.contains("no manifest"), "{}", alone.report());
+}
+
+#[test]
+fn a_manifest_whose_counts_are_not_those_of_the_file_is_found() {
+    needs!("bwa");
+    let out = aligned();
+    let path = out.join("sample.manifest.json");
+    let text = String::from_utf8(read(&path)).expect("it is text");
+    let count = text.rfind("\"records\": ").expect("segments have records");
+    let before = text[..count].rfind("\"records\": ").expect("the last one is the end mark") + "\"records\": ".len();
+    let number: String = text[before..].chars().take_while(char::is_ascii_digit).collect();
+    let changed = format!("{}{}{}", &text[..before], number.len() * 7 + 1, &text[before + number.len()..]);
+    write(&path, changed.as_bytes());
+    verify(&out.join("sample.bam")).refuses(&[CORRUPT], &["records"]);
+    write(&path, b"{}");
+    verify(&out).refuses(&[CORRUPT], &["sample.manifest.json", "no manifest"]);
+}
+
+#[test]
+fn files_of_other_tools_are_checked_by_themselves() {
+    needs!("bwa", "samtools");
+    let out = aligned();
+    let directory = scratch::directory("foreign");
+    let bam = directory.join("foreign.bam");
+    let samtools = Tool::need("samtools");
+    samtools.run(["view".as_ref(), "-bo".as_ref(), bam.as_os_str(), out.join("sample.bam").as_os_str()]);
+    for (made, said) in [(false, "no index"), (true, "index agrees")] {
+        if made {
+            samtools.run(["index".as_ref(), bam.as_os_str()]);
+        }
+        let sound = verify(&bam);
+        assert!(sound.status.success(), "{}", sound.report());
+        assert!(sound.stdout.contains("no manifest") && sound.stdout.contains(said), "{}", sound.stdout);
+    }
+    let bytes = read(&bam);
+    let damaged = [
+        ("without its end", bytes[..bytes.len() - END_BYTES].to_vec()),
+        ("cut in a block", bytes[..bytes.len() / 2].to_vec()),
+        ("changed", [&bytes[..bytes.len() / 2], &[bytes[bytes.len() / 2] ^ 1], &bytes[bytes.len() / 2 + 1..]].concat()),
+        ("cut at a block edge", cut_at_a_block_edge(&bytes)),
+    ];
+    for (what, bytes) in damaged {
+        write(&bam, &bytes);
+        let found = verify(&bam);
+        assert_eq!(found.status.code(), Some(CORRUPT), "{what}: {}", found.report());
+        found.refuses(&[CORRUPT], &["foreign.bam"]);
+    }
+    // Records that are not in the order that the header claims.
+    let text =
+        String::from_utf8(samtools.run(["view".as_ref(), "-h".as_ref(), out.join("sample.bam").as_os_str()]).stdout);
+    let text = text.expect("SAM is text");
+    let (header, records): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('@'));
+    let reversed: Vec<&str> = header.into_iter().chain(records.into_iter().rev()).collect();
+    let sam = directory.join("reversed.sam");
+    write(&sam, (reversed.join("\n") + "\n").as_bytes());
+    samtools.run(["view".as_ref(), "--no-PG".as_ref(), "-bo".as_ref(), bam.as_os_str(), sam.as_os_str()]);
+    verify(&bam).refuses(&[CORRUPT], &["order"]);
+}
+
+#[test]
+fn what_is_not_there_or_cannot_be_checked_is_said() {
+    let directory = scratch::directory("nothing");
+    verify(&directory.join("none.bam")).refuses(&[MISSING], &["none.bam"]);
+    verify(&directory).refuses(&[MISSING], &["manifest"]);
+    write(&directory.join("notes.txt"), b"text");
+    verify(&directory.join("notes.txt")).refuses(&[2, CORRUPT], &["notes.txt"]);
+}
