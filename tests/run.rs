@@ -6,9 +6,12 @@
 mod bad_input;
 mod conduct;
 mod docs;
+mod fastq_cases;
 mod flight;
 mod identity;
+mod inputs;
 mod oracle;
 mod picard;
 mod real_data;
+mod trimming;
 mod validity;

@@ -2,6 +2,8 @@
 
 mod feed;
 mod header;
+mod lanes;
+mod trim;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,14 +33,17 @@ use crate::staging::StagedFile;
 
 use feed::{FeedReport, Feeder};
 use header::LaneGroups;
+pub use lanes::ReadsOptions;
 
 /// What to align and how.
 #[derive(Clone, Debug)]
 pub struct AlignOptions {
     /// The reference, with its index beside it.
     pub reference: PathBuf,
-    /// Files of each lane: one, or read 1 and read 2.
+    /// Files of each lane: one, or read 1 and read 2. Standard input has the name [`godwit_formats::bgzf::STDIN`].
     pub lanes: Vec<Vec<PathBuf>>,
+    /// How reads come.
+    pub reads: ReadsOptions,
     /// `@RG` lines: none, one for all lanes, or one for each. `\t` stands for a tab.
     pub read_groups: Vec<String>,
     /// Names the output and fills `SM` of read groups that are made.
@@ -66,9 +71,6 @@ pub fn align(
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
-    if options.lanes.len() >= BlockId::MAX_LANES as usize {
-        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
-    }
     let inputs = input_files(options)?;
     let outputs =
         Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
@@ -76,7 +78,12 @@ pub fn align(
     observer.event(&Event::Stage { name: "checking the index" });
     current_index(&options.reference)?;
     let checked = Instant::now();
-    let lane_groups = LaneGroups::new(options)?;
+    let trimmer = trim::checked_version(&options.reads)?;
+    let planned = lanes::plan(options, cancelled)?;
+    if planned.len() >= BlockId::MAX_LANES as usize {
+        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
+    }
+    let lane_groups = LaneGroups::new(options, &planned)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
@@ -92,7 +99,7 @@ pub fn align(
     }
     .start()?;
     let hello = session.hello().clone();
-    let header = header::of_run(&hello, &lane_groups, options)?;
+    let header = header::of_run(&hello, &lane_groups, options, trimmer.as_deref())?;
     let read_groups =
         ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
     let collector = Collector::new(options.job.reduce_options(memory, temp), &read_groups)?;
@@ -102,16 +109,18 @@ pub fn align(
         lenient: options.lenient,
         ..LaneOptions::default()
     };
-    let lanes = lane_groups.feed_lanes(&options.lanes, &read_groups);
+    let lanes = lane_groups.feed_lanes(planned, &read_groups);
     let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
     let run = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
     let (writer, reader, child) = session.split();
-    let feeder = Feeder { lanes, lane_options, writer };
-    let (collector, fed) = run.exchange(feeder, reader, &child)?;
+    let feeder = Feeder { lanes, lane_options, writer, options };
+    let (collector, mut fed) = run.exchange(feeder, reader, &child)?;
     let aligned = Instant::now();
-    let reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
+    let mut reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
+    reduced.staged.append(std::mem::take(&mut fed.reports));
     let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
     let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
+        .engine("fastp", trimmer.as_deref())
         .inputs(inputs)
         .stages(stages)
         .reduced(&reduced, started.elapsed());

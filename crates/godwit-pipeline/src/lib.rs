@@ -23,7 +23,7 @@ mod staging;
 
 pub use godwit_model as model;
 
-pub use align::{AlignOptions, align};
+pub use align::{AlignOptions, ReadsOptions, align};
 pub use error::{Blame, PipelineError};
 pub use job::JobOptions;
 pub use markdup::{MarkdupOptions, markdup};

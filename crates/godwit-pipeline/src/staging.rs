@@ -56,6 +56,11 @@ impl StagedFile {
         &self.file
     }
 
+    /// The name it has meanwhile, for another program to write to.
+    pub fn aside(&self) -> &Path {
+        &self.aside
+    }
+
     /// The name it will have.
     pub fn path(&self) -> &Path {
         &self.path
@@ -75,6 +80,11 @@ impl Staged {
     /// Adds a file that is whole and durable.
     pub fn add(&mut self, file: StagedFile) {
         self.files.push(file);
+    }
+
+    /// Adds all of `others`.
+    pub fn append(&mut self, mut others: Self) {
+        self.files.append(&mut others.files);
     }
 
     /// Writes a small file.

@@ -19,6 +19,8 @@ pub(super) struct Shared {
     pub(super) stopped: AtomicBool,
     /// Set before the first text of a compressed file is handed over.
     pub(super) compressed: AtomicBool,
+    /// Set before the first text of a file that is read as BGZF and nothing else is handed over.
+    pub(super) bgzf: AtomicBool,
 }
 
 /// A file read forward only, so that pipes work.
@@ -46,6 +48,11 @@ impl Source {
     /// Tells the reader that offsets in the text are none in the file.
     pub(super) fn mark_compressed(&self) {
         self.shared.compressed.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the reader that all of the file has to be BGZF.
+    pub(super) fn mark_bgzf(&self) {
+        self.shared.bgzf.store(true, Ordering::Relaxed);
     }
 
     /// The bytes ahead: at least `bytes` (at most [`BUFFER_BYTES`]) of them, fewer only at the end of the file.

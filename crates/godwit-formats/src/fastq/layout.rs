@@ -20,8 +20,10 @@ pub(super) struct Layout {
     pub(super) sequence: Range<usize>,
     /// Qualities, as many as bases; `None` for FASTA and where there are no bases.
     pub(super) quality: Option<Range<usize>>,
-    /// Sequence and quality are ranges of the joined lines instead.
+    /// The sequence is a range of its joined lines instead.
     pub(super) wrapped: bool,
+    /// So are the qualities.
+    pub(super) quality_wrapped: bool,
     /// The start of the next record.
     pub(super) next: Cursor,
 }
@@ -55,7 +57,15 @@ pub(super) fn four_lines(window: &[u8]) -> Option<Layout> {
         && all(&window[sequence.clone()], is_base)
         && all(&window[quality.clone()], is_printable);
     let next = Cursor { at: next, lines: 4 };
-    valid.then_some(Layout { name, comment, sequence, quality: Some(quality), wrapped: false, next })
+    valid.then_some(Layout {
+        name,
+        comment,
+        sequence,
+        quality: Some(quality),
+        wrapped: false,
+        quality_wrapped: false,
+        next,
+    })
 }
 
 /// Where the line after a `+` line starts that repeats nothing, or the title.
@@ -87,11 +97,17 @@ pub(super) fn title(window: &[u8], title: Range<usize>) -> (Range<usize>, Range<
 pub(super) fn split_title(window: &[u8], title: Range<usize>, name_bytes: usize) -> (Range<usize>, Range<usize>) {
     let name_end = title.start + name_bytes;
     let comment = (name_end + 1).min(title.end)..title.end;
-    let trimmed = match &window[title.start..name_end] {
-        [_, .., b'/', digit] if digit.is_ascii_digit() => name_end - 2,
-        _ => name_end,
-    };
-    (title.start..trimmed, comment)
+    let trimmed = trimmed_name(&window[title.start..name_end]).len();
+    (title.start..title.start + trimmed, comment)
+}
+
+/// A name of more than two bytes without a last `/digit` (bwa 0.7.17 bwa.c, `trim_readno`).
+#[inline]
+pub(crate) fn trimmed_name(name: &[u8]) -> &[u8] {
+    match name {
+        [_, .., b'/', digit] if digit.is_ascii_digit() => &name[..name.len() - 2],
+        _ => name,
+    }
 }
 
 /// Whether every byte passes, without a branch per byte, so that it compiles to vector code.

@@ -1,6 +1,6 @@
 //! Lanes to blocks: reads files and feeds the aligner.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -8,22 +8,25 @@ use godwit_engines::aligner::{BlockHeader, BlockWriter};
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
 
-use super::SharedProgress;
+use super::lanes::{Lane, OpenLane};
+use super::{AlignOptions, SharedProgress};
 use crate::error::PipelineError;
 use crate::read_groups::Membership;
+use crate::staging::Staged;
 
 /// One lane and what its reads belong to.
 pub(super) struct FeedLane {
-    pub(super) files: Vec<PathBuf>,
+    pub(super) lane: Lane,
     pub(super) read_group: Option<String>,
     pub(super) membership: Membership,
 }
 
 /// Feeds all lanes, one after the other; the files of the next lane are read ahead meanwhile.
-pub(super) struct Feeder {
+pub(super) struct Feeder<'o> {
     pub(super) lanes: Vec<FeedLane>,
     pub(super) lane_options: LaneOptions,
     pub(super) writer: BlockWriter,
+    pub(super) options: &'o AlignOptions,
 }
 
 /// What was fed.
@@ -35,30 +38,46 @@ pub(super) struct FeedReport {
     /// Records that came back.
     pub(super) records: u64,
     pub(super) seconds: f64,
+    /// Reports of what the reads came through.
+    pub(super) reports: Staged,
 }
 
-impl Feeder {
+impl Feeder<'_> {
     /// Feeds everything and closes the aligner's input.
     pub(super) fn run(
         mut self,
         progress: &SharedProgress,
-        cancelled: &AtomicBool,
+        cancelled: &Arc<AtomicBool>,
     ) -> Result<FeedReport, PipelineError> {
         let started = Instant::now();
-        let lanes = std::mem::take(&mut self.lanes);
+        let mut lanes = std::mem::take(&mut self.lanes);
         let total = input_bytes(&lanes);
         progress.bytes_total.store(total, Ordering::Relaxed);
         let mut report = FeedReport::default();
-        let mut next = lanes.first().map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
-        for (index, lane) in lanes.iter().enumerate() {
-            let Some(reader) = next.take() else { break };
-            let following = lanes.get(index + 1);
-            next = following.map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
-            self.feed_lane(index as u16, lane, reader, &mut report, progress, cancelled)?;
+        let mut next = self.open(&mut lanes, 0, cancelled)?;
+        for index in 0..lanes.len() {
+            let Some(OpenLane { reader, trimming }) = next.take() else { break };
+            next = self.open(&mut lanes, index + 1, cancelled)?;
+            let fed = self.feed_lane(index as u16, &lanes[index], reader, &mut report, progress, cancelled);
+            match trimming {
+                Some(trimming) => trimming.finish(fed, &mut report.reports)?,
+                None => fed?,
+            }
         }
         self.writer.finish()?;
         report.seconds = started.elapsed().as_secs_f64();
         Ok(report)
+    }
+
+    /// Opens a lane, if there is one of that index.
+    fn open(
+        &self,
+        lanes: &mut [FeedLane],
+        index: usize,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<Option<OpenLane>, PipelineError> {
+        let lane = lanes.get_mut(index);
+        lane.map(|lane| lane.lane.open(index, &self.lane_options, self.options, cancelled)).transpose()
     }
 
     fn feed_lane(
@@ -71,7 +90,7 @@ impl Feeder {
         cancelled: &AtomicBool,
     ) -> Result<(), PipelineError> {
         let mut id = BlockId { lane: index, ordinal: 0 };
-        let (mut first_ordinal, mut open) = (0, false);
+        let (mut first_ordinal, mut open, paired) = (0, false, reader.is_paired());
         let bytes_before = report.bytes;
         while let Some(event) = reader.next()? {
             if cancelled.load(Ordering::Relaxed) {
@@ -80,7 +99,7 @@ impl Feeder {
             match event {
                 LaneEvent::Reads(batch) => {
                     if !open {
-                        self.writer.start_block(&lane.block_header(id, first_ordinal))?;
+                        self.writer.start_block(&lane.block_header(id, first_ordinal, paired))?;
                         open = true;
                     }
                     self.writer.write(&batch)?;
@@ -107,11 +126,11 @@ impl Feeder {
 }
 
 impl FeedLane {
-    fn block_header(&self, id: BlockId, first_ordinal: u64) -> BlockHeader {
+    fn block_header(&self, id: BlockId, first_ordinal: u64, paired: bool) -> BlockHeader {
         BlockHeader {
             id,
             first_ordinal,
-            paired: self.files.len() == 2,
+            paired,
             read_group: self.read_group.clone(),
             read_group_index: self.membership.read_group,
             library_index: self.membership.library,
@@ -121,6 +140,6 @@ impl FeedLane {
 
 /// Size of all input files, 0 where one of them is a pipe.
 fn input_bytes(lanes: &[FeedLane]) -> u64 {
-    let sizes = lanes.iter().flat_map(|lane| &lane.files).map(std::fs::metadata);
+    let sizes = lanes.iter().flat_map(|lane| &lane.lane.files).map(std::fs::metadata);
     sizes.map(|meta| meta.ok().filter(|meta| meta.is_file()).map(|meta| meta.len())).sum::<Option<u64>>().unwrap_or(0)
 }
