@@ -256,7 +256,11 @@ impl LaneReader {
                 if !advance_both(first, second)? {
                     return Ok(false);
                 }
-                self.bases += columns.push(&first.record()) + columns.push(&second.record());
+                let (read1, read2) = (first.record(), second.record());
+                if read1.name != read2.name {
+                    return Err(FastqError::mates_out_of_step(first, second));
+                }
+                self.bases += columns.push(&read1) + columns.push(&read2);
                 2
             }
             Source::Interleaved(records) => {
@@ -292,18 +296,14 @@ impl<'a> From<&'a Read> for Record<'a> {
     }
 }
 
-/// Steps to the next pair of two files; `false` where both end.
+/// Steps to the next records of two files; `false` where both end.
 fn advance_both(first: &mut Records, second: &mut Records) -> Result<bool, FastqError> {
     match (first.advance()?, second.advance()?) {
-        (true, true) => {}
-        (false, false) => return Ok(false),
-        (true, false) => return Err(FastqError::unequal_counts(second, first)),
-        (false, true) => return Err(FastqError::unequal_counts(first, second)),
+        (true, true) => Ok(true),
+        (false, false) => Ok(false),
+        (true, false) => Err(FastqError::unequal_counts(second, first)),
+        (false, true) => Err(FastqError::unequal_counts(first, second)),
     }
-    if first.record().name != second.record().name {
-        return Err(FastqError::mates_out_of_step(first, second));
-    }
-    Ok(true)
 }
 
 /// Steps to the mate of the read that was put into the columns last.
@@ -311,8 +311,9 @@ fn advance_to_mate<'r>(records: &'r mut Records, columns: &ReadColumns) -> Resul
     if !records.advance()? {
         return Err(FastqError::interleaved_odd(records, columns.last_name()));
     }
-    if records.record().name != columns.last_name() {
-        return Err(FastqError::interleaved_out_of_step(records, columns.last_name()));
+    let mate = records.record();
+    if mate.name == columns.last_name() {
+        return Ok(mate);
     }
-    Ok(records.record())
+    Err(FastqError::interleaved_out_of_step(records, columns.last_name()))
 }

@@ -20,10 +20,8 @@ pub(super) struct Layout {
     pub(super) sequence: Range<usize>,
     /// Qualities, as many as bases; `None` for FASTA and where there are no bases.
     pub(super) quality: Option<Range<usize>>,
-    /// The sequence is a range of its joined lines instead.
+    /// Sequence and quality are ranges of the joined lines instead.
     pub(super) wrapped: bool,
-    /// So are the qualities.
-    pub(super) quality_wrapped: bool,
     /// The start of the next record.
     pub(super) next: Cursor,
 }
@@ -57,15 +55,7 @@ pub(super) fn four_lines(window: &[u8]) -> Option<Layout> {
         && all(&window[sequence.clone()], is_base)
         && all(&window[quality.clone()], is_printable);
     let next = Cursor { at: next, lines: 4 };
-    valid.then_some(Layout {
-        name,
-        comment,
-        sequence,
-        quality: Some(quality),
-        wrapped: false,
-        quality_wrapped: false,
-        next,
-    })
+    valid.then_some(Layout { name, comment, sequence, quality: Some(quality), wrapped: false, next })
 }
 
 /// Where the line after a `+` line starts that repeats nothing, or the title.

@@ -75,8 +75,8 @@ impl Records {
     pub(super) fn record(&self) -> Record<'_> {
         let (window, layout) = (self.text.window(), &self.layout);
         let comment = &window[layout.comment.clone()];
-        let sequence = if layout.wrapped { &self.sequence[..] } else { window };
-        let quality = if layout.quality_wrapped { &self.quality[..] } else { window };
+        let (sequence, quality) =
+            if layout.wrapped { (&self.sequence[..], &self.quality[..]) } else { (window, window) };
         Record {
             name: &window[layout.name.clone()],
             comment: (!comment.is_empty()).then_some(comment),
@@ -178,7 +178,7 @@ impl Records {
         let quality_line = cursor.lines;
         self.quality_lines(layout, cursor)?;
         if let Some(quality) = layout.quality.clone() {
-            let text = if layout.quality_wrapped { &self.quality[quality] } else { &self.text.window()[quality] };
+            let text = if layout.wrapped { &self.quality[quality] } else { &self.text.window()[quality] };
             if let Some(at) = text.iter().position(|&byte| !is_printable(byte)) {
                 let (place, name) = (self.place(quality_line), self.name(layout));
                 return Err(FastqError::InvalidQuality { place, name, quality: at + 1, found: text[at] });
@@ -240,14 +240,17 @@ impl Records {
         }
         let mut quality = line.unwrap_or_default();
         let mut qualities = quality.len();
-        if (1..bases).contains(&qualities) {
+        if layout.wrapped || (1..bases).contains(&qualities) {
             let joined = self.join_quality_lines(quality, bases, cursor)?;
             let even = joined == bases && (layout.wrapped || self.title_or_end_follows(*cursor)?);
             if even || layout.wrapped {
                 qualities = joined;
             }
             quality = 0..joined;
-            layout.quality_wrapped = true;
+            if !layout.wrapped {
+                // Both are joined lines, or neither is.
+                self.add_sequence_line(layout, cursor.at..cursor.at, &mut 1);
+            }
         }
         if qualities != bases {
             let (place, name) = (self.place(first_line), self.name(layout));
@@ -265,9 +268,10 @@ impl Records {
         bases: usize,
         cursor: &mut Cursor,
     ) -> Result<usize, FastqError> {
+        let ended = first.is_empty();
         self.quality.clear();
         self.quality.extend_from_slice(&self.text.window()[first]);
-        while self.quality.len() < bases {
+        while self.quality.len() < bases && !ended {
             match self.line(cursor)? {
                 Some(line) if !line.is_empty() => self.quality.extend_from_slice(&self.text.window()[line]),
                 _ => break,
