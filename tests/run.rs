@@ -6,11 +6,14 @@
 mod bad_input;
 mod conduct;
 mod docs;
+mod fastq_cases;
 mod flight;
 mod identity;
+mod inputs;
 mod oracle;
 mod picard;
 mod real_data;
 mod resume;
+mod trimming;
 mod validity;
 mod verify;

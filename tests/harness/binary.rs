@@ -24,18 +24,19 @@ pub fn path() -> PathBuf {
 
 /// A command line of godwit under construction.
 pub fn godwit() -> Godwit {
-    Godwit { command: Command::new(path()) }
+    Godwit { command: Command::new(path()), stdin: None }
 }
 
 /// A command line of the godwit at `path`.
 pub fn godwit_at(path: &std::path::Path) -> Godwit {
-    Godwit { command: Command::new(path) }
+    Godwit { command: Command::new(path), stdin: None }
 }
 
 /// See [`godwit`].
 #[derive(Debug)]
 pub struct Godwit {
     command: Command,
+    stdin: Option<Stdio>,
 }
 
 impl Godwit {
@@ -61,6 +62,12 @@ impl Godwit {
         self
     }
 
+    /// Gives it something to read on stdin, which is empty otherwise.
+    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = Some(stdin.into());
+        self
+    }
+
     /// Lets no file grow beyond `bytes`: writes fail with "file too large" as they would on a full disk.
     pub fn largest_file(mut self, bytes: u64) -> Self {
         use std::os::unix::process::CommandExt;
@@ -83,7 +90,7 @@ impl Godwit {
         let shown = format!("{:?}", self.command);
         let child = self
             .command
-            .stdin(Stdio::null())
+            .stdin(self.stdin.unwrap_or_else(Stdio::null))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -8,6 +8,7 @@
 //! harness panics where a test would fail anyway, with a message that says what could not be done.
 
 pub mod binary;
+pub mod fastq_cases;
 pub mod faults;
 pub mod fuzz;
 pub mod genome;

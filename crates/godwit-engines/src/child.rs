@@ -6,6 +6,8 @@
 mod minder;
 mod system;
 
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +66,21 @@ pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, E
         stopped: AtomicBool::new(false),
     };
     Ok(Started { state: Arc::new(state), stdin, stdout })
+}
+
+/// A pipe that a child writes to as a file: what it reads from, and the path under which the child opens it. The text
+/// ends when the child does, however it ends, and whether or not it ever opened the path.
+pub(crate) fn output_pipes(command: &mut Command, count: usize) -> std::io::Result<Vec<(File, PathBuf)>> {
+    let (mut outputs, mut kept) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (reader, writer) = std::io::pipe()?;
+        system::widen_pipe(&reader, PIPE_BYTES);
+        let writer = OwnedFd::from(writer);
+        outputs.push((File::from(OwnedFd::from(reader)), format!("/dev/fd/{}", writer.as_raw_fd()).into()));
+        kept.push(writer);
+    }
+    system::inherit(command, kept);
+    Ok(outputs)
 }
 
 fn command_line(command: &Command) -> String {
@@ -191,6 +208,21 @@ impl ChildHandle {
     /// Kills the child and waits until it is gone. Reader and writer then fail with [`EngineError::Died`].
     pub fn kill(&self) {
         self.state.kill();
+    }
+
+    /// Gives the child that long to end by itself, then kills it.
+    ///
+    /// # Errors
+    /// [`EngineError::Died`] where it had failed by itself.
+    pub fn end_within(&self, patience: Duration) -> Result<(), EngineError> {
+        match self.state.await_end(Some(patience))? {
+            Some(status) if !status.success() => Err(self.state.died(status)),
+            Some(_) => Ok(()),
+            None => {
+                self.kill();
+                Ok(())
+            }
+        }
     }
 
     /// Waits until the child has ended by itself, which it does once its input ended and its output was taken.

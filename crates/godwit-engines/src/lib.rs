@@ -9,6 +9,7 @@ mod child;
 mod error;
 mod locate;
 pub mod stream;
+pub mod trimmer;
 
 pub use child::ChildHandle;
 pub use error::EngineError;

@@ -21,6 +21,7 @@ mod tests;
 pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
 pub use error::BgzfError;
 pub(crate) use error::Fault;
+pub use read_ahead::STDIN;
 pub(crate) use read_ahead::{Accept, ReadAhead};
 pub use reader::{Reader, open_text};
 pub use writer::{RecordPlace, Writer};

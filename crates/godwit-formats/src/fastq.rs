@@ -1,6 +1,7 @@
 //! FASTQ files of one lane in, Arrow batches cut into blocks out.
 //!
-//! Flows in: one file (single-end) or two (mates in step), each plain text, gzip or BGZF, told apart by content.
+//! Flows in: one file (single-end, or interleaved: each read followed by its mate) or two (mates in step), each plain
+//! text, gzip or BGZF, told apart by content; or a SAM or BAM file of reads ([`crate::unaligned`]).
 //! Flows out: [`LaneEvent`]s. Record batches of [`godwit_model::schema::reads`] in the order of the input, mates
 //! interleaved, and after the last batch of each block a [`LaneEvent::BlockEnd`]. Blocks are cut as `bwa mem -K`
 //! (0.7.17, `bseq_read`) cuts its batches: a read or a pair is appended, its bases are added, and the block ends when it
@@ -11,8 +12,8 @@
 //! line, FASTA records and reads without bases have no qualities. Where bwa stops in silence or reads damaged text as
 //! if it were whole, this reader refuses and names the file and the record.
 //!
-//! Each file is decompressed ahead, as [`crate::bgzf`] does it. This module does not cut adapters, does
-//! not split interleaved files into mates and does not judge quality encodings other than Phred+33.
+//! Each file is decompressed ahead, as [`crate::bgzf`] does it. This module does not cut adapters and does not judge
+//! quality encodings other than Phred+33.
 
 mod columns;
 mod error;
@@ -29,7 +30,10 @@ use arrow_array::RecordBatch;
 
 use self::columns::ReadColumns;
 pub use self::error::{FastqError, Place};
-use self::record::Records;
+pub(crate) use self::layout::trimmed_name;
+use self::record::{Record, Records};
+use crate::bgzf;
+use crate::unaligned::{self, Read};
 
 /// Most bytes of one record, title to qualities. It bounds memory on files that are no FASTQ at all, and two of them fit
 /// the 32-bit offsets of a batch.
@@ -55,6 +59,19 @@ impl Default for LaneOptions {
     fn default() -> Self {
         Self { block_bases: 100_000_000, batch_bytes: 4 << 20, decompress_threads: 2, lenient: false }
     }
+}
+
+/// What is open to be read as a lane.
+#[derive(Debug)]
+pub enum LaneInput {
+    /// FASTQ or FASTA of single-end reads.
+    Single(bgzf::Reader),
+    /// FASTQ or FASTA of read 1, and of read 2.
+    Pair(bgzf::Reader, bgzf::Reader),
+    /// FASTQ or FASTA where each read 1 is followed by its read 2.
+    Interleaved(bgzf::Reader),
+    /// SAM or BAM, whose FLAG says what a read is.
+    Unaligned(Box<unaligned::Reader>),
 }
 
 /// What a lane yields, in the order of its files.
@@ -88,8 +105,7 @@ pub enum LaneEvent {
 /// ```
 #[derive(Debug)]
 pub struct LaneReader {
-    first: Records,
-    second: Option<Records>,
+    source: Source,
     columns: ReadColumns,
     block_bases: u64,
     batch_bytes: usize,
@@ -99,6 +115,16 @@ pub struct LaneReader {
     finished: bool,
 }
 
+/// Where the reads of a lane come from.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for a lane, and every read goes through it")]
+enum Source {
+    Single(Records),
+    Pair(Records, Records),
+    Interleaved(Records),
+    Unaligned(Box<unaligned::Reader>),
+}
+
 impl LaneReader {
     /// Opens one file (single-end) or two (read 1, read 2) and starts to read ahead.
     ///
@@ -106,16 +132,31 @@ impl LaneReader {
     /// [`FastqError::FileCount`], [`FastqError::Open`], [`FastqError::Thread`]. What is wrong inside a file comes from
     /// [`LaneReader::next`].
     pub fn open(files: &[PathBuf], options: &LaneOptions) -> Result<Self, FastqError> {
-        let (first, second) = match files {
-            [first] => (first, None),
-            [first, second] => (first, Some(second)),
+        let threads = options.decompress_threads.div_ceil(files.len().max(1)).max(1);
+        let open = |file: &PathBuf| Records::open(file, threads, options.lenient);
+        let source = match files {
+            [single] => Source::Single(open(single)?),
+            [first, second] => Source::Pair(open(first)?, open(second)?),
             _ => return Err(FastqError::FileCount { count: files.len() }),
         };
-        let threads = options.decompress_threads.div_ceil(files.len()).max(1);
-        let open = |file: &PathBuf| Records::open(file, threads, options.lenient);
-        Ok(Self {
-            first: open(first)?,
-            second: second.map(open).transpose()?,
+        Ok(Self::start(source, options))
+    }
+
+    /// Reads what is open.
+    pub fn new(input: LaneInput, options: &LaneOptions) -> Self {
+        let records = |input| Records::of(input, options.lenient);
+        let source = match input {
+            LaneInput::Single(input) => Source::Single(records(input)),
+            LaneInput::Pair(first, second) => Source::Pair(records(first), records(second)),
+            LaneInput::Interleaved(input) => Source::Interleaved(records(input)),
+            LaneInput::Unaligned(reader) => Source::Unaligned(reader),
+        };
+        Self::start(source, options)
+    }
+
+    fn start(source: Source, options: &LaneOptions) -> Self {
+        Self {
+            source,
             columns: ReadColumns::new(),
             block_bases: options.block_bases,
             batch_bytes: options.batch_bytes.min(MAX_RECORD_BYTES),
@@ -123,7 +164,16 @@ impl LaneReader {
             bases: 0,
             block_end: None,
             finished: false,
-        })
+        }
+    }
+
+    /// Whether reads come as pairs, mates next to each other.
+    pub fn is_paired(&self) -> bool {
+        match &self.source {
+            Source::Single(_) => false,
+            Source::Pair(..) | Source::Interleaved(_) => true,
+            Source::Unaligned(reader) => reader.is_paired(),
+        }
     }
 
     /// The next batch or end of block; `None` after the last block, and after an error.
@@ -146,18 +196,29 @@ impl LaneReader {
 
     /// BLAKE3 of each file as it is on disk, hexadecimal; `None` for one whose end was not read yet.
     pub fn checksums(&self) -> Vec<Option<String>> {
-        std::iter::once(&self.first).chain(&self.second).map(Records::checksum).collect()
+        match &self.source {
+            Source::Single(records) | Source::Interleaved(records) => vec![records.checksum()],
+            Source::Pair(first, second) => vec![first.checksum(), second.checksum()],
+            Source::Unaligned(reader) => vec![reader.input().checksum()],
+        }
     }
 
     /// Bytes taken from the files so far, as they are on disk. Runs ahead of the reads returned by what is buffered.
     pub fn compressed_bytes_read(&self) -> u64 {
-        self.first.bytes_read() + self.second.as_ref().map_or(0, Records::bytes_read)
+        match &self.source {
+            Source::Single(records) | Source::Interleaved(records) => records.bytes_read(),
+            Source::Pair(first, second) => first.bytes_read() + second.bytes_read(),
+            Source::Unaligned(reader) => reader.input().compressed_bytes_read(),
+        }
     }
 
     /// Bytes of the files on disk; `None` where one is a pipe.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
-        let second = self.second.as_ref().map_or(Some(0), Records::bytes_total)?;
-        Some(self.first.bytes_total()? + second)
+        match &self.source {
+            Source::Single(records) | Source::Interleaved(records) => records.bytes_total(),
+            Source::Pair(first, second) => Some(first.bytes_total()? + second.bytes_total()?),
+            Source::Unaligned(reader) => reader.input().compressed_bytes_total(),
+        }
     }
 
     /// Appends reads until a batch is full, a block is whole or the input ends.
@@ -189,28 +250,79 @@ impl LaneReader {
         (reads > 0).then_some(LaneEvent::BlockEnd { reads, bases })
     }
 
-    /// Appends one read, or one of each file; `false` at the end of the input.
+    /// Appends one read or one pair; `false` at the end of the input.
     fn append(&mut self) -> Result<bool, FastqError> {
-        let more = self.first.advance()?;
-        let Some(second) = &mut self.second else {
-            if more {
-                self.bases += self.columns.push(&self.first.record());
-                self.reads += 1;
+        let columns = &mut self.columns;
+        self.reads += match &mut self.source {
+            Source::Single(records) => {
+                if !records.advance()? {
+                    return Ok(false);
+                }
+                self.bases += columns.push(&records.record());
+                1
             }
-            return Ok(more);
+            Source::Pair(first, second) => {
+                if !advance_both(first, second)? {
+                    return Ok(false);
+                }
+                let (read1, read2) = (first.record(), second.record());
+                if read1.name != read2.name {
+                    return Err(FastqError::mates_out_of_step(first, second));
+                }
+                self.bases += columns.push(&read1) + columns.push(&read2);
+                2
+            }
+            Source::Interleaved(records) => {
+                if !records.advance()? {
+                    return Ok(false);
+                }
+                self.bases += columns.push(&records.record());
+                self.bases += columns.push(&advance_to_mate(records, columns)?);
+                2
+            }
+            Source::Unaligned(reader) => {
+                let mut bases = 0;
+                let reads = reader.next_template(|read| bases += columns.push(&Record::from(read)))?;
+                self.bases += bases;
+                if reads == 0 {
+                    return Ok(false);
+                }
+                reads
+            }
         };
-        match (more, second.advance()?) {
-            (true, true) => {}
-            (false, false) => return Ok(false),
-            (true, false) => return Err(FastqError::unequal_counts(second, &self.first)),
-            (false, true) => return Err(FastqError::unequal_counts(&self.first, second)),
-        }
-        let (read1, read2) = (self.first.record(), second.record());
-        if read1.name != read2.name {
-            return Err(FastqError::mates_out_of_step(&self.first, second));
-        }
-        self.bases += self.columns.push(&read1) + self.columns.push(&read2);
-        self.reads += 2;
         Ok(true)
     }
+}
+
+impl<'a> From<&'a Read> for Record<'a> {
+    fn from(read: &'a Read) -> Self {
+        Self {
+            name: &read.name,
+            comment: (!read.comment.is_empty()).then_some(&read.comment),
+            sequence: &read.sequence,
+            quality: (!read.sequence.is_empty()).then_some(&read.quality),
+        }
+    }
+}
+
+/// Steps to the next records of two files; `false` where both end.
+fn advance_both(first: &mut Records, second: &mut Records) -> Result<bool, FastqError> {
+    match (first.advance()?, second.advance()?) {
+        (true, true) => Ok(true),
+        (false, false) => Ok(false),
+        (true, false) => Err(FastqError::unequal_counts(second, first)),
+        (false, true) => Err(FastqError::unequal_counts(first, second)),
+    }
+}
+
+/// Steps to the mate of the read that was put into the columns last.
+fn advance_to_mate<'r>(records: &'r mut Records, columns: &ReadColumns) -> Result<Record<'r>, FastqError> {
+    if !records.advance()? {
+        return Err(FastqError::interleaved_odd(records, columns.last_name()));
+    }
+    let mate = records.record();
+    if mate.name == columns.last_name() {
+        return Ok(mate);
+    }
+    Err(FastqError::interleaved_out_of_step(records, columns.last_name()))
 }

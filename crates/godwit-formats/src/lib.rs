@@ -6,3 +6,4 @@ pub mod fasta;
 pub mod fastq;
 pub mod index;
 pub mod sam;
+pub mod unaligned;

@@ -232,6 +232,12 @@ impl<'a> RawRecord<'a> {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
     }
 
+    /// SEQ as BAM packs it: two bases a byte, high nibble first (SAMv1 §4.2.3).
+    #[inline]
+    pub fn packed_bases(self) -> &'a [u8] {
+        &self.0[self.sequence_offset()..self.quality_offset()]
+    }
+
     /// Base qualities (no offset); a first byte of 0xff means there are none.
     #[inline]
     pub fn qualities(self) -> &'a [u8] {

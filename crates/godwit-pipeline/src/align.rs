@@ -3,7 +3,9 @@
 mod feed;
 mod header;
 mod identity;
+mod lanes;
 mod resume;
+mod trim;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,14 +37,18 @@ use crate::staging::StagedFile;
 
 use feed::{FeedReport, Feeder};
 use header::LaneGroups;
+use lanes::Lane;
+pub use lanes::ReadsOptions;
 
 /// What to align and how.
 #[derive(Clone, Debug)]
 pub struct AlignOptions {
     /// The reference, with its index beside it.
     pub reference: PathBuf,
-    /// Files of each lane: one, or read 1 and read 2.
+    /// Files of each lane: one, or read 1 and read 2. Standard input has the name [`godwit_formats::bgzf::STDIN`].
     pub lanes: Vec<Vec<PathBuf>>,
+    /// How reads come.
+    pub reads: ReadsOptions,
     /// `@RG` lines: none, one for all lanes, or one for each. `\t` stands for a tab.
     pub read_groups: Vec<String>,
     /// Names the output and fills `SM` of read groups that are made.
@@ -76,9 +82,6 @@ pub fn align(
     let started = Instant::now();
     options.job.check()?;
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
-    if options.lanes.len() >= BlockId::MAX_LANES as usize {
-        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
-    }
     let inputs = input_files(options)?;
     let outputs =
         Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
@@ -86,8 +89,14 @@ pub fn align(
     observer.event(&Event::Stage { name: "checking the index" });
     current_index(&options.reference)?;
     let checked = Instant::now();
-    let lane_groups = LaneGroups::new(options)?;
-    let facts = identity::facts(options, &lane_groups)?;
+    let trimmer = trim::checked_version(&options.reads)?;
+    let planned = lanes::plan(options, cancelled)?;
+    if planned.len() >= BlockId::MAX_LANES as usize {
+        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
+    }
+    let groups = LaneGroups::new(options, &planned)?;
+    let facts = identity::facts(options, &groups, trimmer.as_deref())?;
+    let lanes = PlannedLanes { planned, groups, trimmer };
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
@@ -96,10 +105,17 @@ pub fn align(
         resume::Found::Work(run) => Arc::new(run),
         resume::Found::Complete(report) => return Ok(report),
     };
-    let job =
-        AlignJob { options, inputs, outputs: &outputs, lane_groups, facts, observer, cancelled, started, checked };
+    let job = AlignJob { options, inputs, outputs: &outputs, lanes, facts, observer, cancelled, started, checked };
     let outcome = job.run(memory, temp, &run);
     resume::close(outcome, run, &outputs, observer)
+}
+
+/// What is read, as it was found before anything was aligned.
+struct PlannedLanes {
+    planned: Vec<Lane>,
+    groups: LaneGroups,
+    /// Version of the trimmer, where there is one.
+    trimmer: Option<String>,
 }
 
 /// What is to be done, once it is known to make sense.
@@ -107,7 +123,7 @@ struct AlignJob<'r> {
     options: &'r AlignOptions,
     inputs: Vec<InputFile>,
     outputs: &'r Outputs,
-    lane_groups: LaneGroups,
+    lanes: PlannedLanes,
     facts: Vec<Fact>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
@@ -117,7 +133,8 @@ struct AlignJob<'r> {
 
 impl AlignJob<'_> {
     fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
-        let Self { options, mut inputs, outputs, lane_groups, facts, observer, cancelled, started, checked } = self;
+        let Self { options, mut inputs, outputs, lanes, facts, observer, cancelled, started, checked } = self;
+        let PlannedLanes { planned, groups, trimmer } = lanes;
         let bam = StagedFile::keep(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
         observer.event(&Event::Stage { name: "aligning" });
         let session = BwaOptions {
@@ -129,7 +146,7 @@ impl AlignJob<'_> {
         }
         .start()?;
         let hello = session.hello().clone();
-        let header = header::of_run(&hello, &lane_groups, options)?;
+        let header = header::of_run(&hello, &groups, options, trimmer.as_deref())?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
         let collector =
@@ -140,20 +157,22 @@ impl AlignJob<'_> {
             lenient: options.lenient,
             ..LaneOptions::default()
         };
-        let lanes = lane_groups.feed_lanes(&options.lanes, &read_groups);
+        let lanes = groups.feed_lanes(planned, &read_groups);
         let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
         let exchange = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
         let (writer, reader, child) = session.split();
-        let feeder = Feeder { lanes, lane_options, writer, run };
-        let (collector, fed) = exchange.exchange(feeder, reader, &child)?;
+        let feeder = Feeder { lanes, lane_options, writer, options, run };
+        let (collector, mut fed) = exchange.exchange(feeder, reader, &child)?;
         let aligned = Instant::now();
-        for (input, checksum) in inputs[1..].iter_mut().zip(&fed.checksums) {
-            input.blake3 = checksum.clone();
+        for input in &mut inputs {
+            input.blake3 = fed.checksums.remove(&input.path);
         }
-        let reduced = collector.write(&header, &hello.genome, outputs, bam, observer, cancelled)?;
+        let mut reduced = collector.write(&header, &hello.genome, outputs, bam, observer, cancelled)?;
+        reduced.staged.append(std::mem::take(&mut fed.reports));
         let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
         let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
         let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
+            .engine("fastp", trimmer.as_deref())
             .inputs(inputs)
             .stages(stages)
             .reduced(&reduced, started.elapsed())

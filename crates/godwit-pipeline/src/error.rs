@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
@@ -111,6 +112,9 @@ pub enum PipelineError {
     /// The aligner.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The program that reads come through before they are aligned.
+    #[error(transparent)]
+    Trimmer(EngineError),
     /// A file or directory could not be made, written or read.
     #[error("cannot {action} {}", .path.display())]
     File {
@@ -125,6 +129,14 @@ pub enum PipelineError {
     /// A barcode.
     #[error(transparent)]
     Barcode(#[from] BarcodeError),
+    /// fastp did not take all reads.
+    #[error("fastp took {seen} of {reads} reads; trim the files by hand to see why, and align what it makes")]
+    Untrimmed {
+        /// Reads in the files.
+        reads: u64,
+        /// Reads that fastp says it took.
+        seen: u64,
+    },
     /// Names that do not tell reads apart.
     #[error(
         "several pairs of one read group share a name: more than one read, the last of them at {place}, has its mate on \
@@ -160,6 +172,9 @@ pub enum PipelineError {
 /// What is wrong with a file of aligned reads.
 #[derive(Debug, thiserror::Error)]
 pub enum AlignmentsError {
+    /// CRAM where reads are wanted.
+    #[error("it is CRAM, which cannot be read here; make FASTQ of it and give that: `samtools fastq`")]
+    CramReads,
     /// Neither SAM nor BAM.
     #[error("it is neither SAM nor BAM; convert it first, as with `samtools view -b`")]
     Format,
@@ -200,6 +215,7 @@ impl PipelineError {
             Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => {
                 Blame::Machine
             }
+            Self::Fastq(FastqError::Unaligned(source)) if is_machine(source) => Blame::Machine,
             Self::Alignments { source, .. } if is_machine(source) => Blame::Machine,
             Self::Index { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
@@ -207,12 +223,20 @@ impl PipelineError {
             Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => Blame::Input,
             Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,
-            Self::Engine(EngineError::NotFound { .. } | EngineError::VersionMismatch { .. }) => Blame::Machine,
-            Self::Engine(EngineError::Usage { .. }) => Blame::Usage,
-            Self::Engine(_) => Blame::Engine,
+            Self::Engine(error) | Self::Trimmer(error) => match error {
+                EngineError::NotFound { .. } | EngineError::VersionMismatch { .. } => Blame::Machine,
+                EngineError::Usage { .. } => Blame::Usage,
+                _ => Blame::Engine,
+            },
+            Self::Untrimmed { .. } => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }
+    }
+
+    /// This failure, or the interruption that led to it.
+    pub(crate) fn unless_cancelled(self, cancelled: &AtomicBool) -> Self {
+        if cancelled.load(Ordering::Relaxed) { Self::Interrupted } else { self }
     }
 
     /// A scratch or output error of the system.

@@ -29,7 +29,7 @@ mod verify;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
-pub use align::{AlignOptions, align};
+pub use align::{AlignOptions, ReadsOptions, align};
 pub use error::{Blame, PipelineError};
 pub use job::JobOptions;
 pub use journal::Fact;

@@ -35,7 +35,7 @@ const BLOCK_BYTES: usize = 32 << 20;
 /// What to mark and how.
 #[derive(Clone, Debug)]
 pub struct MarkdupOptions {
-    /// SAM or BAM.
+    /// SAM or BAM; standard input under its name, [`godwit_formats::bgzf::STDIN`].
     pub input: PathBuf,
     /// The BAM to write; what goes beside it takes its name without `.bam`.
     pub out: PathBuf,
@@ -57,10 +57,6 @@ pub fn markdup(
     let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
     let stem = stem_of(&options.out)?;
     let mut input = InputFile::of("the input", &options.input)?;
-    if input.bytes.is_none() {
-        let problem = format!("{} is not a file; markdup cannot read pipes", options.input.display());
-        return Err(PipelineError::Options { problem });
-    }
     check_distinct(std::slice::from_ref(&input), &options.out)?;
     let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
@@ -68,7 +64,8 @@ pub fn markdup(
         return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
     }
     observer.event(&Event::Stage { name: "reading and sorting" });
-    let (mut source, mut header) = Source::open(&options.input, options.job.threads)?;
+    let opened = Source::open(&options.input, options.job.threads, cancelled);
+    let (mut source, mut header) = opened.map_err(|error| error.unless_cancelled(cancelled))?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
         return Err(not_grouped(&options.input));
@@ -87,7 +84,8 @@ pub fn markdup(
         observer,
         cancelled,
     };
-    let bytes = job.collect(&mut source, options.job.threads)?;
+    let collected = job.collect(&mut source, options.job.threads);
+    let bytes = collected.map_err(|error| error.unless_cancelled(cancelled))?;
     input.blake3 = source.checksum();
     drop(source);
     let sorted = Instant::now();

@@ -146,6 +146,12 @@ impl RunReport {
         }
     }
 
+    /// With a further engine, where it was used.
+    pub fn engine(mut self, name: &str, version: Option<&str>) -> Self {
+        self.engines.extend(version.map(|version| (name.to_owned(), version.to_owned())));
+        self
+    }
+
     /// With the files it read.
     pub fn inputs(mut self, inputs: Vec<InputFile>) -> Self {
         self.inputs = inputs;
@@ -227,20 +233,22 @@ fn utc(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
 }
 
-/// Refuses a run that would read one file twice, or write over what it reads.
+/// Refuses a run that would read one file or pipe twice, or write over what it reads.
 ///
 /// # Errors
 /// [`PipelineError::Options`].
 pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), PipelineError> {
+    // Pipes too: what is read under two names is missing from both.
     let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok().filter(|found| found.is_file())?;
+        let found = std::fs::metadata(path).ok().filter(|found| !found.is_dir())?;
         Some((found.dev(), found.ino()))
     };
     let mut seen: HashMap<(u64, u64), &Path> = HashMap::new();
     for path in inputs.iter().map(|input| input.path.as_path()) {
         let Some(file) = identity(path) else { continue };
         if let Some(other) = seen.insert(file, path) {
-            let problem = format!("{} and {} are the same file", other.display(), path.display());
+            let kind = if path.is_file() { "file" } else { "pipe" };
+            let problem = format!("{} and {} are the same {kind}", other.display(), path.display());
             return Err(PipelineError::Options { problem });
         }
     }

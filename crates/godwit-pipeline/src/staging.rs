@@ -70,7 +70,7 @@ impl StagedFile {
         &self.file
     }
 
-    /// Where it lies until then.
+    /// The name it has until then, where another program may write to it.
     pub fn aside(&self) -> &Path {
         &self.aside
     }
@@ -99,6 +99,11 @@ impl Staged {
     /// Adds a file that is whole and durable.
     pub fn add(&mut self, file: StagedFile) {
         self.files.push(file);
+    }
+
+    /// Adds all of `others`.
+    pub fn append(&mut self, mut others: Self) {
+        self.files.append(&mut others.files);
     }
 
     /// Writes a small file.

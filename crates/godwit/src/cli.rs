@@ -30,6 +30,7 @@ impl Cli {
 }
 
 #[derive(Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub enum Verb {
     /// Make what the aligner needs beside a reference
     #[command(after_help = "Example:\n  godwit index ref.fa")]
@@ -130,12 +131,14 @@ pub struct AlignArgs {
     /// The reference, FASTA, indexed by `godwit index`
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// FASTQ of one lane: one file, or read 1 and read 2; again for each lane
+    /// Reads of one lane: FASTQ, one file or read 1 and read 2, or an unaligned SAM or BAM; - is stdin; again for each lane
     #[arg(long, value_name = "FQ", num_args = 1..=2, required = true)]
     pub reads: Vec<PathBuf>,
     /// `reads` by occurrence, filled by [`Cli::from_environment`].
     #[arg(skip)]
     pub lanes: Vec<Vec<PathBuf>>,
+    #[command(flatten)]
+    pub input: InputArgs,
     /// Sample name: names the output and fills SM
     #[arg(long, value_name = "NAME", value_parser = parse_sample)]
     pub sample: String,
@@ -170,6 +173,29 @@ pub struct AlignArgs {
     pub resume: bool,
     #[command(flatten)]
     pub common: Common,
+}
+
+/// How reads come.
+#[derive(Args)]
+pub struct InputArgs {
+    /// FASTQ files hold both mates, one after the other
+    #[arg(long)]
+    pub interleaved: bool,
+    /// Tags of an unaligned SAM or BAM that the output keeps, as BC,RX
+    #[arg(long, value_name = "TAGS", value_delimiter = ',', value_parser = parse_kept_tag)]
+    pub keep_tags: Vec<[u8; 2]>,
+    /// Trim FASTQ on the way in
+    #[arg(long, value_enum, value_name = "TRIMMER")]
+    pub trim: Option<TrimmerName>,
+    /// Options of the trimmer that change reads, in one string
+    #[arg(long, value_name = "ARGS", requires = "trim", default_value = "", allow_hyphen_values = true)]
+    pub trim_args: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TrimmerName {
+    /// fastp 0.23 or later
+    Fastp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -303,7 +329,7 @@ impl MarkingArgs {
 
 #[derive(Args)]
 pub struct MarkdupArgs {
-    /// SAM or BAM, in any order
+    /// SAM or BAM, in any order; - is stdin
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// The BAM to write
@@ -471,6 +497,14 @@ fn parse_tag(text: &str) -> Result<[u8; 2], String> {
     match text.as_bytes() {
         [first, second] if first.is_ascii_alphabetic() && second.is_ascii_alphanumeric() => Ok([*first, *second]),
         _ => Err("a tag is a letter and a letter or digit, as in RX".into()),
+    }
+}
+
+/// A tag to carry over. The read group is the lane's.
+fn parse_kept_tag(text: &str) -> Result<[u8; 2], String> {
+    match text {
+        "RG" => Err("RG comes from the header or --read-group".into()),
+        _ => parse_tag(text),
     }
 }
 

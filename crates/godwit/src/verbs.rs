@@ -11,9 +11,11 @@ mod simulate;
 mod verify;
 
 use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_formats::bgzf::STDIN;
 use godwit_pipeline::JobOptions;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
@@ -45,6 +47,11 @@ fn cancel_on_signal() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
     }
     Ok(cancelled)
+}
+
+/// `-` is standard input, under the name that the system has for it.
+fn or_stdin(path: &Path) -> PathBuf {
+    if path.as_os_str() == "-" { STDIN.into() } else { path.to_owned() }
 }
 
 /// A file that grows past `ulimit -f` is an error to report, not a signal to die from.

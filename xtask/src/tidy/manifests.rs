@@ -46,6 +46,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "godwit-pipeline",
         ],
     ),
+    // What outside bytes are read with, and nothing that runs.
+    ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-engines"]),
     // End-to-end tests see what users see: the programs and their files.
     ("godwit-tests", &[]),
     ("xtask", &[]),

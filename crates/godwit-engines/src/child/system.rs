@@ -1,6 +1,6 @@
 //! The calls to Linux that the standard library does not offer.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -24,6 +24,24 @@ pub(super) fn die_with_parent(command: &mut Command) {
     // SAFETY: the closure only makes the two system calls above.
     unsafe {
         command.pre_exec(arrange);
+    }
+}
+
+/// Leaves these descriptors open in the child, under their numbers.
+pub(super) fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    let keep = move || {
+        for descriptor in &descriptors {
+            // SAFETY: the descriptor is open, for the closure owns it; the call takes no pointer and may be made between
+            // fork and exec. It changes the child's table of descriptors only.
+            if unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, 0) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure only makes the system call above.
+    unsafe {
+        command.pre_exec(keep);
     }
 }
 

@@ -7,7 +7,7 @@ use godwit_model::Genome;
 use super::MAGIC;
 use super::check::{RecordProblem, check_record};
 use super::error::BamError;
-use crate::bgzf;
+use crate::bgzf::{self, BgzfError};
 use crate::sam::Header;
 
 /// Largest record accepted; htslib's own limit is 2 GiB, real ones stay far below a megabyte.
@@ -50,8 +50,21 @@ impl Reader {
     /// # Errors
     /// [`BamError`] about the file or its header.
     pub fn open(path: &Path, threads: usize) -> Result<Self, BamError> {
-        let mut input = bgzf::Reader::open(path, threads)?;
-        let (header, genome) = HeaderReader { input: &mut input, path }.read()?;
+        Self::new(bgzf::Reader::open(path, threads)?)
+    }
+
+    /// As [`Reader::open`] for a file that is open and of which nothing was consumed.
+    ///
+    /// # Errors
+    /// [`BamError`] about the file or its header.
+    pub fn new(mut input: bgzf::Reader) -> Result<Self, BamError> {
+        let path = input.path().to_owned();
+        // Until something was read, it is not known how the file is read.
+        input.data()?;
+        if !input.is_bgzf() {
+            return Err(BgzfError::NotBgzf { path }.into());
+        }
+        let (header, genome) = HeaderReader { input: &mut input, path: &path }.read()?;
         Ok(Self { input, header, genome, records: 0 })
     }
 
@@ -63,6 +76,11 @@ impl Reader {
     /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read.
     pub fn checksum(&self) -> Option<String> {
         self.input.checksum()
+    }
+
+    /// The file that is read.
+    pub fn input(&self) -> &bgzf::Reader {
+        &self.input
     }
 
     /// The contigs.

@@ -4,13 +4,18 @@
 //! with it. A full queue stops the threads until the reader catches up.
 
 use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError, Sender, bounded};
+use libdeflater::Decompressor;
 
+use super::block;
 use super::error::Fault;
 use super::gzip;
 use super::inflate::{block_ahead, inflate_blocks};
@@ -20,6 +25,14 @@ use super::source::{Shared, Source};
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
 /// Chunks decompressed ahead of the reader, per file; with BGZF two per thread where that is more.
 const CHUNKS_AHEAD: usize = 4;
+
+/// The name of standard input. It is read through the descriptor that the process was given, so that sockets and pipes
+/// of another user work too.
+pub const STDIN: &str = "/dev/stdin";
+/// How often a reader that waits looks whether it still should.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// First bytes of a BAM file, uncompressed (SAMv1 §4.2).
+const BAM_MAGIC: &[u8] = b"BAM\x01";
 
 /// First bytes of formats that people name `.fastq.something` and that are not read here.
 const UNSUPPORTED: [(&[u8], &str); 4] =
@@ -33,6 +46,11 @@ pub(crate) enum Accept {
     /// Plain text, gzip or BGZF, and blocks followed by other gzip members, all told apart by content.
     Text {
         /// Accept BGZF without an empty last block.
+        lenient: bool,
+    },
+    /// BAM as [`Accept::Bgzf`], everything else as [`Accept::Text`].
+    Any {
+        /// As for text.
         lenient: bool,
     },
 }
@@ -70,6 +88,10 @@ pub(crate) struct ReadAhead {
     pieces: Option<Receiver<Piece>>,
     /// What comes after the text already handed out.
     fault: Option<Fault>,
+    /// Text that was handed out and given back.
+    returned: Option<Vec<u8>>,
+    /// Set from outside when nobody should wait any longer.
+    cancelled: Option<Arc<AtomicBool>>,
     spare: Sender<Vec<u8>>,
     shared: Arc<Shared>,
     bytes_total: Option<u64>,
@@ -79,8 +101,13 @@ pub(crate) struct ReadAhead {
 impl ReadAhead {
     /// Opens a file and starts its thread; `threads` more, at least one, decompress if it is BGZF.
     pub(crate) fn open(path: &Path, threads: usize, accept: Accept) -> Result<Self, Fault> {
+        let file = open(path).map_err(Fault::Open)?;
+        Self::start(file, threads, accept)
+    }
+
+    /// As [`ReadAhead::open`] for what is open already.
+    pub(crate) fn start(file: File, threads: usize, accept: Accept) -> Result<Self, Fault> {
         let threads = threads.max(1);
-        let file = File::open(path).map_err(Fault::Open)?;
         let metadata = file.metadata().map_err(Fault::Open)?;
         let bytes_total = metadata.is_file().then_some(metadata.len());
         let ahead = CHUNKS_AHEAD.max(2 * threads);
@@ -94,7 +121,9 @@ impl ReadAhead {
             chunks.close(result);
         };
         let thread = thread::Builder::new().name("read-ahead".to_owned()).spawn(produce).map_err(Fault::Thread)?;
-        Ok(Self { pieces: Some(pieces), fault: None, spare, shared, bytes_total, thread: Some(thread) })
+        let pieces = Some(pieces);
+        let (fault, returned, cancelled) = (None, None, None);
+        Ok(Self { pieces, fault, returned, cancelled, spare, shared, bytes_total, thread: Some(thread) })
     }
 
     /// A file that yields these chunks, without a thread.
@@ -105,13 +134,18 @@ impl ReadAhead {
             assert!(sender.send(piece).is_ok(), "the queue has room for all pieces");
         }
         let (spare, _) = bounded(0);
-        Self { pieces: Some(pieces), fault: None, spare, shared: Arc::default(), bytes_total: None, thread: None }
+        let pieces = Some(pieces);
+        let (fault, returned, cancelled) = (None, None, None);
+        Self { pieces, fault, returned, cancelled, spare, shared: Arc::default(), bytes_total: None, thread: None }
     }
 
     /// The next text, never empty; `None` at the end of a whole file.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
+        if let Some(text) = self.returned.take() {
+            return Ok(Some(text));
+        }
         while let Some(pieces) = &self.pieces {
-            let (text, fault) = match pieces.recv() {
+            let (text, fault) = match receive(pieces, self.cancelled.as_deref()) {
                 Ok(Piece::Text(text)) => (text, None),
                 Ok(Piece::Pending(result)) => match result.recv() {
                     Ok(Inflated { text, fault }) => (text, fault),
@@ -142,6 +176,22 @@ impl ReadAhead {
         }
     }
 
+    /// Gives text back that was not used; it comes again. Nothing else may have been given back meanwhile.
+    pub(super) fn give_back(&mut self, text: Vec<u8>) {
+        debug_assert!(self.returned.is_none());
+        self.returned = (!text.is_empty()).then_some(text);
+    }
+
+    /// Gives back what [`ReadAhead::next`] failed with; it comes again.
+    pub(super) fn give_back_fault(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+
+    /// Lets [`ReadAhead::next`] wait only as long as the flag is not set; then it fails.
+    pub(super) fn cancel_with(&mut self, cancelled: Arc<AtomicBool>) {
+        self.cancelled = Some(cancelled);
+    }
+
     /// Gives a chunk back, so that the next one needs no fresh memory.
     pub(crate) fn recycle(&self, chunk: Vec<u8>) {
         // What grew around a giant record is not kept, and where nobody waits for it the chunk is simply freed.
@@ -166,9 +216,34 @@ impl ReadAhead {
         self.shared.checksum.get().map(|hash| hash.to_hex().to_string())
     }
 
+    /// Whether the file has to be BGZF to its end. Known when [`ReadAhead::is_plain`] is.
+    pub(super) fn is_bgzf(&self) -> bool {
+        self.shared.bgzf.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the file on disk; `None` for a pipe.
     pub(crate) fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
+    }
+}
+
+/// Opens a file, or standard input under its name.
+fn open(path: &Path) -> io::Result<File> {
+    if path == Path::new(STDIN) {
+        return io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    }
+    File::open(path)
+}
+
+/// The next piece; as if the thread were lost once the flag is set.
+fn receive(pieces: &Receiver<Piece>, cancelled: Option<&AtomicBool>) -> Result<Piece, RecvError> {
+    let Some(cancelled) = cancelled else { return pieces.recv() };
+    loop {
+        match pieces.recv_timeout(PATIENCE) {
+            Ok(piece) => return Ok(piece),
+            Err(RecvTimeoutError::Timeout) if !cancelled.load(Ordering::Relaxed) => {}
+            Err(_) => return Err(RecvError),
+        }
     }
 }
 
@@ -253,8 +328,14 @@ pub(super) fn fresh_chunk(spares: &Receiver<Vec<u8>>, bytes: usize) -> Vec<u8> {
 
 /// Decompresses a whole file.
 fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, accept: Accept) -> Result<(), Fault> {
+    let accept = match accept {
+        Accept::Any { .. } if starts_bam(source)? => Accept::Bgzf,
+        Accept::Any { lenient } => Accept::Text { lenient },
+        accept => accept,
+    };
     if accept == Accept::Bgzf {
         source.mark_compressed();
+        source.mark_bgzf();
         // It ends with the file, or with a fault.
         return inflate_blocks(source, chunks, threads, accept).map(drop);
     }
@@ -270,6 +351,17 @@ fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, accept: Acc
         return Ok(());
     }
     gzip::inflate_members(source, chunks)
+}
+
+/// Whether a BGZF block stands ahead whose data starts as BAM does.
+fn starts_bam(source: &mut Source) -> Result<bool, Fault> {
+    if !source.peek(gzip::MAGIC.len())?.starts_with(&gzip::MAGIC) {
+        return Ok(false);
+    }
+    let Some(block_bytes) = block_ahead(source)? else { return Ok(false) };
+    let block = &source.peek(block_bytes)?[..block_bytes];
+    let mut text = vec![0; block::data_bytes(block).unwrap_or_default()];
+    Ok(block::inflate(&mut Decompressor::new(), block, &mut text) && text.starts_with(BAM_MAGIC))
 }
 
 fn copy(source: &mut Source, chunks: &mut Chunks) -> Result<(), Fault> {

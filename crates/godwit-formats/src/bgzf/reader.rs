@@ -1,10 +1,13 @@
 //! A compressed file as one run of bytes.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::error::BgzfError;
-use super::read_ahead::{Accept, ReadAhead};
+use super::read_ahead::{Accept, ReadAhead, STDIN};
 
 /// Reads the data of a file that nobody vouched for, decompressed ahead on threads of its own: sizes and checksums are
 /// checked, and the end of BGZF is an error where the end-of-file block is missing.
@@ -35,9 +38,64 @@ impl Reader {
         Self::start(path, threads, Accept::Bgzf)
     }
 
+    /// Opens BAM, or text as [`open_text`] does, told apart by content. [`STDIN`](super::STDIN) is standard input.
+    /// `lenient` accepts BGZF text without its empty last block.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_any(path: &Path, threads: usize, lenient: bool) -> Result<Self, BgzfError> {
+        Self::start(path, threads, Accept::Any { lenient })
+    }
+
+    /// Reads what is open already, as the pipe of another program, as [`Reader::open_any`] does. `name` stands for it in
+    /// errors.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn from_file(name: &Path, file: File, threads: usize) -> Result<Self, BgzfError> {
+        let ahead = ReadAhead::start(file, threads, Accept::Any { lenient: false });
+        Ok(Self::new(name, ahead.map_err(|fault| fault.into_error(name))?))
+    }
+
     fn start(path: &Path, threads: usize, accept: Accept) -> Result<Self, BgzfError> {
         let ahead = ReadAhead::open(path, threads, accept).map_err(|fault| fault.into_error(path))?;
-        Ok(Self { path: path.to_owned(), ahead, chunk: Vec::new(), position: 0 })
+        Ok(Self::new(path, ahead))
+    }
+
+    fn new(path: &Path, ahead: ReadAhead) -> Self {
+        Self { path: path.to_owned(), ahead, chunk: Vec::new(), position: 0 }
+    }
+
+    /// Makes reading fail soon after the flag is set, whatever it waits for.
+    pub fn cancel_with(&mut self, cancelled: Arc<AtomicBool>) {
+        self.ahead.cancel_with(cancelled);
+    }
+
+    /// The file, to be read on from the first byte not consumed.
+    pub(crate) fn into_read_ahead(mut self) -> (PathBuf, ReadAhead) {
+        self.chunk.drain(..self.position);
+        self.ahead.give_back(self.chunk);
+        (self.path, self.ahead)
+    }
+
+    /// Bytes taken from the file so far, as they are on disk.
+    pub fn compressed_bytes_read(&self) -> u64 {
+        self.ahead.bytes_read()
+    }
+
+    /// Bytes of the file on disk; `None` for a pipe.
+    pub fn compressed_bytes_total(&self) -> Option<u64> {
+        self.ahead.bytes_total()
+    }
+
+    /// Whether the path would not give the same bytes a second time: it is a pipe, or standard input.
+    pub fn is_read_once(&self) -> bool {
+        self.ahead.bytes_total().is_none() || self.path == Path::new(STDIN)
+    }
+
+    /// Whether the file has to be BGZF to its end, as BAM. Known once something was read.
+    pub fn is_bgzf(&self) -> bool {
+        self.ahead.is_bgzf()
     }
 
     /// The file that is read.
@@ -66,6 +124,17 @@ impl Reader {
             self.position = 0;
         }
         Ok(&self.chunk[self.position..])
+    }
+
+    /// Data not consumed yet, to be looked at; empty too where reading on fails, which [`Reader::data`] then tells.
+    pub fn peek(&mut self) -> &[u8] {
+        if self.position == self.chunk.len() {
+            match self.ahead.next() {
+                Ok(next) => (self.chunk, self.position) = (next.unwrap_or_default(), 0),
+                Err(fault) => self.ahead.give_back_fault(fault),
+            }
+        }
+        &self.chunk[self.position..]
     }
 
     /// Passes over data that [`Reader::data`] returned.

@@ -21,6 +21,8 @@ pub(super) struct Shared {
     pub(super) compressed: AtomicBool,
     /// BLAKE3 of the file as it is on disk, set when its end was read.
     pub(super) checksum: OnceLock<blake3::Hash>,
+    /// Set before the first text of a file that is read as BGZF and nothing else is handed over.
+    pub(super) bgzf: AtomicBool,
 }
 
 /// A file read forward only, so that pipes work.
@@ -49,6 +51,11 @@ impl Source {
     /// Tells the reader that offsets in the text are none in the file.
     pub(super) fn mark_compressed(&self) {
         self.shared.compressed.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells the reader that all of the file has to be BGZF.
+    pub(super) fn mark_bgzf(&self) {
+        self.shared.bgzf.store(true, Ordering::Relaxed);
     }
 
     /// The bytes ahead: at least `bytes` (at most [`BUFFER_BYTES`]) of them, fewer only at the end of the file.

@@ -44,6 +44,12 @@ impl ReadColumns {
         record.sequence.len() as u64
     }
 
+    /// The name of the last read, which must be there.
+    pub(super) fn last_name(&self) -> &[u8] {
+        let start = self.name.offsets.iter().rev().nth(1).map_or(0, |offset| *offset as usize);
+        &self.name.values[start..]
+    }
+
     /// Bytes of all values.
     pub(super) fn bytes(&self) -> usize {
         [&self.name, &self.comment, &self.sequence, &self.quality].iter().map(|column| column.values.len()).sum()

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::Records;
 use crate::bgzf::Fault;
+use crate::unaligned::UnalignedError;
 
 /// Bytes of a name shown in a message; damaged files have names of megabytes.
 const SHOWN_NAME_BYTES: usize = 80;
@@ -261,6 +262,32 @@ pub enum FastqError {
         /// Name there, without `/2`.
         name2: String,
     },
+    /// Neighbours of an interleaved file that are no mates.
+    #[error(
+        "{place} should be the mate of the one before it, but they are reads {name2} and {name1}: \
+         the file is not interleaved, or a read is missing"
+    )]
+    InterleavedOutOfStep {
+        /// Where the second of them starts.
+        place: Place,
+        /// Name of the first, without `/1`.
+        name1: String,
+        /// Name of the second, without `/2`.
+        name2: String,
+    },
+    /// An interleaved file that ends after the first read of a pair.
+    #[error("{} has {records} records, and the last, read {name}, has no mate: is the file truncated?", file.display())]
+    InterleavedOdd {
+        /// The file.
+        file: PathBuf,
+        /// Its records.
+        records: u64,
+        /// Name of the last.
+        name: String,
+    },
+    /// A SAM or BAM file of reads.
+    #[error(transparent)]
+    Unaligned(#[from] UnalignedError),
     /// One file of a pair ends before the other.
     #[error("{} ends after {records} records but {} goes on: is one of them truncated?", ended.display(), longer.display())]
     UnequalCounts {
@@ -293,6 +320,15 @@ impl FastqError {
     pub(super) fn unequal_counts(ended: &Records, longer: &Records) -> Self {
         let (ended, records) = (ended.file().to_path_buf(), ended.records());
         Self::UnequalCounts { ended, records, longer: longer.file().to_path_buf() }
+    }
+
+    pub(super) fn interleaved_odd(records: &Records, last: &[u8]) -> Self {
+        Self::InterleavedOdd { file: records.file().to_path_buf(), records: records.records(), name: shown_name(last) }
+    }
+
+    pub(super) fn interleaved_out_of_step(records: &Records, before: &[u8]) -> Self {
+        let (name1, name2) = (shown_name(before), shown_name(records.record().name));
+        Self::InterleavedOutOfStep { place: records.here(), name1, name2 }
     }
 
     pub(super) fn mates_out_of_step(first: &Records, second: &Records) -> Self {

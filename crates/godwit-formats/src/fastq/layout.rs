@@ -87,11 +87,17 @@ pub(super) fn title(window: &[u8], title: Range<usize>) -> (Range<usize>, Range<
 pub(super) fn split_title(window: &[u8], title: Range<usize>, name_bytes: usize) -> (Range<usize>, Range<usize>) {
     let name_end = title.start + name_bytes;
     let comment = (name_end + 1).min(title.end)..title.end;
-    let trimmed = match &window[title.start..name_end] {
-        [_, .., b'/', digit] if digit.is_ascii_digit() => name_end - 2,
-        _ => name_end,
-    };
-    (title.start..trimmed, comment)
+    let trimmed = trimmed_name(&window[title.start..name_end]).len();
+    (title.start..title.start + trimmed, comment)
+}
+
+/// A name of more than two bytes without a last `/digit` (bwa 0.7.17 bwa.c, `trim_readno`).
+#[inline]
+pub(crate) fn trimmed_name(name: &[u8]) -> &[u8] {
+    match name {
+        [_, .., b'/', digit] if digit.is_ascii_digit() => &name[..name.len() - 2],
+        _ => name,
+    }
 }
 
 /// Whether every byte passes, without a branch per byte, so that it compiles to vector code.

@@ -10,6 +10,7 @@ use std::path::Path;
 use super::error::{FastqError, Place, shown_name};
 use super::layout::{self, Layout, MAX_NAME_BYTES, four_lines, is_base, is_comment, is_printable};
 use super::text::{Cursor, Text};
+use crate::bgzf;
 
 /// A read as it is handed to the aligner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,12 @@ impl Records {
     /// Opens a file; `threads` of it decompress if it is BGZF.
     pub(super) fn open(path: &Path, threads: usize, lenient: bool) -> Result<Self, FastqError> {
         Ok(Self::new(Text::open(path, threads, lenient)?, lenient))
+    }
+
+    /// The records of a file that is open.
+    pub(super) fn of(input: bgzf::Reader, lenient: bool) -> Self {
+        let (path, input) = input.into_read_ahead();
+        Self::new(Text::new(&path, input), lenient)
     }
 
     pub(super) fn new(text: Text, lenient: bool) -> Self {
@@ -90,6 +97,11 @@ impl Records {
 
     pub(super) fn checksum(&self) -> Option<String> {
         self.text.input().checksum()
+    }
+
+    /// Where the current record starts. Costs nothing until something is wrong.
+    pub(super) fn here(&self) -> Place {
+        self.text.place(0, self.records - 1)
     }
 
     pub(super) fn bytes_read(&self) -> u64 {
@@ -220,40 +232,56 @@ impl Records {
         layout.wrapped = true;
     }
 
-    /// Lays out the qualities: one line, or where the sequence is wrapped as many as its length takes.
+    /// Lays out the qualities: as many lines as the length of the sequence takes, as bwa reads them.
     ///
-    /// bwa would go on to further lines after a single sequence line too; there they are the next record, taken for the
-    /// missing end of this one.
+    /// After a sequence of one line, further lines may just as well be the next record, taken for the missing end of these
+    /// qualities. They are taken for that unless they come out even and a title, or nothing, follows.
     fn quality_lines(&mut self, layout: &mut Layout, cursor: &mut Cursor) -> Result<(), FastqError> {
         let (bases, first_line) = (layout.sequence.len(), cursor.lines);
-        self.quality.clear();
-        let mut quality = 0..0;
-        loop {
-            let line = self.line(cursor)?;
-            let Some(line) = line else {
-                if cursor.lines == first_line && bases > 0 {
-                    let place = self.place(cursor.lines);
-                    return Err(FastqError::TruncatedRecord { place, missing: "qualities" });
-                }
-                break;
-            };
-            let blank = line.is_empty();
-            if layout.wrapped {
-                self.quality.extend_from_slice(&self.text.window()[line]);
-                quality = 0..self.quality.len();
-            } else {
-                quality = line;
+        let line = self.line(cursor)?;
+        if line.is_none() && bases > 0 {
+            return Err(FastqError::TruncatedRecord { place: self.place(first_line), missing: "qualities" });
+        }
+        let mut quality = line.unwrap_or_default();
+        let mut qualities = quality.len();
+        if layout.wrapped || (1..bases).contains(&qualities) {
+            let joined = self.join_quality_lines(quality, bases, cursor)?;
+            let even = joined == bases && (layout.wrapped || self.title_or_end_follows(*cursor)?);
+            if even || layout.wrapped {
+                qualities = joined;
             }
-            if !layout.wrapped || blank || quality.len() >= bases {
-                break;
+            quality = 0..joined;
+            if !layout.wrapped {
+                // Both are joined lines, or neither is.
+                self.add_sequence_line(layout, cursor.at..cursor.at, &mut 1);
             }
         }
-        if quality.len() != bases {
+        if qualities != bases {
             let (place, name) = (self.place(first_line), self.name(layout));
-            return Err(FastqError::LengthMismatch { place, name, bases, qualities: quality.len() });
+            return Err(FastqError::LengthMismatch { place, name, bases, qualities });
         }
         layout.quality = (bases > 0).then_some(quality);
         Ok(())
+    }
+
+    /// Joins lines to the first one of the qualities until there are `bases`, and returns how many there are. An empty line
+    /// or the end of the text ends them too.
+    fn join_quality_lines(
+        &mut self,
+        first: Range<usize>,
+        bases: usize,
+        cursor: &mut Cursor,
+    ) -> Result<usize, FastqError> {
+        let ended = first.is_empty();
+        self.quality.clear();
+        self.quality.extend_from_slice(&self.text.window()[first]);
+        while self.quality.len() < bases && !ended {
+            match self.line(cursor)? {
+                Some(line) if !line.is_empty() => self.quality.extend_from_slice(&self.text.window()[line]),
+                _ => break,
+            }
+        }
+        Ok(self.quality.len())
     }
 
     /// Lays out the sequence of a FASTA record: the lines up to the next title or the end.
@@ -293,6 +321,11 @@ impl Records {
             }
         }
         Ok(true)
+    }
+
+    fn title_or_end_follows(&mut self, mut cursor: Cursor) -> Result<bool, FastqError> {
+        let Some(line) = self.line(&mut cursor)? else { return Ok(true) };
+        Ok(line.is_empty() || self.text.window()[line].starts_with(b"@"))
     }
 
     fn title_follows(&mut self, mut cursor: Cursor) -> Result<bool, FastqError> {

@@ -14,7 +14,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use tempfile::TempDir;
 
-use super::{FastqError, LaneEvent, LaneOptions, LaneReader};
+use super::{FastqError, LaneEvent, LaneInput, LaneOptions, LaneReader};
+use crate::bgzf;
 
 /// A read as it stands in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,23 +26,27 @@ pub enum InputFormat {
     Unknown,
 }
 
-/// Looks at the first bytes of a file.
-///
-/// # Errors
-/// [`ReadError`] where the file cannot be read or decompressed.
-pub fn sniff(path: &Path) -> Result<InputFormat, ReadError> {
-    let (mut input, mut head) = (open_text(path, 1)?, Vec::new());
-    input.append_to(&mut head, READ_BYTES)?;
+/// Tells by its first bytes what a file holds, without consuming them. What cannot be read is unknown; reading it on
+/// tells why.
+pub fn sniff(input: &mut bgzf::Reader) -> InputFormat {
+    input.peek();
+    let is_plain = input.is_plain();
+    let head = input.peek();
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    // A FASTQ file starts with @ as well, but its title has no two letters and tags behind.
-    let is_header = matches!(line, [b'@', a, b, b'\t', _, _, b':', ..] | [b'@', a @ b'C', b @ b'O', b'\t', ..]
-        if a.is_ascii_uppercase() && b.is_ascii_uppercase());
-    Ok(match head.as_slice() {
+    // A FASTQ title starts with @ as well, and names may have two letters, but not those of a header's first line with a
+    // tag behind them.
+    let is_header = matches!(line, [b'@', a, b, b'\t', _, _, b':', ..] if matches!(&[*a, *b], b"HD" | b"SQ" | b"RG" | b"PG"))
+        || line.starts_with(b"@CO\t");
+    // SAMv1 §1.4: eleven fields, the second a number; @ starts no read name.
+    let is_record = !line.starts_with(b"@")
+        && memchr_iter(b'\t', line).count() >= 10
+        && line.split(|byte| *byte == b'\t').nth(1).is_some_and(|flag| flag.iter().all(u8::is_ascii_digit));
+    match head {
         [b'B', b'A', b'M', 1, ..] => InputFormat::Bam,
-        [b'C', b'R', b'A', b'M', ..] if input.is_plain() => InputFormat::Cram,
-        _ if is_header || memchr_iter(b'\t', line).count() >= 10 => InputFormat::Sam,
+        [b'C', b'R', b'A', b'M', ..] if is_plain => InputFormat::Cram,
+        _ if is_header || is_record => InputFormat::Sam,
         _ => InputFormat::Unknown,
-    })
+    }
 }
 
 /// Whole lines of a SAM file.
@@ -90,7 +94,15 @@ impl Reader {
     /// # Errors
     /// [`ReadError`].
     pub fn open(path: &Path, threads: usize) -> Result<Self, ReadError> {
-        let (path, input) = (path.to_owned(), open_text(path, threads)?);
+        Self::new(open_text(path, threads)?)
+    }
+
+    /// As [`Reader::open`] for a file that is open and of which nothing was consumed.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn new(input: bgzf::Reader) -> Result<Self, ReadError> {
+        let path = input.path().to_owned();
         let mut reader = Self {
             path,
             input,
@@ -145,6 +157,11 @@ impl Reader {
         let first_line = self.next_line;
         self.next_line += memchr_iter(b'\n', &bytes).count() as u64;
         Ok(Some(LineChunk { first_line, bytes }))
+    }
+
+    /// The file that is read.
+    pub fn input(&self) -> &bgzf::Reader {
+        &self.input
     }
 
     /// Whether the file is plain text.

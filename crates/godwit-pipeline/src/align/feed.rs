@@ -1,6 +1,8 @@
 //! Lanes to blocks: reads files and feeds the aligner.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -8,15 +10,17 @@ use godwit_engines::aligner::{BlockHeader, BlockWriter};
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
 
-use super::SharedProgress;
 use super::identity::ReadsHasher;
+use super::lanes::{Lane, OpenLane};
+use super::{AlignOptions, SharedProgress};
 use crate::error::PipelineError;
 use crate::read_groups::Membership;
 use crate::run_directory::RunDirectory;
+use crate::staging::Staged;
 
 /// One lane and what its reads belong to.
 pub(super) struct FeedLane {
-    pub(super) files: Vec<PathBuf>,
+    pub(super) lane: Lane,
     pub(super) read_group: Option<String>,
     pub(super) membership: Membership,
 }
@@ -26,6 +30,7 @@ pub(super) struct Feeder<'r> {
     pub(super) lanes: Vec<FeedLane>,
     pub(super) lane_options: LaneOptions,
     pub(super) writer: BlockWriter,
+    pub(super) options: &'r AlignOptions,
     /// Blocks that need not be aligned again.
     pub(super) run: &'r RunDirectory,
 }
@@ -38,13 +43,15 @@ pub(super) struct FeedReport {
     pub(super) reads_before: u64,
     /// Blocks that an earlier process aligned.
     pub(super) blocks_before: usize,
-    /// BLAKE3 of each file, lane by lane.
-    pub(super) checksums: Vec<Option<String>>,
+    /// BLAKE3 of each file that was read to its end, as it is on disk.
+    pub(super) checksums: HashMap<PathBuf, String>,
     /// Bytes of input files.
     pub(super) bytes: u64,
     /// Records that came back.
     pub(super) records: u64,
     pub(super) seconds: f64,
+    /// Reports of what the reads came through.
+    pub(super) reports: Staged,
 }
 
 impl Feeder<'_> {
@@ -52,19 +59,22 @@ impl Feeder<'_> {
     pub(super) fn run(
         mut self,
         progress: &SharedProgress,
-        cancelled: &AtomicBool,
+        cancelled: &Arc<AtomicBool>,
     ) -> Result<FeedReport, PipelineError> {
         let started = Instant::now();
-        let lanes = std::mem::take(&mut self.lanes);
+        let mut lanes = std::mem::take(&mut self.lanes);
         let total = input_bytes(&lanes);
         progress.bytes_total.store(total, Ordering::Relaxed);
         let mut report = FeedReport::default();
-        let mut next = lanes.first().map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
-        for (index, lane) in lanes.iter().enumerate() {
-            let Some(reader) = next.take() else { break };
-            let following = lanes.get(index + 1);
-            next = following.map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
-            self.feed_lane(index as u16, lane, reader, &mut report, progress, cancelled)?;
+        let mut next = self.open(&mut lanes, 0, cancelled)?;
+        for index in 0..lanes.len() {
+            let Some(OpenLane { reader, trimming }) = next.take() else { break };
+            next = self.open(&mut lanes, index + 1, cancelled)?;
+            let fed = self.feed_lane(index as u16, &lanes[index], reader, &mut report, progress, cancelled);
+            match trimming {
+                Some(trimming) => trimming.finish(fed, &mut report.reports)?,
+                None => fed?,
+            }
         }
         if report.blocks_before < self.run.finished().0 {
             return Err(other_reads("fewer blocks than were aligned".to_owned()));
@@ -72,6 +82,17 @@ impl Feeder<'_> {
         self.writer.finish()?;
         report.seconds = started.elapsed().as_secs_f64();
         Ok(report)
+    }
+
+    /// Opens a lane, if there is one of that index.
+    fn open(
+        &self,
+        lanes: &mut [FeedLane],
+        index: usize,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<Option<OpenLane>, PipelineError> {
+        let lane = lanes.get_mut(index);
+        lane.map(|lane| lane.lane.open(index, &self.lane_options, self.options, cancelled)).transpose()
     }
 
     fn feed_lane(
@@ -84,7 +105,7 @@ impl Feeder<'_> {
         cancelled: &AtomicBool,
     ) -> Result<(), PipelineError> {
         let mut id = BlockId { lane: index, ordinal: 0 };
-        let (mut first_ordinal, mut open) = (0, false);
+        let (mut first_ordinal, mut open, paired) = (0, false, reader.is_paired());
         let (bytes_before, mut content) = (report.bytes, ReadsHasher::default());
         while let Some(event) = reader.next()? {
             if cancelled.load(Ordering::Relaxed) {
@@ -97,7 +118,7 @@ impl Feeder<'_> {
                         continue;
                     }
                     if !open {
-                        self.writer.start_block(&lane.block_header(id, first_ordinal))?;
+                        self.writer.start_block(&lane.block_header(id, first_ordinal, paired))?;
                         open = true;
                     }
                     self.writer.write(&batch)?;
@@ -119,7 +140,11 @@ impl Feeder<'_> {
             progress.reads_fed.store(report.reads, Ordering::Relaxed);
             progress.bytes_read.store(report.bytes, Ordering::Relaxed);
         }
-        report.checksums.extend(reader.checksums());
+        // What is trimmed is read from pipes, not from the files.
+        if self.options.reads.trim.is_none() {
+            let files = lane.lane.files.iter().cloned().zip(reader.checksums());
+            report.checksums.extend(files.filter_map(|(file, checksum)| Some((file, checksum?))));
+        }
         Ok(())
     }
 
@@ -150,11 +175,11 @@ impl Feeder<'_> {
 }
 
 impl FeedLane {
-    fn block_header(&self, id: BlockId, first_ordinal: u64) -> BlockHeader {
+    fn block_header(&self, id: BlockId, first_ordinal: u64, paired: bool) -> BlockHeader {
         BlockHeader {
             id,
             first_ordinal,
-            paired: self.files.len() == 2,
+            paired,
             read_group: self.read_group.clone(),
             read_group_index: self.membership.read_group,
             library_index: self.membership.library,
@@ -171,6 +196,6 @@ fn other_reads(difference: String) -> PipelineError {
 
 /// Size of all input files, 0 where one of them is a pipe.
 fn input_bytes(lanes: &[FeedLane]) -> u64 {
-    let sizes = lanes.iter().flat_map(|lane| &lane.files).map(std::fs::metadata);
+    let sizes = lanes.iter().flat_map(|lane| &lane.lane.files).map(std::fs::metadata);
     sizes.map(|meta| meta.ok().filter(|meta| meta.is_file()).map(|meta| meta.len())).sum::<Option<u64>>().unwrap_or(0)
 }

@@ -1,14 +1,11 @@
 //! The header of an aligned run: contigs from the aligner, read groups given or made, the chain of programs.
 
-use std::path::PathBuf;
-
-use arrow_array::cast::AsArray;
 use godwit_engines::aligner::Hello;
-use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_formats::sam::{Header, HeaderError};
 
 use super::AlignOptions;
 use super::feed::FeedLane;
+use super::lanes::Lane;
 use crate::error::PipelineError;
 use crate::read_groups::ReadGroups;
 
@@ -24,15 +21,14 @@ pub(super) struct LaneGroups {
 }
 
 impl LaneGroups {
-    /// The given `@RG` lines, or lines made from sample and read names.
+    /// The given `@RG` lines, or those that files bring along, or lines made from sample and read names.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] for a wrong line or number of lines, [`PipelineError::Fastq`] when the first read of a
-    /// lane cannot be read.
-    pub(super) fn new(options: &AlignOptions) -> Result<Self, PipelineError> {
-        let lanes = options.lanes.len();
+    /// [`PipelineError::Options`] for a wrong line or number of lines.
+    pub(super) fn new(options: &AlignOptions, planned: &[Lane]) -> Result<Self, PipelineError> {
+        let lanes = planned.len();
         let lane_lines = match &options.read_groups[..] {
-            [] => made(options)?,
+            [] => brought_or_made(&options.sample, planned)?,
             [line] => vec![checked(line)?; lanes],
             lines if lines.len() == lanes => lines.iter().map(|line| checked(line)).collect::<Result<_, _>>()?,
             lines => {
@@ -67,11 +63,11 @@ impl LaneGroups {
     }
 
     /// Lanes with what their reads belong to.
-    pub(super) fn feed_lanes(&self, lanes: &[Vec<PathBuf>], read_groups: &ReadGroups) -> Vec<FeedLane> {
-        let pairs = lanes.iter().zip(&self.ids);
+    pub(super) fn feed_lanes(&self, lanes: Vec<Lane>, read_groups: &ReadGroups) -> Vec<FeedLane> {
+        let pairs = lanes.into_iter().zip(&self.ids);
         pairs
-            .map(|(files, id)| FeedLane {
-                files: files.clone(),
+            .map(|(lane, id)| FeedLane {
+                lane,
                 read_group: Some(id.clone()),
                 membership: read_groups.membership(Some(id.as_bytes())),
             })
@@ -81,7 +77,11 @@ impl LaneGroups {
 
 /// A given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
 fn checked(given: &str) -> Result<String, PipelineError> {
-    let line = unescaped(given);
+    checked_line(unescaped(given), given)
+}
+
+/// A line, checked; `given` is what it is called in errors.
+fn checked_line(line: String, given: &str) -> Result<String, PipelineError> {
     let wrong = |problem: &str| PipelineError::Options { problem: format!("the read group {given:?} {problem}") };
     if !line.starts_with("@RG\t") {
         return Err(wrong("does not start with @RG and a tab (write \\t)"));
@@ -128,15 +128,17 @@ fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// One line per lane: flow cell and lane where the first read name tells them (Casava 1.8 names have seven fields:
-/// instrument, run, flow cell, lane, tile, x, y), else the lane's number. The sample is its own library. Pipes can be read
-/// only once, so their read names are not looked at.
-fn made(options: &AlignOptions) -> Result<Vec<String>, PipelineError> {
-    let sample = &options.sample;
+/// One line per lane. A SAM or BAM file may bring one. Otherwise it is made of flow cell and lane where the first read
+/// name tells them (Casava 1.8 names have seven fields: instrument, run, flow cell, lane, tile, x, y), else of the lane's
+/// number. The sample is its own library.
+fn brought_or_made(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, PipelineError> {
     let mut lines = Vec::new();
-    for (index, files) in options.lanes.iter().enumerate() {
-        let name = first_read_name(files)?;
-        let fields: Vec<&str> = name.split(':').collect();
+    for (index, lane) in lanes.iter().enumerate() {
+        if let Some(line) = &lane.read_group {
+            lines.push(checked_line(line.clone(), line)?);
+            continue;
+        }
+        let fields: Vec<&str> = lane.first_name.split(':').collect();
         lines.push(match fields[..] {
             [_, _, flowcell, lane, _, _, _] => {
                 format!("@RG\tID:{flowcell}.{lane}\tSM:{sample}\tLB:{sample}\tPL:ILLUMINA\tPU:{flowcell}.{lane}")
@@ -147,21 +149,16 @@ fn made(options: &AlignOptions) -> Result<Vec<String>, PipelineError> {
     Ok(lines)
 }
 
-fn first_read_name(files: &[PathBuf]) -> Result<String, PipelineError> {
-    if !files.iter().all(|file| file.is_file()) {
-        return Ok(String::new());
-    }
-    let options = LaneOptions { batch_bytes: 1, decompress_threads: 1, lenient: true, ..LaneOptions::default() };
-    let Some(LaneEvent::Reads(batch)) = LaneReader::open(files, &options)?.next()? else { return Ok(String::new()) };
-    let name = batch.column_by_name("name").map(|names| names.as_binary::<i32>().value(0)).unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
-}
-
 /// The header of the output.
 ///
 /// # Errors
 /// [`PipelineError::Header`] when the contigs of the reference are no valid header.
-pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions) -> Result<Header, PipelineError> {
+pub(super) fn of_run(
+    hello: &Hello,
+    groups: &LaneGroups,
+    options: &AlignOptions,
+    trimmer: Option<&str>,
+) -> Result<Header, PipelineError> {
     let mut text = String::from("@HD\tVN:1.6\tSO:coordinate\n");
     text += &hello.sq_lines;
     for line in &groups.lines {
@@ -170,7 +167,15 @@ pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions)
     }
     let mut bwa_arguments = vec![format!("-K {}", options.block_bases)];
     bwa_arguments.extend(options.aligner_args.iter().cloned());
-    text += &format!("@PG\tID:bwa\tPN:bwa\tVN:{}\tCL:bwa mem {}\n", hello.engine_version, bwa_arguments.join(" "));
+    let after = match (trimmer, &options.reads.trim) {
+        (Some(version), Some(arguments)) => {
+            text += &format!("@PG\tID:fastp\tPN:fastp\tVN:{version}\tCL:{}\n", joined("fastp", arguments));
+            "\tPP:fastp"
+        }
+        _ => "",
+    };
+    text +=
+        &format!("@PG\tID:bwa\tPN:bwa{after}\tVN:{}\tCL:bwa mem {}\n", hello.engine_version, bwa_arguments.join(" "));
     let mut header =
         Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
@@ -184,7 +189,23 @@ pub(super) fn command_line(options: &AlignOptions) -> String {
     if !options.aligner_args.is_empty() {
         line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));
     }
+    if !options.reads.keep_tags.is_empty() {
+        let tags: Vec<_> = options.reads.keep_tags.iter().map(|tag| String::from_utf8_lossy(tag)).collect();
+        line += &format!(" --keep-tags {}", tags.join(","));
+    }
+    if let Some(arguments) = &options.reads.trim {
+        line += " --trim fastp";
+        if !arguments.is_empty() {
+            line += &format!(" --trim-args '{}'", arguments.join(" "));
+        }
+    }
     line
+}
+
+/// A program and its words.
+fn joined(program: &str, arguments: &[String]) -> String {
+    let words = std::iter::once(program).chain(arguments.iter().map(String::as_str));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// A header that is wrong.

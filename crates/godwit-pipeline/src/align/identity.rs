@@ -25,12 +25,17 @@ const DERIVED: [&str; 2] = [".bwt", ".sa"];
 ///
 /// # Errors
 /// [`PipelineError::File`] for a file that cannot be read.
-pub(super) fn facts(options: &AlignOptions, groups: &LaneGroups) -> Result<Vec<Fact>, PipelineError> {
+pub(super) fn facts(
+    options: &AlignOptions,
+    groups: &LaneGroups,
+    trimmer: Option<&str>,
+) -> Result<Vec<Fact>, PipelineError> {
     let mut facts = Vec::new();
     let mut state = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
     state("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
     state("the version of bwa", BWA_VERSION.to_owned());
     state("the command", command_line(options));
+    state("the version of fastp", trimmer.unwrap_or("none").to_owned());
     state("--sample", options.sample.clone());
     state("--partitions", options.job.partitions.to_string());
     state("the read groups", groups.lines().join(" | ").replace('\t', "\\t"));

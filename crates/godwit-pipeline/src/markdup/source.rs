@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
 use godwit_formats::bam::{self, RecordChunk};
-use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder};
+use godwit_formats::bgzf;
+use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder, ReadError};
 use godwit_model::{Genome, RawRecord};
 
 use crate::error::{AlignmentsError, PipelineError};
@@ -31,23 +34,34 @@ pub(super) enum Chunk {
 
 impl Source {
     /// Opens a file, known by its content, and reads its header.
-    pub(super) fn open(path: &Path, threads: usize) -> Result<(Self, Header), PipelineError> {
+    pub(super) fn open(
+        path: &Path,
+        threads: usize,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<(Self, Header), PipelineError> {
         let failed = |source: AlignmentsError| PipelineError::alignments(path, source);
-        let (reader, header) = match sam::sniff(path).map_err(|error| failed(error.into()))? {
+        let opened = bgzf::Reader::open_any(path, threads, false);
+        let mut input = opened.map_err(|error| failed(ReadError::from(error).into()))?;
+        input.cancel_with(Arc::clone(cancelled));
+        let (reader, header) = match sam::sniff(&mut input) {
             InputFormat::Sam => {
-                let reader = sam::Reader::open(path, threads).map_err(|error| failed(error.into()))?;
+                let reader = sam::Reader::new(input).map_err(|error| failed(error.into()))?;
                 let header = reader.header().clone();
                 (Reader::Sam(reader), header)
             }
             InputFormat::Bam => {
-                let reader = bam::Reader::open(path, threads).map_err(|error| failed(error.into()))?;
+                let reader = bam::Reader::new(input).map_err(|error| failed(error.into()))?;
                 let header = reader.header().clone();
                 (Reader::Bam(reader), header)
             }
-            InputFormat::Cram | InputFormat::Unknown => return Err(failed(AlignmentsError::Format)),
+            InputFormat::Cram | InputFormat::Unknown => {
+                // What cannot be read has no format, and a reason.
+                input.data().map_err(|error| failed(ReadError::from(error).into()))?;
+                return Err(failed(AlignmentsError::Format));
+            }
         };
         let plain_bytes = match &reader {
-            Reader::Sam(reader) if reader.is_plain() => std::fs::metadata(path).ok().map(|found| found.len()),
+            Reader::Sam(reader) if reader.is_plain() => reader.input().compressed_bytes_total(),
             _ => None,
         };
         Ok((Self { path: path.to_owned(), plain_bytes, reader }, header))

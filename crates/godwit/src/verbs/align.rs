@@ -1,9 +1,9 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, RunReport, align};
+use godwit_pipeline::{AlignOptions, ReadsOptions, RunReport, align};
 
-use super::cancel_on_signal;
-use crate::cli::AlignArgs;
+use super::{cancel_on_signal, or_stdin};
+use crate::cli::{AlignArgs, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -29,14 +29,37 @@ pub fn outcome(report: &RunReport) -> String {
 fn options(args: &AlignArgs) -> AlignOptions {
     AlignOptions {
         reference: args.reference.clone(),
-        lanes: args.lanes.clone(),
+        lanes: args.lanes.iter().map(|files| files.iter().map(|file| or_stdin(file)).collect()).collect(),
+        reads: reads(args),
         read_groups: args.read_group.clone(),
         sample: args.sample.clone(),
         out: args.out.clone(),
         job: args.common.job(&args.marking),
         block_bases: args.block_bases,
-        aligner_args: args.aligner_args.split_whitespace().map(str::to_owned).collect(),
+        aligner_args: aligner_args(args),
         lenient: args.lenient,
         resume: args.resume,
     }
+}
+
+fn reads(args: &AlignArgs) -> ReadsOptions {
+    let input = &args.input;
+    ReadsOptions {
+        interleaved: input.interleaved,
+        keep_tags: input.keep_tags.clone(),
+        trim: input.trim.map(|TrimmerName::Fastp| words(&input.trim_args)),
+    }
+}
+
+/// Kept tags travel as comments, which bwa puts into records with `-C`.
+fn aligner_args(args: &AlignArgs) -> Vec<String> {
+    let mut words = words(&args.aligner_args);
+    if !args.input.keep_tags.is_empty() && !words.iter().any(|word| word == "-C") {
+        words.push("-C".into());
+    }
+    words
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
 }

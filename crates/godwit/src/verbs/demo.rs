@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
-use godwit_pipeline::{AlignOptions, PipelineError, RunReport, align, build_index};
+use godwit_pipeline::{AlignOptions, PipelineError, ReadsOptions, RunReport, align, build_index};
 
 use super::{cancel_on_signal, simulate};
 use crate::cli::{DemoArgs, MarkingArgs};
@@ -58,6 +58,7 @@ fn make_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, Simulate
 fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOptions {
     AlignOptions {
         reference: reference.to_owned(),
+        reads: ReadsOptions::default(),
         lanes: reads.lanes.iter().map(|files| files.to_vec()).collect(),
         read_groups: Vec::new(),
         sample: SAMPLE.into(),

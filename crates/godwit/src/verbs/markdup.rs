@@ -2,7 +2,7 @@
 
 use godwit_pipeline::{MarkdupOptions, markdup};
 
-use super::{align, cancel_on_signal};
+use super::{align, cancel_on_signal, or_stdin};
 use crate::cli::MarkdupArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let options =
-        MarkdupOptions { input: args.input.clone(), out: args.out.clone(), job: args.common.job(&args.marking) };
+        MarkdupOptions { input: or_stdin(&args.input), out: args.out.clone(), job: args.common.job(&args.marking) };
     let report = markdup(&options, &progress, &cancel_on_signal()?)?;
     progress.say(&align::outcome(&report));
     Ok(())

@@ -81,6 +81,7 @@ fn reads_are_what_bwa_reads() {
         format!("@c  two spaces\n{odd}\n+\n{quality}\n@/1 k\n{bases}\n+\n{quality}\n@d/x \n{bases}\n+\n{quality}\n"),
         "@z\n\n+\n\n@y c\n+\n\n@one\nG\n+\n!\n".to_owned(),
         format!("@w/3\x0bv\n{}\n{}\n+\n{}\n{}\n", &bases[..10], &bases[10..], &quality[..20], &quality[20..]),
+        format!("@v\n{bases}\n+\n{}\n{}\n", &quality[..9], &quality[9..]),
         format!("@last\n{bases}\n+\n{quality}"),
     ]
     .concat();

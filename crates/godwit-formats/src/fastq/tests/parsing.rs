@@ -48,6 +48,16 @@ fn a_wrapped_record_is_joined() {
 }
 
 #[test]
+fn qualities_may_be_wrapped_where_the_sequence_is_not() {
+    let text = "@a\nACGTACGT\n+a\n@II\n+II\nII\n@b\nACGT\n+\nII\n@I\n";
+    let expected = [a_read("a", None, "ACGTACGT", Some("@II+IIII")), a_read("b", None, "ACGT", Some("II@I"))];
+    for end in ["", "\n", "\n\n"] {
+        assert_eq!(reads_of(format!("{}{end}", text.trim_end())), expected, "{end:?}");
+    }
+    assert_eq!(reads_of(text.replace('\n', "\r\n")), expected);
+}
+
+#[test]
 fn fasta_has_no_qualities() {
     let text = ">a/1 c\nACGT\nAC\n>b\nGG\n>empty\n>blank\n\n>last\nT";
     let expected = [

@@ -58,6 +58,19 @@ fn bases_and_qualities_must_be_equally_many() {
 }
 
 #[test]
+fn the_next_record_is_never_taken_for_the_end_of_short_qualities() {
+    // The title is exactly as long as what is missing.
+    for text in ["@c\nACGTAC\n+\nIII\n@ef\nACGT\n+\nIIII\n", "@c\nACGTACGT\n+\nII\n@f\nACGT\n+\nIIII\n"] {
+        match third(text) {
+            FastqError::LengthMismatch { place, name, qualities, .. } => {
+                assert_eq!((place.line, name.as_str(), qualities < 4), (12, "c", true), "{text:?}");
+            }
+            other => panic!("{text:?}: {other}"),
+        }
+    }
+}
+
+#[test]
 fn a_record_cut_short_is_refused() {
     let cases = [("@c", "sequence"), ("@c\n", "sequence"), ("@c\nACGT", "'+' line"), ("@c\nACGT\n+", "qualities")];
     for (text, expected) in cases {
@@ -157,6 +170,26 @@ fn mates_out_of_step_are_named() {
         }
         other => panic!("{other}"),
     }
+}
+
+#[test]
+fn an_interleaved_file_out_of_step_or_odd_is_named() {
+    let files = Files::new();
+    let read = |text: &str| {
+        let input = bgzf::Reader::open_any(&files.write("both.fq", text), 1, false).expect("the file opens");
+        let mut reader = LaneReader::new(LaneInput::Interleaved(input), &strict());
+        reader.next().map(|event| match event {
+            Some(LaneEvent::Reads(batch)) => rows(&batch).len(),
+            other => panic!("{other:?}"),
+        })
+    };
+    let pair = "@a/1 x\nAC\n+\nII\n@a/2 y\nGG\n+\nII\n";
+    assert_eq!(read(&pair.repeat(2)).expect("both pairs are sound"), 4);
+    let error = read(&format!("{pair}@b/1\nA\n+\nI\n")).expect_err("a mate is missing");
+    assert!(matches!(&error, FastqError::InterleavedOdd { records: 3, name, .. } if name == "b"), "{error}");
+    let error = read(&format!("{pair}@b/1\nA\n+\nI\n{pair}")).expect_err("a mate is missing");
+    assert!(error.to_string().starts_with("record 4 (line 13) of "), "{error}");
+    assert!(matches!(error, FastqError::InterleavedOutOfStep { .. }));
 }
 
 #[test]

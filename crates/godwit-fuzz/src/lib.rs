@@ -1,0 +1,37 @@
+//! Each parser of outside bytes as a function of bytes.
+//!
+//! A target takes whatever it is given, reads it as a run would, and returns. It fails by a panic: that of the parser, or
+//! its own where what came out breaks a promise. What is refused and how is not its business. A fuzzer drives targets
+//! through `fuzz/`, which is no part of the workspace; `tests/seeds.rs` drives them with seeds that a [`Mutator`] changed on every run of
+//! the tests, so that they never rot.
+
+mod alignments;
+mod file;
+mod mutate;
+mod pipe;
+mod reads;
+mod text;
+
+pub use mutate::Mutator;
+
+/// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
+pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+    ("fastq", reads::fastq),
+    ("fastq_packed", reads::fastq_packed),
+    ("unaligned", reads::unaligned),
+    ("sam", alignments::sam),
+    ("bam", alignments::bam),
+    ("bam_file", alignments::bam_file),
+    ("fasta", text::fasta),
+    ("pipe", pipe::pipe),
+];
+
+/// Runs a target.
+///
+/// # Panics
+/// When there is none of that name, or it fails.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|(known, _)| *known == name);
+    let (_, body) = target.unwrap_or_else(|| panic!("there is no target {name}"));
+    body(bytes);
+}

@@ -1,0 +1,258 @@
+//! What each `--reads` is, found out before anything is aligned: FASTQ of one kind or another, or SAM or BAM of reads.
+//!
+//! Flows in: paths. Flows out: lanes that can be opened when their turn comes. Files are looked at and closed again; a
+//! pipe can be read only once, so it stays open from here on. A file of several read groups becomes a lane for each.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use godwit_formats::bam;
+use godwit_formats::bgzf;
+use godwit_formats::fastq::{FastqError, LaneInput, LaneOptions, LaneReader};
+use godwit_formats::sam::{self, Header, InputFormat, ReadError};
+use godwit_formats::unaligned::{self, Selection, Take, UnalignedError};
+
+use super::AlignOptions;
+use super::header::invalid;
+use super::trim::Trimming;
+use crate::error::{AlignmentsError, PipelineError};
+
+/// How the reads of a run come.
+#[derive(Clone, Debug, Default)]
+pub struct ReadsOptions {
+    /// FASTQ files of one name hold both mates, one after the other.
+    pub interleaved: bool,
+    /// Tags of SAM and BAM that become the comments of reads.
+    pub keep_tags: Vec<[u8; 2]>,
+    /// Trim with fastp, and these further words for it.
+    pub trim: Option<Vec<String>>,
+}
+
+/// A lane that waits for its turn.
+pub(super) struct Lane {
+    /// Its files, as they were named.
+    pub(super) files: Vec<PathBuf>,
+    /// The `@RG` line that the file has for it.
+    pub(super) read_group: Option<String>,
+    /// Name of its first read, where it could be made out.
+    pub(super) first_name: String,
+    kind: Kind,
+    /// What is open already: pipes.
+    opened: Option<LaneInput>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Fastq,
+    Interleaved,
+    Unaligned(Selection),
+}
+
+/// A lane at its turn.
+pub(super) struct OpenLane {
+    pub(super) reader: LaneReader,
+    /// The program that its reads come through.
+    pub(super) trimming: Option<Trimming>,
+}
+
+/// Finds out what the lanes of a run are.
+///
+/// # Errors
+/// [`PipelineError`]: combinations that make no sense, and files that cannot be opened or are neither.
+pub(super) fn plan(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<Vec<Lane>, PipelineError> {
+    let mut lanes = Vec::new();
+    for files in &options.lanes {
+        lanes.extend(Planner { options, cancelled, files }.plan().map_err(|error| error.unless_cancelled(cancelled))?);
+    }
+    Ok(lanes)
+}
+
+struct Planner<'p> {
+    options: &'p AlignOptions,
+    cancelled: &'p Arc<AtomicBool>,
+    files: &'p [PathBuf],
+}
+
+impl Planner<'_> {
+    fn plan(&self) -> Result<Vec<Lane>, PipelineError> {
+        let mut inputs = Vec::new();
+        let mut formats = Vec::new();
+        for file in self.files {
+            let mut input = self.open(file)?;
+            formats.push(sam::sniff(&mut input));
+            inputs.push(input);
+        }
+        if let Some(at) = formats.iter().position(|format| *format == InputFormat::Cram) {
+            return Err(PipelineError::alignments(&self.files[at], AlignmentsError::CramReads));
+        }
+        let aligned = formats.iter().position(|format| matches!(format, InputFormat::Sam | InputFormat::Bam));
+        match (aligned, inputs.len()) {
+            (Some(_), 1) => self.unaligned(inputs.remove(0), formats[0]),
+            (Some(at), _) => Err(self.refused(at, "is SAM or BAM, which holds both mates: name it alone")),
+            (None, _) => self.fastq(inputs),
+        }
+    }
+
+    fn open(&self, file: &Path) -> Result<bgzf::Reader, PipelineError> {
+        open(file, self.options.job.threads.div_ceil(self.files.len().max(1)), self.options.lenient, self.cancelled)
+    }
+
+    fn refused(&self, file: usize, problem: &str) -> PipelineError {
+        PipelineError::Options { problem: format!("{} {problem}", self.files[file].display()) }
+    }
+
+    fn fastq(&self, mut inputs: Vec<bgzf::Reader>) -> Result<Vec<Lane>, PipelineError> {
+        let reads = &self.options.reads;
+        if !reads.keep_tags.is_empty() {
+            return Err(self.refused(0, "is not SAM or BAM, but --keep-tags takes tags from there; FASTQ comments come along with --aligner-args -C"));
+        }
+        if reads.interleaved && inputs.len() > 1 {
+            return Err(self.refused(1, "is a second file of a lane, but --interleaved says that one has both mates"));
+        }
+        let pipe = inputs.iter().position(bgzf::Reader::is_read_once);
+        if let (Some(at), Some(_)) = (pipe, &reads.trim) {
+            let problem = "is a pipe, but --trim reads files twice; put fastp into the pipe: \
+                fastp --stdin --interleaved_in --stdout --thread 1 | godwit align --interleaved --reads -";
+            return Err(self.refused(at, problem));
+        }
+        let first_name = first_name(inputs[0].peek());
+        let kind = if reads.interleaved { Kind::Interleaved } else { Kind::Fastq };
+        let opened = match (pipe, inputs.pop(), inputs.pop()) {
+            (Some(_), Some(input), None) if reads.interleaved => Some(LaneInput::Interleaved(input)),
+            (Some(_), Some(input), None) => Some(LaneInput::Single(input)),
+            (Some(_), Some(second), Some(first)) => Some(LaneInput::Pair(first, second)),
+            _ => None,
+        };
+        Ok(vec![Lane { files: self.files.to_vec(), read_group: None, first_name, kind, opened }])
+    }
+
+    fn unaligned(&self, input: bgzf::Reader, format: InputFormat) -> Result<Vec<Lane>, PipelineError> {
+        if self.options.reads.trim.is_some() {
+            return Err(self.refused(0, "is SAM or BAM, but --trim takes FASTQ; make it with `samtools fastq`"));
+        }
+        let is_pipe = input.is_read_once();
+        let records = Records::open(input, format)?;
+        let origin = self.files[0].display().to_string();
+        let groups = records.header().read_groups().map_err(|error| invalid(&origin, error))?;
+        let all: Vec<Vec<u8>> = groups.iter().map(|group| group.id.clone().into_bytes()).collect();
+        let selections: Vec<(Option<String>, Take)> = match &groups[..] {
+            _ if !self.options.read_groups.is_empty() => vec![(None, Take::All)],
+            [] => vec![(None, Take::All)],
+            [only] => vec![(Some(only.line.clone()), Take::Only(all[0].clone()))],
+            _ if is_pipe => {
+                let problem = "has several read groups, and a pipe can be read only once: give a file, or split it \
+                    with `samtools split`, or name one read group for all with --read-group";
+                return Err(self.refused(0, problem));
+            }
+            several => several
+                .iter()
+                .zip(&all)
+                .map(|(group, id)| (Some(group.line.clone()), Take::Group { id: id.clone(), all: all.clone() }))
+                .collect(),
+        };
+        let lane = |(read_group, take): (Option<String>, Take)| Lane {
+            files: self.files.to_vec(),
+            read_group,
+            first_name: String::new(),
+            kind: Kind::Unaligned(Selection { take, tags: self.options.reads.keep_tags.clone() }),
+            opened: None,
+        };
+        let mut lanes: Vec<Lane> = selections.into_iter().map(lane).collect();
+        // What a first record tells is needed where it names the read group, and kept open where it comes but once.
+        if let [lane] = &mut lanes[..]
+            && let Kind::Unaligned(selection) = &lane.kind
+        {
+            let reader = records.into_reads(selection.clone())?;
+            lane.first_name = String::from_utf8_lossy(reader.first_name()).into_owned();
+            lane.opened = is_pipe.then_some(LaneInput::Unaligned(Box::new(reader)));
+        }
+        Ok(lanes)
+    }
+}
+
+/// SAM or BAM that stands at its first record.
+enum Records {
+    Sam(sam::Reader),
+    Bam(bam::Reader),
+}
+
+impl Records {
+    fn open(input: bgzf::Reader, format: InputFormat) -> Result<Self, PipelineError> {
+        let opened = match format {
+            InputFormat::Bam => bam::Reader::new(input).map(Self::Bam).map_err(UnalignedError::from),
+            _ => sam::Reader::new(input).map(Self::Sam).map_err(UnalignedError::from),
+        };
+        opened.map_err(|error| FastqError::from(error).into())
+    }
+
+    fn header(&self) -> &Header {
+        match self {
+            Self::Sam(reader) => reader.header(),
+            Self::Bam(reader) => reader.header(),
+        }
+    }
+
+    fn into_reads(self, selection: Selection) -> Result<unaligned::Reader, PipelineError> {
+        let reads = match self {
+            Self::Sam(reader) => unaligned::Reader::from_sam(reader, selection),
+            Self::Bam(reader) => unaligned::Reader::from_bam(reader, selection),
+        };
+        reads.map_err(|error| FastqError::from(error).into())
+    }
+}
+
+impl Lane {
+    /// Opens the lane, and starts what its reads come through.
+    pub(super) fn open(
+        &mut self,
+        number: usize,
+        lane_options: &LaneOptions,
+        options: &AlignOptions,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<OpenLane, PipelineError> {
+        if let Some(arguments) = &options.reads.trim {
+            let interleaved = matches!(self.kind, Kind::Interleaved);
+            return Trimming::start(&self.files, interleaved, number, arguments, options, lane_options, cancelled);
+        }
+        let input = match self.opened.take() {
+            Some(input) => input,
+            None => self.input(lane_options, cancelled)?,
+        };
+        Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None })
+    }
+
+    fn input(&self, options: &LaneOptions, cancelled: &Arc<AtomicBool>) -> Result<LaneInput, PipelineError> {
+        let threads = options.decompress_threads.div_ceil(self.files.len());
+        let open = |file: &PathBuf| open(file, threads, options.lenient, cancelled);
+        Ok(match (&self.kind, &self.files[..]) {
+            (Kind::Unaligned(selection), [file, ..]) => {
+                let mut input = open(file)?;
+                let format = sam::sniff(&mut input);
+                LaneInput::Unaligned(Box::new(Records::open(input, format)?.into_reads(selection.clone())?))
+            }
+            (Kind::Interleaved, [file]) => LaneInput::Interleaved(open(file)?),
+            (_, [file]) => LaneInput::Single(open(file)?),
+            (_, [first, second]) => LaneInput::Pair(open(first)?, open(second)?),
+            (_, files) => return Err(FastqError::FileCount { count: files.len() }.into()),
+        })
+    }
+}
+
+fn open(
+    file: &Path,
+    threads: usize,
+    lenient: bool,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<bgzf::Reader, PipelineError> {
+    let opened = bgzf::Reader::open_any(file, threads, lenient);
+    let mut input = opened.map_err(|error| PipelineError::alignments(file, ReadError::from(error).into()))?;
+    input.cancel_with(Arc::clone(cancelled));
+    Ok(input)
+}
+
+/// The name in the first line of FASTQ or FASTA, without `@`.
+fn first_name(text: &[u8]) -> String {
+    let name = text.get(1..).unwrap_or_default().split(u8::is_ascii_whitespace).next();
+    String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+}

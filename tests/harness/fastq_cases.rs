@@ -1,0 +1,78 @@
+//! Broken and legal FASTQ, as data: see `golden/fastq_cases/README.md` for the form of the table and its source.
+
+use std::path::PathBuf;
+
+/// One file.
+#[derive(Clone, Debug)]
+pub struct FastqCase {
+    /// Its name in the table.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+/// What becomes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is refused, and these are named, both 1-based.
+    Refused {
+        /// The record.
+        record: u64,
+        /// The line.
+        line: u64,
+    },
+    /// It is read.
+    Accepted {
+        /// How many reads it has.
+        reads: usize,
+    },
+}
+
+/// All cases of the table.
+///
+/// # Panics
+/// When the table is not of its form.
+pub fn fastq_cases() -> Vec<FastqCase> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/fastq_cases/cases.txt");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    let mut cases: Vec<FastqCase> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(content) = line.strip_prefix('|') {
+            let case = cases.last_mut().unwrap_or_else(|| panic!("{line:?} stands before the first case"));
+            case.bytes.extend(unescaped(content));
+            continue;
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |word: &str| word.parse().unwrap_or_else(|_| panic!("{line:?}: {word} is no number"));
+        let verdict = match words[..] {
+            ["case", _, "refused", record, line] => Verdict::Refused { record: number(record), line: number(line) },
+            ["case", _, "accepted", reads] => Verdict::Accepted { reads: number(reads) as usize },
+            _ => panic!("{line:?} is neither a case nor a line of one"),
+        };
+        cases.push(FastqCase { name: words[1].to_owned(), bytes: Vec::new(), verdict });
+    }
+    cases
+}
+
+/// A line of a file, with its line feed unless it says that it has none.
+fn unescaped(content: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::new(), content);
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        bytes.extend_from_slice(plain.as_bytes());
+        let (byte, used) = match escape.as_bytes() {
+            [b't', ..] => (b'\t', 1),
+            [b'r', ..] => (b'\r', 1),
+            [b'\\', ..] => (b'\\', 1),
+            [b'x', ..] => (u8::from_str_radix(&escape[1..3], 16).unwrap_or_else(|_| panic!("{content:?}")), 3),
+            b"c" => return bytes,
+            _ => panic!("{content:?} has an escape that means nothing"),
+        };
+        bytes.push(byte);
+        rest = &escape[used..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes.push(b'\n');
+    bytes
+}
