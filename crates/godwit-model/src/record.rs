@@ -200,6 +200,18 @@ impl<'a> RawRecord<'a> {
         self.i32_at(24)
     }
 
+    /// TLEN, signed.
+    #[inline]
+    pub fn template_length(self) -> i32 {
+        self.i32_at(28)
+    }
+
+    /// Operations of the CIGAR field; 2 for one that is in the `CG` tag.
+    #[inline]
+    pub fn cigar_operations(self) -> usize {
+        usize::from(self.u16_at(12))
+    }
+
     /// Number of bases in SEQ.
     #[inline]
     pub fn bases(self) -> usize {
@@ -230,6 +242,12 @@ impl<'a> RawRecord<'a> {
     #[inline]
     pub fn name(self) -> &'a [u8] {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
+    }
+
+    /// SEQ, two 4-bit codes per byte, high nibble first.
+    #[inline]
+    pub fn packed_bases(self) -> &'a [u8] {
+        &self.0[self.sequence_offset()..self.quality_offset()]
     }
 
     /// Base qualities (no offset); a first byte of 0xff means there are none.

@@ -96,7 +96,7 @@ pub fn align(
     let header = header::of_run(&hello, &lane_groups, options)?;
     let read_groups =
         ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
-    let collector = Collector::new(options.job.reduce_options(memory, temp), &read_groups)?;
+    let collector = Collector::new(options.job.reduce_options(memory, temp, Some(&options.reference)), &read_groups)?;
     let lane_options = LaneOptions {
         block_bases: options.block_bases,
         decompress_threads: options.job.threads,

@@ -38,6 +38,8 @@ pub struct MarkdupOptions {
     pub input: PathBuf,
     /// The BAM to write; what goes beside it takes its name without `.bam`.
     pub out: PathBuf,
+    /// The reference, which some metrics need.
+    pub reference: Option<PathBuf>,
     /// What `align` has too.
     pub job: JobOptions,
 }
@@ -76,7 +78,7 @@ pub fn markdup(
     let temp = options.job.temp.as_deref().unwrap_or(directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
-    let reduce_options = options.job.reduce_options(memory, temp);
+    let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref());
     let collector = Collector::new(reduce_options, &read_groups)?;
     let job = Job {
         collector: &collector,

@@ -220,7 +220,7 @@ fn java_double(value: u64) -> String {
 }
 
 /// A number as htsjdk 4.2.0 `FormatUtil` prints it: at most six decimals, ties rounded towards zero, no trailing zeros.
-fn format_double(value: f64) -> String {
+pub(crate) fn format_double(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
     }

@@ -13,6 +13,7 @@ use godwit_model::{Genome, RawRecord, flags};
 use super::DuplicatePolicy;
 use super::annotate::{Annotator, Judgement};
 use super::collector::Collected;
+use super::qc::QcWorker;
 use crate::read_groups::ReadGroups;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};
 
@@ -101,6 +102,7 @@ impl<'c> RunJudgements<'c> {
 pub(super) fn write_partition<W: Write>(
     known: Known,
     split: &SplitPartition,
+    qc: Option<&mut QcWorker>,
     sink: W,
     cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, W)> {
@@ -109,7 +111,7 @@ pub(super) fn write_partition<W: Write>(
     let judgements: Vec<RunJudgements> = cursors.iter().map(|cursor| RunJudgements::new(marking, cursor)).collect();
     let mut tree = LoserTree::new(cursors.iter().map(|cursor| Some(cursor.key())).collect());
     let sink = Hashing { sink, hasher: blake3::Hasher::new() };
-    let mut out = RecordWriter::new(known, sink);
+    let mut out = RecordWriter::new(known, qc, sink);
     let mut records = 0u32;
     while let Some(source) = tree.winner() {
         records = records.wrapping_add(1);
@@ -129,9 +131,10 @@ pub(super) fn write_partition<W: Write>(
     Ok((PartitionSummary { index, flagstat, removed, tally, checksum }, sink.sink))
 }
 
-struct RecordWriter<'c, W: Write> {
+struct RecordWriter<'c, 'w, 'j, W: Write> {
     bgzf: bgzf::Writer<Hashing<W>>,
     index: IndexBuilder,
+    qc: Option<&'w mut QcWorker<'j>>,
     flagstat: Flagstat,
     removed: u64,
     policy: DuplicatePolicy,
@@ -139,13 +142,14 @@ struct RecordWriter<'c, W: Write> {
     tally: Option<(&'c ReadGroups, DuplicateTally)>,
 }
 
-impl<'c, W: Write> RecordWriter<'c, W> {
-    fn new(known: Known<'c>, sink: Hashing<W>) -> Self {
+impl<'c, 'w, 'j, W: Write> RecordWriter<'c, 'w, 'j, W> {
+    fn new(known: Known<'c>, qc: Option<&'w mut QcWorker<'j>>, sink: Hashing<W>) -> Self {
         let Collected { options, read_groups, .. } = known.collected;
         let counts = options.marking.mode == DuplicateMode::Query;
         Self {
             bgzf: bgzf::Writer::new(sink, COMPRESSION_LEVEL),
             index: IndexBuilder::new(known.genome),
+            qc,
             flagstat: Flagstat::default(),
             removed: 0,
             policy: options.duplicates,
@@ -192,7 +196,10 @@ impl<'c, W: Write> RecordWriter<'c, W> {
         let end = record.position().saturating_add(span);
         self.index.push(record.contig(), record.position(), end, mapped, place).map_err(io::Error::other)?;
         self.flagstat.add(record, flag);
-        Ok(())
+        match &mut self.qc {
+            Some(qc) => qc.add(record, flag),
+            None => Ok(()),
+        }
     }
 }
 

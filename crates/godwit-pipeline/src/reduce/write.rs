@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::collector::{Collected, Collector};
 use super::partition::{Known, PartitionSummary, write_partition};
+use super::qc::{Qc, QcJob, QcWorker};
 use super::ranks::rank;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
@@ -64,6 +65,12 @@ pub struct Reduced {
     pub writing_seconds: f64,
     /// Bytes that went to scratch space.
     pub spilled_bytes: u64,
+    /// Counts by FLAG.
+    pub flagstat: Flagstat,
+    /// What marking found, unless it was not asked for.
+    pub duplication: Option<Metrics>,
+    /// Metrics, when they were asked for.
+    pub qc: Option<Qc>,
 }
 
 impl Outputs {
@@ -101,10 +108,19 @@ impl Collector {
         let waiting = collected.options.memory.waiting_bytes;
         let file = PartitionedFile::new(bam, &collected.spill, waiting);
         write_header(&file, header).map_err(writing)?;
+        let qc = QcJob::new(&collected.options, genome)?;
         let summaries = match &collected.runs {
             Some(runs) => {
-                let job =
-                    PartitionJob { collected, runs, partitions: &partitions, file: &file, genome, observer, cancelled };
+                let job = PartitionJob {
+                    collected,
+                    runs,
+                    partitions: &partitions,
+                    file: &file,
+                    genome,
+                    qc: qc.as_ref(),
+                    observer,
+                    cancelled,
+                };
                 job.run(&outputs.bam)?
             }
             None => Vec::new(),
@@ -119,6 +135,10 @@ impl Collector {
         let segments = segments(&summaries, &extents[1..]);
         let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
         let mut staged = write_beside(collected, metrics.as_ref(), &index, &totals.flagstat, genome, outputs)?;
+        let qc = qc.map(|qc| qc.finish(genome));
+        if let Some(qc) = &qc {
+            qc.write(&mut staged, outputs)?;
+        }
         staged.add(file.into_staged());
         let last = extents[extents.len() - 1];
         Ok(Reduced {
@@ -131,6 +151,9 @@ impl Collector {
             deciding_seconds: collected.deciding_seconds,
             writing_seconds: started.elapsed().as_secs_f64(),
             spilled_bytes: collected.spill.bytes(),
+            flagstat: totals.flagstat,
+            duplication: metrics,
+            qc,
         })
     }
 }
@@ -151,6 +174,7 @@ struct PartitionJob<'j> {
     partitions: &'j [SplitPartition],
     file: &'j PartitionedFile<'j>,
     genome: &'j Genome,
+    qc: Option<&'j QcJob>,
     observer: &'j dyn Observer,
     cancelled: &'j AtomicBool,
 }
@@ -160,13 +184,14 @@ impl PartitionJob<'_> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(self.partitions.len()));
         let worker = || -> Result<(), PipelineError> {
+            let mut qc = self.qc.map(QcJob::worker);
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(split) = self.partitions.get(at) else { return Ok(()) };
                 if self.cancelled.load(Ordering::Relaxed) {
                     return Err(PipelineError::Interrupted);
                 }
-                let written = self.write_one(at, split);
+                let written = self.write_one(at, split, qc.as_mut());
                 let summary = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 done.push((at, summary.map_err(|error| writing_failed(error, path))?));
@@ -188,10 +213,18 @@ impl PartitionJob<'_> {
         merging_threads(self.collected, self.runs, self.partitions)
     }
 
-    fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<PartitionSummary> {
+    fn write_one(
+        &self,
+        at: usize,
+        split: &SplitPartition,
+        mut qc: Option<&mut QcWorker>,
+    ) -> std::io::Result<PartitionSummary> {
         let known = Known { runs: self.runs, collected: self.collected, genome: self.genome };
-        let (summary, part) = write_partition(known, split, self.file.part(at + 1), self.cancelled)?;
+        let (summary, part) = write_partition(known, split, qc.as_deref_mut(), self.file.part(at + 1), self.cancelled)?;
         part.finish()?;
+        if let Some(qc) = qc {
+            qc.end_partition(at);
+        }
         Ok(summary)
     }
 }

@@ -3,7 +3,7 @@
 use godwit_pipeline::{AlignOptions, RunReport, align};
 
 use super::cancel_on_signal;
-use crate::cli::AlignArgs;
+use crate::cli::{AlignArgs, Switch};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -29,7 +29,7 @@ fn options(args: &AlignArgs) -> AlignOptions {
         read_groups: args.read_group.clone(),
         sample: args.sample.clone(),
         out: args.out.clone(),
-        job: args.common.job(&args.marking),
+        job: args.common.job(&args.marking, args.metrics == Switch::On),
         block_bases: args.block_bases,
         aligner_args: args.aligner_args.split_whitespace().map(str::to_owned).collect(),
         lenient: args.lenient,

@@ -62,7 +62,7 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
         read_groups: Vec::new(),
         sample: SAMPLE.into(),
         out: args.out.clone(),
-        job: args.common.job(&MarkingArgs::default()),
+        job: args.common.job(&MarkingArgs::default(), true),
         block_bases: BLOCK_BASES,
         aligner_args: Vec::new(),
         lenient: false,
