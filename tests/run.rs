@@ -10,5 +10,7 @@ mod flight;
 mod identity;
 mod oracle;
 mod picard;
+mod qc;
 mod real_data;
+mod report;
 mod validity;

@@ -25,7 +25,7 @@ use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, Outputs, Reduced};
 use crate::reference::current_index;
-use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
+use crate::run_report::{InputFile, ReportPlace, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
@@ -116,8 +116,13 @@ pub fn align(
         .inputs(inputs)
         .stages(stages)
         .reduced(&reduced, started.elapsed());
-    report.publish(&options.out.join("run.json"), reduced.staged)?;
-    Ok(report)
+    let place = ReportPlace {
+        json: options.out.join("run.json"),
+        page: options.out.join("report.html"),
+        sample: options.sample.clone(),
+        reference: Some(&options.reference),
+    };
+    report.publish(&place, reduced)
 }
 
 fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {

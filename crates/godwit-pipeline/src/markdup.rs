@@ -21,7 +21,7 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
 use crate::reduce::{Collector, DuplicatePolicy, Outputs};
-use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
+use crate::run_report::{InputFile, ReportPlace, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
@@ -102,8 +102,13 @@ pub fn markdup(
     ];
     let report = RunReport::new("markdup", &options.job.command, ("", ""));
     let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
-    report.publish(&outputs.beside(".run.json"), reduced.staged)?;
-    Ok(report)
+    let place = ReportPlace {
+        json: outputs.beside(".run.json"),
+        page: outputs.beside(".report.html"),
+        sample: outputs.stem.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        reference: options.reference.as_deref(),
+    };
+    report.publish(&place, reduced)
 }
 
 /// The output's path without `.bam`.

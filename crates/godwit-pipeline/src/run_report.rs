@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::PipelineError;
+use crate::key_numbers::KeyNumbers;
 use crate::observer::seconds;
 use crate::reduce::Reduced;
-use crate::staging::Staged;
+use crate::report_page::ReportPage;
 
 /// The report of a job.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -35,6 +36,9 @@ pub struct RunReport {
     pub duplicates: u64,
     /// Duplicates left out.
     pub removed: u64,
+    /// The numbers people ask for first; only with metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<KeyNumbers>,
     /// Stretches of the BAM with their checksums; between them lies only its header, behind them the 28 bytes of its end
     /// mark.
     pub segments: Vec<crate::reduce::Segment>,
@@ -126,19 +130,49 @@ impl RunReport {
         self.duplicates = reduced.duplicates;
         self.removed = reduced.removed;
         self.segments = reduced.segments.clone();
+        self.numbers = reduced.qc.as_ref().map(|qc| KeyNumbers::new(qc, reduced.duplication.as_ref()));
         self.seconds = seconds(elapsed);
         self
     }
 
-    /// Writes the report beside the other outputs and gives all of them their names.
+    /// Writes the report and, with metrics, its page beside the other outputs and gives all of them their names.
     ///
     /// # Errors
     /// [`PipelineError::File`]; none of the outputs has its name then.
-    pub fn publish(&self, path: &Path, mut staged: Staged) -> Result<(), PipelineError> {
-        let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))?;
-        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
+    pub fn publish(mut self, place: &ReportPlace, reduced: Reduced) -> Result<Self, PipelineError> {
+        let mut staged = reduced.staged;
+        if let (Some(qc), Some(numbers)) = (&reduced.qc, &self.numbers) {
+            let reference = place.reference.map(|path| path.to_string_lossy());
+            let page = ReportPage {
+                sample: &place.sample,
+                reference: reference.as_deref(),
+                run: &self,
+                numbers,
+                qc,
+                duplication: reduced.duplication.as_ref(),
+            };
+            let html = page.to_html();
+            staged.write(&place.page, html.as_bytes()).map_err(PipelineError::file("write", &place.page))?;
+            let name = place.page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.outputs.push(OutputFile { name, bytes: html.len() as u64 });
+        }
+        let text = serde_json::to_vec_pretty(&self).map_err(std::io::Error::other);
+        text.and_then(|text| staged.write(&place.json, &text)).map_err(PipelineError::file("write", &place.json))?;
+        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        Ok(self)
     }
+}
+
+/// Where a report goes and what it is called.
+pub struct ReportPlace<'p> {
+    /// `run.json`.
+    pub json: PathBuf,
+    /// The page.
+    pub page: PathBuf,
+    /// The sample, or the name of the file.
+    pub sample: String,
+    /// The reference, where one was given.
+    pub reference: Option<&'p Path>,
 }
 
 /// Refuses a run that would read one file twice, or write over what it reads.

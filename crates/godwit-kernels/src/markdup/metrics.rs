@@ -126,6 +126,11 @@ impl Metrics {
         }
     }
 
+    /// Numbers of duplicate sets, single pairs among them, by the pairs they hold.
+    pub fn sets_by_pairs(&self) -> &BTreeMap<u64, u64> {
+        &self.set_sizes.all
+    }
+
     /// The metrics file; `comments` become its header lines (`# ...`).
     pub fn to_text(&self, comments: &[String]) -> String {
         let mut text = String::new();

@@ -223,7 +223,8 @@ impl Category {
         let qualities = record.qualities();
         let mut mismatches = 0;
         for block in alignment.blocks {
-            let read = &alignment.codes[block.read_start.min(alignment.codes.len())..];
+            // A record without SEQ has blocks and no bases.
+            let Some(read) = alignment.codes.get(block.read_start..) else { continue };
             let mut length = block.bases.min(read.len());
             let against = match bases {
                 Some(bases) => {

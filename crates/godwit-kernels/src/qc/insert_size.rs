@@ -108,12 +108,12 @@ impl InsertSizes {
         enough.map(|(orientation, sizes)| InsertSizeRow::new(orientation, sizes)).collect()
     }
 
-    /// The metrics file; `comment` becomes its header line.
-    pub fn to_text(&self, comment: &str) -> String {
+    /// The metrics file; `comment` becomes its header line. `None` without pairs: Picard writes no file then.
+    pub fn to_text(&self, comment: &str) -> Option<String> {
         let mut text = picard_header(comment);
         let rows = self.rows();
         if rows.is_empty() {
-            return text + "\n\n";
+            return None;
         }
         text += "## METRICS CLASS\tpicard.analysis.InsertSizeMetrics\n\
             MEDIAN_INSERT_SIZE\tMODE_INSERT_SIZE\tMEDIAN_ABSOLUTE_DEVIATION\tMIN_INSERT_SIZE\tMAX_INSERT_SIZE\t\
@@ -134,7 +134,7 @@ impl InsertSizes {
             }
             text.push('\n');
         }
-        text + "\n"
+        Some(text + "\n")
     }
 }
 
@@ -207,6 +207,6 @@ mod tests {
         inserts.sizes[0].add_times(300, 97);
         inserts.sizes[1].add_times(200, 3);
         assert_eq!(inserts.rows().iter().map(|row| row.orientation).collect::<Vec<_>>(), ["FR"]);
-        assert!(InsertSizes::default().to_text("x").ends_with("# x\n\n\n\n"));
+        assert_eq!(InsertSizes::default().to_text("x"), None);
     }
 }

@@ -112,7 +112,9 @@ impl Qc {
             staged.write(&path, text.as_bytes()).map_err(PipelineError::file("write", &path))
         };
         let version = format!("godwit {}", env!("CARGO_PKG_VERSION"));
-        write(".insert_size.txt", self.counts.inserts.to_text(&version))?;
+        if let Some(text) = self.counts.inserts.to_text(&version) {
+            write(".insert_size.txt", text)?;
+        }
         write(".alignment_summary.txt", self.counts.summary.to_text(&version))?;
         let origin = format!("counted by {version}");
         let depths = self.coverage.all_records.as_ref();

@@ -100,9 +100,10 @@ fn summary(
     let lines = rows.iter().map(|(label, value)| format!("{label:width$}  {value}\n"));
     let directory: PathBuf = bam.parent().map(Path::to_owned).unwrap_or_default();
     format!(
-        "{}\nthe BAM is {}, the report {}\n",
+        "{}\nthe BAM is {}, its report {}, the record of the run {}\n",
         lines.collect::<String>(),
         bam.display(),
+        directory.join("report.html").display(),
         directory.join("run.json").display()
     )
 }

@@ -156,7 +156,8 @@ impl SamtoolsStats {
             let distance = size as f64 - mean;
             counts.iter().sum::<u64>() as f64 * distance * distance / pairs
         };
-        let variance: f64 = by_size.iter().enumerate().take(printed).skip(1).map(spread).sum();
+        // Not `sum`, which makes -0.0 of nothing.
+        let variance = by_size.iter().enumerate().take(printed).skip(1).map(spread).fold(0.0, |sum, one| sum + one);
         Inserts { by_size, printed, mean, standard_deviation: variance.sqrt() }
     }
 
