@@ -185,5 +185,5 @@ fn multiqc_reads_every_file_and_finds_godwits_values() {
     let coverage = read(&out.join("sample.mosdepth.summary.txt"));
     let total = coverage.lines().last().expect("there is a total");
     let mean = total.split('\t').nth(3).expect("the mean is the fourth column");
-    same("mosdepth_general_stats/sample/mean_coverage", mean);
+    same("multiqc_general_stats/sample/mosdepth-mean_coverage", mean);
 }

@@ -111,12 +111,12 @@ impl Qc {
             let path = outputs.beside(suffix);
             staged.write(&path, text.as_bytes()).map_err(PipelineError::file("write", &path))
         };
-        let version = format!("godwit {}", env!("CARGO_PKG_VERSION"));
-        if let Some(text) = self.counts.inserts.to_text(&version) {
+        let comment = |tool: &str| outputs.picard_comment(tool);
+        if let Some(text) = self.counts.inserts.to_text(&comment("CollectInsertSizeMetrics")) {
             write(".insert_size.txt", text)?;
         }
-        write(".alignment_summary.txt", self.counts.summary.to_text(&version))?;
-        let origin = format!("counted by {version}");
+        write(".alignment_summary.txt", self.counts.summary.to_text(&comment("CollectAlignmentSummaryMetrics")))?;
+        let origin = format!("counted by godwit {}", env!("CARGO_PKG_VERSION"));
         let depths = self.coverage.all_records.as_ref();
         write(".stats.txt", self.counts.stats.to_text(&self.counts.cycles, depths, &origin))?;
         if let Some(mosdepth) = &self.coverage.mosdepth {

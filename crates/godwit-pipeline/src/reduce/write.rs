@@ -80,6 +80,15 @@ impl Outputs {
         name.push(suffix);
         name.into()
     }
+
+    /// The comment in a metrics file that says whose numbers these are and of which file: MultiQC takes the name of the
+    /// sample from it.
+    pub(crate) fn picard_comment(&self, tool: &str) -> String {
+        let name = self.bam.file_name().unwrap_or_default().to_string_lossy();
+        // MultiQC would take a part of the name for the whole.
+        let input = if name.contains(char::is_whitespace) { String::new() } else { format!(" --INPUT {name}") };
+        format!("godwit {}, the numbers of Picard {tool}{input}", env!("CARGO_PKG_VERSION"))
+    }
 }
 
 impl Collector {
@@ -330,9 +339,8 @@ fn write_beside(
     write(outputs.beside(".flagstat.txt"), flagstat.to_string().as_bytes())?;
     write(outputs.beside(".idxstats.txt"), index.idxstats(genome).as_bytes())?;
     if let Some(metrics) = metrics {
-        let version = env!("CARGO_PKG_VERSION");
-        let comment = format!("godwit {version} {}", collected.options.marking_command_line);
-        let text = metrics.to_text(&[comment]);
+        let (origin, command) = (outputs.picard_comment("MarkDuplicates"), &collected.options.marking_command_line);
+        let text = metrics.to_text(&[format!("{origin} {command}")]);
         write(outputs.beside(".duplicates.txt"), text.as_bytes())?;
     }
     Ok(staged)
