@@ -8,7 +8,7 @@ use super::adapters::is_adapter;
 use super::histogram::Histogram;
 use super::insert_size::Orientation;
 use super::picard_header;
-use super::record_counts::Alignment;
+use super::record_counts::{Alignment, count_pairs};
 use crate::markdup::format_double;
 
 /// Least mapping quality of what Picard calls high quality.
@@ -241,8 +241,7 @@ impl Category {
                 self.high_quality_bases += length as u64;
                 let quality = &qualities[block.read_start..block.read_start + length];
                 if qualities.first() != Some(&u8::MAX) {
-                    let good = quality.iter().filter(|quality| **quality >= HIGH_BASE_QUALITY).count();
-                    self.high_quality_q20_bases += good as u64;
+                    self.high_quality_q20_bases += count_pairs(quality, quality, |one, _| one >= HIGH_BASE_QUALITY);
                 }
             }
         }
@@ -254,8 +253,8 @@ impl Category {
 
     /// Mismatches of a block. Picard counts a bad cycle by the offset in its block, not in the read.
     fn compare(&mut self, read: &[u8], against: Option<&[u8]>, alignment: &Alignment) -> u64 {
-        let no_calls = read.iter().filter(|code| **code == NO_CALL).count();
-        let differing = against.map_or(0, |against| read.iter().zip(against).filter(|(a, b)| a != b).count());
+        let no_calls = count_pairs(read, read, |code, _| code == NO_CALL);
+        let differing = against.map_or(0, |against| count_pairs(read, against, |a, b| a != b));
         if no_calls + differing > 0 {
             for (at, code) in read.iter().enumerate() {
                 if *code == NO_CALL || against.is_some_and(|against| against[at] != *code) {
@@ -263,7 +262,7 @@ impl Category {
                 }
             }
         }
-        differing as u64
+        differing
     }
 
     fn merge(&mut self, other: &Self) {

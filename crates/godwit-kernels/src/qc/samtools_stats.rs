@@ -10,7 +10,7 @@ use libdeflater::Crc;
 
 use super::cycles::End;
 use super::histogram::Histogram;
-use super::record_counts::Alignment;
+use super::record_counts::{Alignment, count_pairs};
 
 /// Bins of GC content.
 const GC_BINS: usize = 200;
@@ -169,7 +169,7 @@ impl SamtoolsStats {
             }
         }
         if end != End::Other {
-            let gc = alignment.codes.iter().filter(|code| matches!(**code, 2 | 4)).count();
+            let gc = count_pairs(alignment.codes, alignment.codes, |code, _| code == 2 || code == 4) as usize;
             self.add_gc(gc, bases as usize, end);
         }
     }
