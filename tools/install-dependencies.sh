@@ -19,7 +19,8 @@ fail() {
 
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
 run=(build-essential:cc libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
-test=(bcftools:bcftools tabix:tabix fastp:fastp default-jdk-headless:javac maven:mvn util-linux:unshare)
+test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth libhts-dev python3-venv default-jdk-headless:javac maven:mvn
+    util-linux:unshare)
 bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
 
 case "$profile" in
@@ -70,4 +71,13 @@ fi
 picard=$root/tests/tools/picard/fetch.sh
 if [ "$profile" != run ] && [ -x "$picard" ]; then
     "$picard" >/dev/null || fail "Picard could not be fetched; see above"
+fi
+
+# Python programs the tests compare with, each in an environment of its own.
+multiqc=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/multiqc-1.35
+if [ "$profile" != run ] && [ ! -x "$multiqc/bin/multiqc" ]; then
+    echo "install-dependencies: installing MultiQC"
+    # Its command line comes last, so that an environment that was cut off is made again.
+    { rm -rf "$multiqc" && python3 -m venv "$multiqc" && "$multiqc/bin/pip" --quiet install multiqc==1.35; } ||
+        fail "MultiQC could not be installed; see above"
 fi

@@ -74,13 +74,19 @@ fn every_promised_file_of_a_run_is_there_and_nothing_else() {
         .collect();
     names.sort();
     let promised = [
+        "report.html",
         "run.json",
+        "sample.alignment_summary.txt",
         "sample.bam",
         "sample.bam.bai",
         "sample.duplicates.txt",
         "sample.flagstat.txt",
         "sample.idxstats.txt",
+        "sample.insert_size.txt",
         "sample.manifest.json",
+        "sample.mosdepth.global.dist.txt",
+        "sample.mosdepth.summary.txt",
+        "sample.stats.txt",
     ];
     assert_eq!(names, promised);
 }

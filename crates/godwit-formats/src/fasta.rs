@@ -2,11 +2,12 @@
 //!
 //! Flows in: a FASTA file, plain, gzip or BGZF. Flows out: names and runs of bases in the order of the file
 //! ([`Reader`]), and [`FaiRecord`]s. Where samtools drops or repairs (contigs without bases, names used twice, other
-//! bytes than letters), this refuses, because an aligner's index would count contigs differently. Random access is not
-//! done here.
+//! bytes than letters), this refuses, because an aligner's index would count contigs differently. [`Windows`] reads
+//! stretches of a plain file in between.
 
 mod error;
 mod reader;
+mod windows;
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 pub use error::FastaError;
 pub use reader::Reader;
+pub use windows::Windows;
 
 /// One line of a `.fai` file: where a contig's bases lie in a plain FASTA file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,4 +58,16 @@ pub fn write_fai(records: &[FaiRecord], mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{name}\t{bases}\t{offset}\t{line_bases}\t{line_bytes}")?;
     }
     Ok(())
+}
+
+/// Reads the lines of a `.fai` file; `None` where one is something else.
+pub fn parse_fai(text: &str) -> Option<Vec<FaiRecord>> {
+    let record = |line: &str| {
+        let mut fields = line.split('\t');
+        let name = fields.next()?.to_owned();
+        let mut number = || fields.next()?.parse().ok();
+        let (bases, offset, line_bases, line_bytes) = (number()?, number()?, number()?, number()?);
+        Some(FaiRecord { name, bases, offset, line_bases, line_bytes }).filter(|_| fields.next().is_none())
+    };
+    text.lines().map(record).collect()
 }

@@ -4,4 +4,5 @@
 
 pub mod flagstat;
 pub mod markdup;
+pub mod qc;
 pub mod sort;

@@ -26,6 +26,7 @@ pub use barcodes::{BarcodeError, BarcodeProblem, BarcodeTags, Barcodes, Strand, 
 pub use join::JoinError;
 pub use location::read_location;
 pub use marker::{BlockDetails, MarkError, Marker, MarkerOptions, Marking};
+pub(crate) use metrics::format_double;
 pub use metrics::{LibraryMetrics, Metrics, UNKNOWN_LIBRARY};
 pub use sets::{DuplicateSet, DuplicateSets};
 pub use signature::{BlockSignatures, SignatureBuilder};

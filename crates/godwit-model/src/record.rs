@@ -200,6 +200,18 @@ impl<'a> RawRecord<'a> {
         self.i32_at(24)
     }
 
+    /// TLEN, signed.
+    #[inline]
+    pub fn template_length(self) -> i32 {
+        self.i32_at(28)
+    }
+
+    /// Operations of the CIGAR field; 2 for one that is in the `CG` tag.
+    #[inline]
+    pub fn cigar_operations(self) -> usize {
+        usize::from(self.u16_at(12))
+    }
+
     /// Number of bases in SEQ.
     #[inline]
     pub fn bases(self) -> usize {

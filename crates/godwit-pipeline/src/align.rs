@@ -31,7 +31,7 @@ use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, Outputs, Reduced};
 use crate::reference::current_index;
 use crate::run_directory::RunDirectory;
-use crate::run_report::{InputFile, ResumedWork, RunReport, Stage, check_distinct};
+use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
@@ -149,8 +149,8 @@ impl AlignJob<'_> {
         let header = header::of_run(&hello, &groups, options, trimmer.as_deref())?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
-        let collector =
-            Collector::new(options.job.reduce_options(memory, temp), &read_groups, cancelled, Some(run.clone()))?;
+        let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));
+        let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(run.clone()))?;
         let lane_options = LaneOptions {
             block_bases: options.block_bases,
             decompress_threads: options.job.threads,
@@ -177,8 +177,18 @@ impl AlignJob<'_> {
             .stages(stages)
             .reduced(&reduced, started.elapsed())
             .ran(options.job.threads, resumed, started.elapsed());
-        report.publish(&options.out.join("run.json"), reduced, outputs, &facts, Some(run))?;
-        Ok(report)
+        report.publish(
+            reduced,
+            &Publication {
+                outputs,
+                json: options.out.join("run.json"),
+                page: options.out.join("report.html"),
+                sample: options.sample.clone(),
+                reference: Some(&options.reference),
+                identity: &facts,
+                run: Some(run),
+            },
+        )
     }
 }
 

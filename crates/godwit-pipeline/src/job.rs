@@ -24,6 +24,8 @@ pub struct JobOptions {
     pub optical_distance: i32,
     /// How duplicates are marked, beyond that.
     pub marking: MarkingOptions,
+    /// Take the metrics of the file that is written, and make the report page.
+    pub metrics: bool,
     /// The command line, for the report.
     pub command: Vec<String>,
 }
@@ -40,7 +42,8 @@ impl JobOptions {
         format!("--duplicates {policy} --optical-distance {}{marking}", self.optical_distance)
     }
 
-    pub(crate) fn reduce_options(&self, memory: MemoryPlan, temp: &Path) -> ReduceOptions {
+    /// `reference`: what metrics compare bases with.
+    pub(crate) fn reduce_options(&self, memory: MemoryPlan, temp: &Path, reference: Option<&Path>) -> ReduceOptions {
         ReduceOptions {
             duplicates: self.duplicates,
             optical_distance: self.optical_distance,
@@ -49,6 +52,7 @@ impl JobOptions {
             partitions: self.partitions,
             threads: self.threads,
             memory,
+            metrics: self.metrics.then(|| reference.map(Path::to_owned)),
             temp: temp.to_owned(),
         }
     }

@@ -22,7 +22,7 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
 use crate::reduce::{Collector, DuplicatePolicy, Outputs};
-use crate::run_report::{InputFile, ResumedWork, RunReport, Stage, check_distinct};
+use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
@@ -39,6 +39,8 @@ pub struct MarkdupOptions {
     pub input: PathBuf,
     /// The BAM to write; what goes beside it takes its name without `.bam`.
     pub out: PathBuf,
+    /// The reference, which some metrics need.
+    pub reference: Option<PathBuf>,
     /// What `align` has too.
     pub job: JobOptions,
 }
@@ -74,7 +76,7 @@ pub fn markdup(
     let temp = options.job.temp.as_deref().unwrap_or(directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
-    let reduce_options = options.job.reduce_options(memory, temp);
+    let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref());
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
     let job = Job {
         collector: &collector,
@@ -105,8 +107,18 @@ pub fn markdup(
         Fact { name: "the input".into(), value: report.inputs[0].blake3.clone().unwrap_or_default() },
         Fact { name: "the command".into(), value: command_line(options) },
     ];
-    report.publish(&outputs.beside(".run.json"), reduced, &outputs, &identity, None)?;
-    Ok(report)
+    report.publish(
+        reduced,
+        &Publication {
+            outputs: &outputs,
+            json: outputs.beside(".run.json"),
+            page: outputs.beside(".report.html"),
+            sample: outputs.stem.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            reference: options.reference.as_deref(),
+            identity: &identity,
+            run: None,
+        },
+    )
 }
 
 /// The output's path without `.bam`.

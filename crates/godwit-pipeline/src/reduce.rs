@@ -6,10 +6,12 @@
 mod annotate;
 mod collector;
 mod partition;
+mod qc;
 mod ranks;
 mod write;
 
 pub use collector::{Collector, ReduceOptions};
+pub use qc::Qc;
 pub use write::{Outputs, Reduced, Segment};
 
 /// What becomes of duplicates.

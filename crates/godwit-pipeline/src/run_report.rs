@@ -9,9 +9,11 @@ use serde::Serialize;
 
 use crate::error::PipelineError;
 use crate::journal::Fact;
+use crate::key_numbers::KeyNumbers;
 use crate::manifest::{self, Manifest};
 use crate::observer::seconds;
 use crate::reduce::{Outputs, Reduced};
+use crate::report_page::ReportPage;
 use crate::run_directory::RunDirectory;
 
 /// The report of a job.
@@ -41,6 +43,9 @@ pub struct RunReport {
     pub duplicates: u64,
     /// Duplicates left out.
     pub removed: u64,
+    /// The numbers people ask for first; only with metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<KeyNumbers>,
     /// Stretches of the BAM with their checksums; between them lies only its header, behind them the 28 bytes of its end
     /// mark.
     pub segments: Vec<crate::reduce::Segment>,
@@ -176,38 +181,72 @@ impl RunReport {
         self.duplicates = reduced.duplicates;
         self.removed = reduced.removed;
         self.segments = reduced.segments.clone();
+        self.numbers = reduced.qc.as_ref().map(|qc| KeyNumbers::new(qc, reduced.duplication.as_ref()));
         self.seconds = seconds(elapsed);
         self
     }
 
-    /// Writes the manifest and the report beside the other outputs and gives all of them their names. `identity`: what
-    /// decides the content of the outputs.
+    /// Writes the page (with metrics), the manifest and the report beside the other outputs and gives all of them their
+    /// names.
     ///
     /// # Errors
     /// [`PipelineError::File`]; none of the outputs has its name then.
-    pub fn publish(
-        &self,
-        path: &Path,
-        mut reduced: Reduced,
-        outputs: &Outputs,
-        identity: &[Fact],
-        run: Option<&RunDirectory>,
-    ) -> Result<(), PipelineError> {
+    pub fn publish(mut self, mut reduced: Reduced, publication: &Publication) -> Result<Self, PipelineError> {
+        let Publication { outputs, json, page, identity, run, .. } = publication;
+        if let Some(html) = self.page(&reduced, publication) {
+            reduced.staged.write(page, html.as_bytes()).map_err(PipelineError::file("write", page))?;
+            let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            self.outputs.push(OutputFile { name, bytes: html.len() as u64 });
+        }
         let manifest = Manifest::of(&self.verb, identity, &reduced, &outputs.bam)
             .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
         let staged = &mut reduced.staged;
         let manifest_path = outputs.beside(manifest::SUFFIX);
-        let texts =
-            [(manifest_path.as_path(), serde_json::to_vec_pretty(&manifest)), (path, serde_json::to_vec_pretty(self))];
-        for (path, text) in texts {
+        for (path, text) in
+            [(&manifest_path, serde_json::to_vec_pretty(&manifest)), (json, serde_json::to_vec_pretty(&self))]
+        {
             let text = text.map_err(std::io::Error::other);
             text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))?;
         }
         if let Some(run) = run {
-            run.publishing(staged).map_err(PipelineError::file("write the journal of", path))?;
+            run.publishing(staged).map_err(PipelineError::file("write the journal of", json))?;
         }
-        reduced.staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
+        reduced.staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        Ok(self)
     }
+
+    /// The page, where there are metrics.
+    fn page(&self, reduced: &Reduced, publication: &Publication) -> Option<String> {
+        let (qc, numbers) = (reduced.qc.as_ref()?, self.numbers.as_ref()?);
+        let reference = publication.reference.map(|path| path.to_string_lossy());
+        let page = ReportPage {
+            sample: &publication.sample,
+            reference: reference.as_deref(),
+            run: self,
+            numbers,
+            qc,
+            duplication: reduced.duplication.as_ref(),
+        };
+        Some(page.to_html())
+    }
+}
+
+/// Where a report goes and what it is called.
+pub struct Publication<'p> {
+    /// The other outputs.
+    pub outputs: &'p Outputs,
+    /// `run.json`.
+    pub json: PathBuf,
+    /// The page.
+    pub page: PathBuf,
+    /// The sample, or the name of the file.
+    pub sample: String,
+    /// The reference, where one was given.
+    pub reference: Option<&'p Path>,
+    /// What decides the content of the outputs.
+    pub identity: &'p [Fact],
+    /// The run directory, where there is one.
+    pub run: Option<&'p RunDirectory>,
 }
 
 /// A moment as ISO 8601 writes it, to the second.

@@ -162,6 +162,9 @@ pub struct AlignArgs {
     /// Bases per block: `bwa mem -K`
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub block_bases: u64,
+    /// Take metrics of the BAM and make report.html
+    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
+    pub metrics: Switch,
     /// Refuse any FASTQ that is not clean (the default)
     #[arg(long, conflicts_with = "lenient")]
     pub strict: bool,
@@ -196,6 +199,14 @@ pub struct InputArgs {
 pub enum TrimmerName {
     /// fastp 0.23 or later
     Fastp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes
+    On,
+    /// No
+    Off,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -335,6 +346,12 @@ pub struct MarkdupArgs {
     /// The BAM to write
     #[arg(long, value_name = "OUT.bam")]
     pub out: PathBuf,
+    /// Take metrics of the BAM and make OUT.report.html
+    #[arg(long)]
+    pub metrics: bool,
+    /// The reference, FASTA: with it, metrics count mismatches
+    #[arg(long, value_name = "REF.fa", requires = "metrics")]
+    pub reference: Option<PathBuf>,
     #[command(flatten)]
     pub marking: MarkingArgs,
     #[command(flatten)]

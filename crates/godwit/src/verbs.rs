@@ -82,7 +82,7 @@ impl Common {
     }
 
     /// Options of a job.
-    fn job(&self, marking: &MarkingArgs) -> JobOptions {
+    fn job(&self, marking: &MarkingArgs, metrics: bool) -> JobOptions {
         JobOptions {
             threads: self.thread_count(),
             memory_bytes: self.memory,
@@ -91,6 +91,7 @@ impl Common {
             duplicates: marking.duplicates.into(),
             optical_distance: marking.optical_distance,
             marking: marking.marking(),
+            metrics,
             command: command_line(),
         }
     }

@@ -37,6 +37,9 @@ public final class PicardServer {
 
     private static CommandLineProgram tool(final String name) {
         return switch (name) {
+            case "CollectAlignmentSummaryMetrics" -> new picard.analysis.CollectAlignmentSummaryMetrics();
+            case "CollectInsertSizeMetrics" -> new picard.analysis.CollectInsertSizeMetrics();
+            case "CreateSequenceDictionary" -> new picard.sam.CreateSequenceDictionary();
             case "MarkDuplicates" -> new picard.sam.markduplicates.MarkDuplicates();
             case "SortSam" -> new picard.sam.SortSam();
             case "ValidateSamFile" -> new picard.sam.ValidateSamFile();

@@ -132,3 +132,26 @@ proptest! {
         let _ = fai(&content);
     }
 }
+
+#[test]
+fn windows_hold_the_bases_of_any_stretch() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.fa");
+    let long: String = (0..100_000).map(|at| char::from(b"ACGTN"[at % 5])).collect();
+    let lines: Vec<&str> = long.as_bytes().chunks(60).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    std::fs::write(&path, format!(">a\nacgtRX\nAC\n>b\r\n{}\r\n", lines.join("\r\n"))).unwrap();
+    let contigs = index(&path).unwrap();
+    let mut text = Vec::new();
+    write_fai(&contigs, &mut text).unwrap();
+    assert_eq!(parse_fai(std::str::from_utf8(&text).unwrap()).unwrap(), contigs);
+    let file = std::sync::Arc::new(std::fs::File::open(&path).unwrap());
+    let mut windows = Windows::new(file, contigs.into());
+    assert_eq!(windows.codes(0, 0, 100).unwrap(), [1, 2, 4, 8, 5, 0, 1, 2]);
+    for (start, end) in [(59, 61), (0, 3), (65_500, 65_600), (99_990, 100_000), (7, 99_999)] {
+        let expected: Vec<u8> = (start..end).map(|at| [1, 2, 4, 8, 15][at % 5]).collect();
+        assert_eq!(windows.codes(1, start as u64, end as u64).unwrap(), expected, "{start}..{end}");
+    }
+    assert_eq!(windows.codes(1, 99_999, 100_010).unwrap().len(), 1);
+    assert_eq!(windows.codes(2, 0, 10).unwrap(), []);
+    assert!(parse_fai("a\t1\t2\n").is_none());
+}

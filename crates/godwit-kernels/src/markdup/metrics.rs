@@ -126,6 +126,11 @@ impl Metrics {
         }
     }
 
+    /// Numbers of duplicate sets, single pairs among them, by the pairs they hold.
+    pub fn sets_by_pairs(&self) -> &BTreeMap<u64, u64> {
+        &self.set_sizes.all
+    }
+
     /// The metrics file; `comments` become its header lines (`# ...`).
     pub fn to_text(&self, comments: &[String]) -> String {
         let mut text = String::new();
@@ -220,7 +225,7 @@ fn java_double(value: u64) -> String {
 }
 
 /// A number as htsjdk 4.2.0 `FormatUtil` prints it: at most six decimals, ties rounded towards zero, no trailing zeros.
-fn format_double(value: f64) -> String {
+pub(crate) fn format_double(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
     }

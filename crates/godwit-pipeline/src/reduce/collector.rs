@@ -37,6 +37,8 @@ pub struct ReduceOptions {
     pub memory: MemoryPlan,
     /// Where scratch files go.
     pub temp: PathBuf,
+    /// Whether metrics are taken, and the reference they compare bases with.
+    pub metrics: Option<Option<PathBuf>>,
 }
 
 /// Sorts blocks into runs and gathers their signatures. Blocks may be added from several threads, but the first one alone:

@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::DuplicatePolicy;
 use super::annotate::{Annotator, Judgement};
 use super::collector::Collected;
+use super::qc::QcWorker;
 use crate::read_groups::ReadGroups;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};
 
 /// Compression level of the output: fast, as intermediate files of this size want it.
-const COMPRESSION_LEVEL: u8 = 1;
+pub(super) const COMPRESSION_LEVEL: u8 = 1;
+/// Compression level of what nobody reads.
+pub(super) const UNCOMPRESSED: u8 = 0;
 /// Records written between two looks at whether the run was stopped.
 const RECORDS_BETWEEN_CHECKS: u32 = 1 << 16;
 /// Bytes of a record before its FLAG.
@@ -99,11 +102,13 @@ impl<'c> RunJudgements<'c> {
     }
 }
 
-/// Writes the partition's records to `sink`, which comes back for the caller to finish.
+/// Writes the partition's records to `sink`, compressed at `level`. The sink comes back for the caller to finish.
 pub(super) fn write_partition<W: Write>(
     known: Known,
     split: &SplitPartition,
+    qc: Option<&mut QcWorker>,
     sink: W,
+    level: u8,
     cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, W)> {
     let mut cursors = known.runs.cursors(split)?;
@@ -111,7 +116,7 @@ pub(super) fn write_partition<W: Write>(
     let judgements: Vec<RunJudgements> = cursors.iter().map(|cursor| RunJudgements::new(marking, cursor)).collect();
     let mut tree = LoserTree::new(cursors.iter().map(|cursor| Some(cursor.key())).collect());
     let sink = Hashing { sink, hasher: blake3::Hasher::new() };
-    let mut out = RecordWriter::new(known, sink);
+    let mut out = RecordWriter::new(known, qc, bgzf::Writer::new(sink, level));
     let mut records = 0u32;
     while let Some(source) = tree.winner() {
         records = records.wrapping_add(1);
@@ -131,9 +136,10 @@ pub(super) fn write_partition<W: Write>(
     Ok((PartitionSummary { index, flagstat, removed, tally, checksum }, sink.sink))
 }
 
-struct RecordWriter<'c, W: Write> {
+struct RecordWriter<'c, 'w, 'j, W: Write> {
     bgzf: bgzf::Writer<Hashing<W>>,
     index: IndexBuilder,
+    qc: Option<&'w mut QcWorker<'j>>,
     flagstat: Flagstat,
     removed: u64,
     policy: DuplicatePolicy,
@@ -141,13 +147,14 @@ struct RecordWriter<'c, W: Write> {
     tally: Option<(&'c ReadGroups, DuplicateTally)>,
 }
 
-impl<'c, W: Write> RecordWriter<'c, W> {
-    fn new(known: Known<'c>, sink: Hashing<W>) -> Self {
+impl<'c, 'w, 'j, W: Write> RecordWriter<'c, 'w, 'j, W> {
+    fn new(known: Known<'c>, qc: Option<&'w mut QcWorker<'j>>, bgzf: bgzf::Writer<Hashing<W>>) -> Self {
         let Collected { options, read_groups, .. } = known.collected;
         let counts = options.marking.mode == DuplicateMode::Query;
         Self {
-            bgzf: bgzf::Writer::new(sink, COMPRESSION_LEVEL),
+            bgzf,
             index: IndexBuilder::new(known.genome),
+            qc,
             flagstat: Flagstat::default(),
             removed: 0,
             policy: options.duplicates,
@@ -194,7 +201,10 @@ impl<'c, W: Write> RecordWriter<'c, W> {
         let end = record.position().saturating_add(span);
         self.index.push(record.contig(), record.position(), end, mapped, place).map_err(io::Error::other)?;
         self.flagstat.add(record, flag);
-        Ok(())
+        match &mut self.qc {
+            Some(qc) => qc.add(record, flag),
+            None => Ok(()),
+        }
     }
 }
 

@@ -14,7 +14,8 @@ use godwit_model::Genome;
 use serde::{Deserialize, Serialize};
 
 use super::collector::{Collected, Collector};
-use super::partition::{Known, PartitionSummary, write_partition};
+use super::partition::{COMPRESSION_LEVEL, Known, PartitionSummary, UNCOMPRESSED, write_partition};
+use super::qc::{self, Qc, QcJob, QcWorker};
 use super::ranks::rank;
 use crate::error::PipelineError;
 use crate::manifest;
@@ -67,15 +68,21 @@ pub struct Reduced {
     pub spilled_bytes: u64,
     /// Partitions that an earlier process wrote.
     pub kept_partitions: usize,
+    /// Counts by FLAG.
+    pub flagstat: Flagstat,
+    /// What marking found, unless it was not asked for.
+    pub duplication: Option<Metrics>,
+    /// Metrics, when they were asked for.
+    pub qc: Option<Qc>,
 }
 
 impl Outputs {
     /// What all of them may be called while they lie aside.
     pub(crate) fn aside_names(&self) -> Vec<String> {
-        let suffixes =
-            [".bam", ".bam.bai", ".bam.csi", ".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
-        let report = self.bam.with_file_name("run.json");
-        suffixes.iter().map(|suffix| self.beside(suffix)).chain([report]).map(|path| aside_name(&path)).collect()
+        let bam = [".bam", ".bam.bai", ".bam.csi", ".flagstat.txt", ".idxstats.txt", ".duplicates.txt"];
+        let beside = bam.iter().chain(&qc::SUFFIXES).chain(&[manifest::SUFFIX]).map(|suffix| self.beside(suffix));
+        let reports = ["run.json", "report.html"].map(|name| self.bam.with_file_name(name));
+        beside.chain(reports).map(|path| aside_name(&path)).collect()
     }
 
     /// The stem followed by a suffix.
@@ -83,6 +90,15 @@ impl Outputs {
         let mut name = self.stem.clone().into_os_string();
         name.push(suffix);
         name.into()
+    }
+
+    /// The comment in a metrics file that says whose numbers these are and of which file: MultiQC takes the name of the
+    /// sample from it.
+    pub(crate) fn picard_comment(&self, tool: &str) -> String {
+        let name = self.bam.file_name().unwrap_or_default().to_string_lossy();
+        // MultiQC would take a part of the name for the whole.
+        let input = if name.contains(char::is_whitespace) { String::new() } else { format!(" --INPUT {name}") };
+        format!("godwit {}, the numbers of Picard {tool}{input}", env!("CARGO_PKG_VERSION"))
     }
 }
 
@@ -115,11 +131,12 @@ impl Collector {
             None => PartitionedFile::new(bam, &collected.spill, collected.options.memory.waiting_bytes),
         };
         write_header(&file, header).map_err(writing)?;
+        let qc = QcJob::new(&collected.options, genome)?;
         let (partitions, kept) = (&partitions[..], &AtomicUsize::new(0));
         let summaries = match &collected.runs {
             Some(runs) => {
-                let file = &file;
-                PartitionJob { collected, runs, partitions, file, genome, observer, cancelled, kept }
+                let (file, qc) = (&file, qc.as_ref());
+                PartitionJob { collected, runs, partitions, file, genome, qc, observer, cancelled, kept }
                     .run(&outputs.bam)?
             }
             None => Vec::new(),
@@ -134,6 +151,10 @@ impl Collector {
         let segments = segments(&summaries, &extents[1..]);
         let index = merge_index(summaries, &extents[1..]).map_err(writing)?;
         let mut staged = write_beside(collected, metrics.as_ref(), &index, &totals.flagstat, genome, outputs)?;
+        let qc = qc.map(|qc| qc.finish(genome));
+        if let Some(qc) = &qc {
+            qc.write(&mut staged, outputs)?;
+        }
         staged.add(file.into_staged());
         let last = extents[extents.len() - 1];
         Ok(Reduced {
@@ -148,6 +169,9 @@ impl Collector {
             writing_seconds: started.elapsed().as_secs_f64(),
             spilled_bytes: collected.spill.bytes()
                 + collected.run.as_ref().map_or(0, |run| run.blocks().bytes() + run.parts().bytes()),
+            flagstat: totals.flagstat,
+            duplication: metrics,
+            qc,
         })
     }
 }
@@ -168,6 +192,7 @@ struct PartitionJob<'j> {
     partitions: &'j [SplitPartition],
     file: &'j PartitionedFile<'j>,
     genome: &'j Genome,
+    qc: Option<&'j QcJob>,
     observer: &'j dyn Observer,
     cancelled: &'j AtomicBool,
     /// Partitions that an earlier process wrote.
@@ -179,13 +204,14 @@ impl PartitionJob<'_> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::with_capacity(self.partitions.len()));
         let worker = || -> Result<(), PipelineError> {
+            let mut qc = self.qc.map(QcJob::worker);
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(split) = self.partitions.get(at) else { return Ok(()) };
                 if self.cancelled.load(Ordering::Relaxed) {
                     return Err(PipelineError::Interrupted);
                 }
-                let written = self.write_one(at, split);
+                let written = self.write_one(at, split, qc.as_mut());
                 let written = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 let (summary, kept) = written.map_err(|error| writing_failed(error, path))?;
@@ -212,17 +238,44 @@ impl PartitionJob<'_> {
     }
 
     /// Writes a partition, unless it was kept; says which.
-    fn write_one(&self, at: usize, split: &SplitPartition) -> std::io::Result<(PartitionSummary, bool)> {
-        if let Some(summary) = self.kept(at)? {
-            return Ok((summary, true));
-        }
+    fn write_one(
+        &self,
+        at: usize,
+        split: &SplitPartition,
+        mut qc: Option<&mut QcWorker>,
+    ) -> std::io::Result<(PartitionSummary, bool)> {
         let known = Known { runs: self.runs, collected: self.collected, genome: self.genome };
-        let (summary, mut part) = write_partition(known, split, self.file.part(at + 1), self.cancelled)?;
+        let kept = self.kept(at)?;
+        let was_kept = kept.is_some();
+        let summary = match kept {
+            // Metrics are not kept: the records are looked at again, and go nowhere.
+            Some(summary) if qc.is_some() => {
+                write_partition(known, split, qc.as_deref_mut(), std::io::sink(), UNCOMPRESSED, self.cancelled)?;
+                summary
+            }
+            Some(summary) => summary,
+            None => self.write_anew(at, split, known, qc.as_deref_mut())?,
+        };
+        if let Some(qc) = qc {
+            qc.end_partition(at);
+        }
+        Ok((summary, was_kept))
+    }
+
+    fn write_anew(
+        &self,
+        at: usize,
+        split: &SplitPartition,
+        known: Known,
+        qc: Option<&mut QcWorker>,
+    ) -> std::io::Result<PartitionSummary> {
+        let part = self.file.part(at + 1);
+        let (summary, mut part) = write_partition(known, split, qc, part, COMPRESSION_LEVEL, self.cancelled)?;
         if let Some(run) = &self.collected.run {
             run.keep_partition(at, part.seal()?, self.file.staged(), &serde_json::to_vec(&summary)?)?;
         }
         part.finish()?;
-        Ok((summary, false))
+        Ok(summary)
     }
 
     /// A partition that an earlier process wrote, put where it belongs.
@@ -339,9 +392,8 @@ fn write_beside(
     write(outputs.beside(".flagstat.txt"), flagstat.to_string().as_bytes())?;
     write(outputs.beside(".idxstats.txt"), index.idxstats(genome).as_bytes())?;
     if let Some(metrics) = metrics {
-        let version = env!("CARGO_PKG_VERSION");
-        let comment = format!("godwit {version} {}", collected.options.marking_command_line);
-        let text = metrics.to_text(&[comment]);
+        let (origin, command) = (outputs.picard_comment("MarkDuplicates"), &collected.options.marking_command_line);
+        let text = metrics.to_text(&[format!("{origin} {command}")]);
         write(outputs.beside(".duplicates.txt"), text.as_bytes())?;
     }
     Ok(staged)

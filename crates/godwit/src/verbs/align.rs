@@ -3,7 +3,7 @@
 use godwit_pipeline::{AlignOptions, ReadsOptions, RunReport, align};
 
 use super::{cancel_on_signal, or_stdin};
-use crate::cli::{AlignArgs, TrimmerName};
+use crate::cli::{AlignArgs, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -34,7 +34,7 @@ fn options(args: &AlignArgs) -> AlignOptions {
         read_groups: args.read_group.clone(),
         sample: args.sample.clone(),
         out: args.out.clone(),
-        job: args.common.job(&args.marking),
+        job: args.common.job(&args.marking, args.metrics == Switch::On),
         block_bases: args.block_bases,
         aligner_args: aligner_args(args),
         lenient: args.lenient,

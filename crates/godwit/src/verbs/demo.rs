@@ -63,7 +63,7 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
         read_groups: Vec::new(),
         sample: SAMPLE.into(),
         out: args.out.clone(),
-        job: args.common.job(&MarkingArgs::default()),
+        job: args.common.job(&MarkingArgs::default(), true),
         block_bases: BLOCK_BASES,
         aligner_args: Vec::new(),
         lenient: false,
@@ -102,9 +102,10 @@ fn summary(
     let lines = rows.iter().map(|(label, value)| format!("{label:width$}  {value}\n"));
     let directory: PathBuf = bam.parent().map(Path::to_owned).unwrap_or_default();
     format!(
-        "{}\nthe BAM is {}, the report {}\n",
+        "{}\nthe BAM is {}, its report {}, the record of the run {}\n",
         lines.collect::<String>(),
         bam.display(),
+        directory.join("report.html").display(),
         directory.join("run.json").display()
     )
 }

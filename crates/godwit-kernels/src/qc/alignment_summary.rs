@@ -1,0 +1,377 @@
+//! The numbers of Picard 3.4.0 `CollectAlignmentSummaryMetrics` (`AlignmentSummaryMetricsCollector`), for all reads.
+
+use std::io;
+
+use godwit_model::{RawRecord, flags};
+
+use super::adapters::is_adapter;
+use super::histogram::Histogram;
+use super::insert_size::Orientation;
+use super::picard_header;
+use super::record_counts::{Alignment, count_pairs};
+use crate::markdup::format_double;
+
+/// Least mapping quality of what Picard calls high quality.
+const HIGH_MAPPING_QUALITY: u8 = 20;
+/// Least base quality of `PF_HQ_ALIGNED_Q20_BASES`.
+const HIGH_BASE_QUALITY: u8 = 20;
+/// Pairs longer than this are chimeric.
+const MAX_INSERT: u32 = 100_000;
+/// 4-bit code of N.
+const NO_CALL: u8 = 15;
+/// Share of the reads that must lack a cycle for it to be bad.
+const BAD_CYCLE_SHARE: f64 = 0.8;
+
+/// Where reference bases come from.
+pub trait ReferenceBases {
+    /// 4-bit codes of the bases in `[start, end)` of a contig, 0-based; fewer where the contig ends. Letters that stand for
+    /// no base have code 0.
+    ///
+    /// # Errors
+    /// What reading meets.
+    fn codes(&mut self, contig: i32, start: u32, end: u32) -> io::Result<&[u8]>;
+}
+
+/// Counts of first reads, last reads and reads without a mate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlignmentSummary {
+    first: Category,
+    last: Category,
+    unpaired: Category,
+}
+
+/// Counts of one kind of read; PF is "passes filter".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Category {
+    reads: u64,
+    pf_reads: u64,
+    noise: u64,
+    adapters: u64,
+    aligned: u64,
+    aligned_bases: u64,
+    high_quality: u64,
+    high_quality_bases: u64,
+    high_quality_q20_bases: u64,
+    mismatches: u64,
+    high_quality_mismatches: Histogram,
+    indels: u64,
+    lengths: Histogram,
+    aligned_lengths: Histogram,
+    in_pairs: u64,
+    improper_pairs: u64,
+    forward: u64,
+    chimeras: u64,
+    maybe_chimeras: u64,
+    soft_clipped: u64,
+    hard_clipped: u64,
+    trailing_clipped: u64,
+    reads_with_trailing_clip: u64,
+    bad_cycles: Histogram,
+}
+
+/// What tags say that counts here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SummaryTags {
+    /// `XN:i:1`.
+    pub(super) noise: bool,
+    /// `MQ`.
+    pub(super) mate_quality: Option<i64>,
+    /// There is an `SA`.
+    pub(super) split: bool,
+}
+
+impl AlignmentSummary {
+    /// Counts a record whose FLAG is `flag`. Without `reference`, no base counts as a mismatch, as with Picard.
+    ///
+    /// # Errors
+    /// Those of `reference`.
+    pub(super) fn add<R: ReferenceBases>(
+        &mut self,
+        record: RawRecord,
+        alignment: &Alignment,
+        tags: SummaryTags,
+        reference: Option<&mut R>,
+    ) -> io::Result<()> {
+        if alignment.flag & flags::NOT_PRIMARY != 0 {
+            return Ok(());
+        }
+        let category = match alignment.flag & (flags::PAIRED | flags::FIRST) {
+            flag if flag & flags::PAIRED == 0 => &mut self.unpaired,
+            flag if flag & flags::FIRST != 0 => &mut self.first,
+            _ => &mut self.last,
+        };
+        category.reads += 1;
+        if alignment.flag & flags::QC_FAIL == 0 {
+            category.add_read(record, alignment, tags);
+        }
+        if alignment.flag & (flags::QC_FAIL | flags::UNMAPPED) != 0 {
+            let no_calls = alignment.codes.iter().enumerate().filter(|(_, code)| **code == NO_CALL);
+            no_calls.for_each(|(at, _)| category.bad_cycles.add(alignment.cycle(at)));
+            return Ok(());
+        }
+        category.add_bases(record, alignment, reference)
+    }
+
+    /// Adds the counts of another part.
+    pub fn merge(&mut self, other: &Self) {
+        self.first.merge(&other.first);
+        self.last.merge(&other.last);
+        self.unpaired.merge(&other.unpaired);
+    }
+
+    /// Mismatches to the reference, and the aligned bases they are among; primary records only.
+    pub fn mismatches(&self) -> (u64, u64) {
+        let all = [&self.first, &self.last, &self.unpaired];
+        (all.iter().map(|one| one.mismatches).sum(), all.iter().map(|one| one.aligned_bases).sum())
+    }
+
+    /// The metrics file; `comment` becomes its header line.
+    pub fn to_text(&self, comment: &str) -> String {
+        let mut pair = self.first.clone();
+        pair.merge(&self.last);
+        let mut text = picard_header(comment) + COLUMNS;
+        if self.first.reads > 0 {
+            let (first, last) = (self.first.count_bad_cycles(), self.last.count_bad_cycles());
+            text += &self.first.line("FIRST_OF_PAIR", first);
+            text += &self.last.line("SECOND_OF_PAIR", last);
+            text += &pair.line("PAIR", first + last);
+        }
+        if self.unpaired.reads > 0 || self.first.reads == 0 {
+            text += &self.unpaired.line("UNPAIRED", self.unpaired.count_bad_cycles());
+        }
+        let columns = [
+            ("PAIRED_TOTAL_LENGTH_COUNT", &pair.lengths),
+            ("PAIRED_ALIGNED_LENGTH_COUNT", &pair.aligned_lengths),
+            ("UNPAIRED_TOTAL_LENGTH_COUNT", &self.unpaired.lengths),
+            ("UNPAIRED_ALIGNED_LENGTH_COUNT", &self.unpaired.aligned_lengths),
+        ];
+        let columns: Vec<_> = columns.into_iter().filter(|(_, lengths)| lengths.count() > 0).collect();
+        text.push('\n');
+        if !columns.is_empty() {
+            text += "## HISTOGRAM\tjava.lang.Integer\nREAD_LENGTH";
+            columns.iter().for_each(|(name, _)| text += &format!("\t{name}"));
+            let mut all = Histogram::default();
+            columns.iter().for_each(|(_, lengths)| all.merge(lengths));
+            for (length, _) in all.iter() {
+                text += &format!("\n{length}");
+                columns.iter().for_each(|(_, lengths)| text += &format!("\t{}", lengths.get(length)));
+            }
+            text.push('\n');
+        }
+        text + "\n"
+    }
+}
+
+const COLUMNS: &str = "## METRICS CLASS\tpicard.analysis.AlignmentSummaryMetrics\n\
+    CATEGORY\tTOTAL_READS\tPF_READS\tPCT_PF_READS\tPF_NOISE_READS\tPF_READS_ALIGNED\tPCT_PF_READS_ALIGNED\t\
+    PF_ALIGNED_BASES\tPF_HQ_ALIGNED_READS\tPF_HQ_ALIGNED_BASES\tPF_HQ_ALIGNED_Q20_BASES\tPF_HQ_MEDIAN_MISMATCHES\t\
+    PF_MISMATCH_RATE\tPF_HQ_ERROR_RATE\tPF_INDEL_RATE\tMEAN_READ_LENGTH\tSD_READ_LENGTH\tMEDIAN_READ_LENGTH\t\
+    MAD_READ_LENGTH\tMIN_READ_LENGTH\tMAX_READ_LENGTH\tMEAN_ALIGNED_READ_LENGTH\tREADS_ALIGNED_IN_PAIRS\t\
+    PCT_READS_ALIGNED_IN_PAIRS\tPF_READS_IMPROPER_PAIRS\tPCT_PF_READS_IMPROPER_PAIRS\tBAD_CYCLES\tSTRAND_BALANCE\t\
+    PCT_CHIMERAS\tPCT_ADAPTER\tPCT_SOFTCLIP\tPCT_HARDCLIP\tAVG_POS_3PRIME_SOFTCLIP_LENGTH\tSAMPLE\tLIBRARY\tREAD_GROUP\n";
+
+impl Category {
+    fn add_read(&mut self, record: RawRecord, alignment: &Alignment, tags: SummaryTags) {
+        let flag = alignment.flag;
+        let (mapped, reverse) = (flag & flags::UNMAPPED == 0, flag & flags::REVERSE != 0);
+        self.pf_reads += 1;
+        self.noise += u64::from(tags.noise);
+        self.lengths.add(alignment.codes.len() as u64);
+        self.aligned_lengths.add(alignment.unclipped_read_bases);
+        self.hard_clipped += alignment.hard_clipped;
+        if (!mapped || record.mapping_quality() == 0) && is_adapter(alignment.codes, mapped && reverse) {
+            self.adapters += 1;
+        }
+        if !mapped {
+            return;
+        }
+        self.soft_clipped += alignment.soft_clipped;
+        let trailing = trailing_soft_clip(record, reverse);
+        self.trailing_clipped += trailing;
+        self.reads_with_trailing_clip += u64::from(trailing > 0);
+        self.aligned += 1;
+        self.forward += u64::from(!reverse);
+        let paired = flag & flags::PAIRED != 0;
+        self.improper_pairs += u64::from(paired && flag & flags::PROPER_PAIR == 0);
+        let high_quality = record.mapping_quality() >= HIGH_MAPPING_QUALITY;
+        if paired && flag & flags::MATE_UNMAPPED == 0 {
+            self.in_pairs += 1;
+            if tags.mate_quality.is_none_or(|mate| mate >= i64::from(HIGH_MAPPING_QUALITY) && high_quality) {
+                self.maybe_chimeras += 1;
+                self.chimeras += u64::from(is_chimeric(record, alignment, tags));
+            }
+        } else if high_quality {
+            self.maybe_chimeras += 1;
+            self.chimeras += u64::from(tags.split);
+        }
+    }
+
+    fn add_bases<R: ReferenceBases>(
+        &mut self,
+        record: RawRecord,
+        alignment: &Alignment,
+        reference: Option<&mut R>,
+    ) -> io::Result<()> {
+        let high_quality = record.mapping_quality() >= HIGH_MAPPING_QUALITY;
+        self.high_quality += u64::from(high_quality);
+        let start = record.position().max(0) as u32;
+        let span = alignment.reference_bases as u32;
+        let bases = match reference {
+            Some(reference) if span > 0 => Some(reference.codes(record.contig(), start, start + span)?),
+            _ => None,
+        };
+        let qualities = record.qualities();
+        let mut mismatches = 0;
+        for block in alignment.blocks {
+            // A record without SEQ has blocks and no bases.
+            let Some(read) = alignment.codes.get(block.read_start..) else { continue };
+            let mut length = block.bases.min(read.len());
+            let against = match bases {
+                Some(bases) => {
+                    let against = &bases[block.reference_offset.min(bases.len())..];
+                    length = length.min(against.len());
+                    Some(&against[..length])
+                }
+                None => None,
+            };
+            let read = &read[..length];
+            mismatches += self.compare(read, against, alignment);
+            self.aligned_bases += length as u64;
+            if high_quality {
+                self.high_quality_bases += length as u64;
+                let quality = &qualities[block.read_start..block.read_start + length];
+                if qualities.first() != Some(&u8::MAX) {
+                    self.high_quality_q20_bases += count_pairs(quality, quality, |one, _| one >= HIGH_BASE_QUALITY);
+                }
+            }
+        }
+        self.mismatches += mismatches;
+        self.high_quality_mismatches.add(if high_quality { mismatches } else { 0 });
+        self.indels += alignment.indels;
+        Ok(())
+    }
+
+    /// Mismatches of a block. Picard counts a bad cycle by the offset in its block, not in the read.
+    fn compare(&mut self, read: &[u8], against: Option<&[u8]>, alignment: &Alignment) -> u64 {
+        let no_calls = count_pairs(read, read, |code, _| code == NO_CALL);
+        let differing = against.map_or(0, |against| count_pairs(read, against, |a, b| a != b));
+        if no_calls + differing > 0 {
+            for (at, code) in read.iter().enumerate() {
+                if *code == NO_CALL || against.is_some_and(|against| against[at] != *code) {
+                    self.bad_cycles.add(alignment.cycle(at));
+                }
+            }
+        }
+        differing
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts_mut().into_iter().zip(other.clone().counts_mut()) {
+            *mine += *theirs;
+        }
+        self.high_quality_mismatches.merge(&other.high_quality_mismatches);
+        self.lengths.merge(&other.lengths);
+        self.aligned_lengths.merge(&other.aligned_lengths);
+        self.bad_cycles.merge(&other.bad_cycles);
+    }
+
+    fn counts_mut(&mut self) -> [&mut u64; 20] {
+        [
+            &mut self.reads,
+            &mut self.pf_reads,
+            &mut self.noise,
+            &mut self.adapters,
+            &mut self.aligned,
+            &mut self.aligned_bases,
+            &mut self.high_quality,
+            &mut self.high_quality_bases,
+            &mut self.high_quality_q20_bases,
+            &mut self.mismatches,
+            &mut self.indels,
+            &mut self.in_pairs,
+            &mut self.improper_pairs,
+            &mut self.forward,
+            &mut self.chimeras,
+            &mut self.maybe_chimeras,
+            &mut self.soft_clipped,
+            &mut self.hard_clipped,
+            &mut self.trailing_clipped,
+            &mut self.reads_with_trailing_clip,
+        ]
+    }
+
+    fn count_bad_cycles(&self) -> u64 {
+        let reads = self.reads as f64;
+        self.bad_cycles.iter().filter(|(_, count)| *count as f64 / reads >= BAD_CYCLE_SHARE).count() as u64
+    }
+
+    fn line(&self, category: &str, bad_cycles: u64) -> String {
+        let rate = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        // Picard computes nothing further where no read passes the filter.
+        let some = |value: f64| if self.pf_reads == 0 { 0.0 } else { value };
+        let bases = self.lengths.sum();
+        let high_quality_mismatches = self.high_quality_mismatches.sum();
+        let cells = [
+            self.reads as f64,
+            self.pf_reads as f64,
+            rate(self.pf_reads, self.reads),
+            self.noise as f64,
+            self.aligned as f64,
+            rate(self.aligned, self.pf_reads),
+            self.aligned_bases as f64,
+            self.high_quality as f64,
+            self.high_quality_bases as f64,
+            self.high_quality_q20_bases as f64,
+            self.high_quality_mismatches.median(),
+            rate(self.mismatches, self.aligned_bases),
+            rate(high_quality_mismatches, self.high_quality_bases),
+            rate(self.indels, self.aligned_bases),
+            some(self.lengths.mean()),
+            some(self.lengths.standard_deviation()),
+            self.lengths.median(),
+            self.lengths.median_absolute_deviation(),
+            self.lengths.min() as f64,
+            self.lengths.max() as f64,
+            some(self.aligned_lengths.mean()),
+            self.in_pairs as f64,
+            rate(self.in_pairs, self.aligned),
+            self.improper_pairs as f64,
+            rate(self.improper_pairs, self.aligned),
+            bad_cycles as f64,
+            rate(self.forward, self.aligned),
+            rate(self.chimeras, self.maybe_chimeras),
+            rate(self.adapters, self.pf_reads),
+            rate(self.soft_clipped, bases),
+            rate(self.hard_clipped, bases),
+            rate(self.trailing_clipped, self.reads_with_trailing_clip),
+        ];
+        format!("{category}\t{}\t\t\t\n", cells.map(format_double).join("\t"))
+    }
+}
+
+/// Bases soft-clipped behind the last aligned one in the order of sequencing.
+fn trailing_soft_clip(record: RawRecord, reverse: bool) -> u64 {
+    let mut seen_aligned = false;
+    let mut clipped = 0;
+    let mut look = |op: godwit_model::CigarOp| {
+        if !op.is_clip() {
+            seen_aligned = true;
+        } else if seen_aligned && op.code() == 4 {
+            clipped += u64::from(op.bases());
+        }
+    };
+    if reverse {
+        record.cigar().rev().for_each(&mut look)
+    } else {
+        record.cigar().for_each(&mut look)
+    }
+    clipped
+}
+
+/// Of a record with a mapped mate (`ChimeraUtil.isChimeric`).
+fn is_chimeric(record: RawRecord, alignment: &Alignment, tags: SummaryTags) -> bool {
+    record.template_length().unsigned_abs() > MAX_INSERT
+        || record.contig() != record.mate_contig()
+        || tags.split
+        || Orientation::of(record, alignment.reference_bases) != Orientation::Inward
+}

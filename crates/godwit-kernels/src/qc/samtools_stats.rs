@@ -1,0 +1,310 @@
+//! What `samtools stats` 1.16 counts (`stats.c`), without options and without a reference.
+//!
+//! Sections that depend on the order of sums of 32-bit floats (GC-depth), on `-r` (mismatches per cycle) or on barcode
+//! tags are not counted at all. The order of records within a section does not matter for the others.
+
+mod text;
+
+use godwit_model::{RawRecord, flags};
+use libdeflater::Crc;
+
+use super::cycles::End;
+use super::histogram::Histogram;
+use super::record_counts::{Alignment, count_pairs};
+
+/// Bins of GC content.
+const GC_BINS: usize = 200;
+/// Insert sizes above this count as this.
+const MAX_INSERT: u32 = 8000;
+/// Longer insertions and deletions are not in the distribution.
+const MAX_INDEL: u64 = 300;
+/// The pile-up of samtools holds five times 300 bases and goes wrong beyond.
+const PILEUP_READ: u64 = 300;
+const PILEUP_SPAN: i64 = 1500;
+
+/// What is known of a record besides its alignment.
+#[derive(Clone, Copy)]
+pub(super) struct StatsRead {
+    pub(super) end: End,
+    /// Value of `NM`, 0 without.
+    pub(super) mismatches: i64,
+}
+
+/// The counts; see [`SamtoolsStats::to_text`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SamtoolsStats {
+    /// 32-bit sums of checksums of names, bases and qualities, with overflow.
+    checksums: [u32; 3],
+    numbers: Numbers,
+    /// By length, hard clips included: all, first and last reads.
+    lengths: [Histogram; 3],
+    /// The longest, supplementary records too: all, first and last reads.
+    longest: [u64; 3],
+    /// By bin: first and last reads.
+    gc: [Vec<u64>; 2],
+    /// Each pair twice: inward, outward, other.
+    inserts: [Histogram; 3],
+    /// By length: insertions, deletions.
+    indels: [Histogram; 2],
+    /// By 0-based cycle: insertions and deletions of first reads, of last reads.
+    indel_cycles: [[Histogram; 2]; 2],
+    longest_span: i64,
+}
+
+/// Plain sums.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    first: u64,
+    last: u64,
+    other: u64,
+    paired_and_mapped: u64,
+    single_mapped: u64,
+    unmapped: u64,
+    properly_paired: u64,
+    paired: u64,
+    duplicates: u64,
+    quality_zero: u64,
+    qc_failed: u64,
+    secondary: u64,
+    supplementary: u64,
+    bases: u64,
+    bases_first: u64,
+    bases_last: u64,
+    bases_mapped: u64,
+    bases_in_cigar: u64,
+    bases_duplicate: u64,
+    mismatches: u64,
+    other_contig: u64,
+}
+
+impl SamtoolsStats {
+    /// Counts a record.
+    #[inline]
+    pub(super) fn add(&mut self, record: RawRecord, alignment: &Alignment, read: StatsRead) {
+        self.add_checksums(record, alignment.codes.len());
+        let flag = alignment.flag;
+        if flag & flags::SECONDARY != 0 {
+            self.numbers.secondary += 1;
+            return;
+        }
+        self.numbers.supplementary += u64::from(flag & flags::SUPPLEMENTARY != 0);
+        let bases = alignment.codes.len() as u64;
+        if bases == 0 {
+            return;
+        }
+        if flag & flags::DUPLICATE != 0 {
+            self.numbers.duplicates += 1;
+            self.numbers.bases_duplicate += bases;
+        }
+        let length = bases + alignment.hard_clipped;
+        let ends = [true, read.end == End::First, read.end == End::Last];
+        let original = flag & flags::SUPPLEMENTARY == 0;
+        for at in (0..3).filter(|at| ends[*at]) {
+            self.longest[at] = self.longest[at].max(length);
+            if original {
+                self.lengths[at].add(length);
+            }
+        }
+        if original {
+            self.add_original(record, alignment, read.end);
+        }
+        if flag & flags::UNMAPPED != 0 {
+            return;
+        }
+        self.longest_span = self.longest_span.max(alignment.reference_bases);
+        if alignment.indels > 0 {
+            self.add_indels(record, alignment, read.end);
+        }
+        if original && flag & (flags::PAIRED | flags::MATE_UNMAPPED) == flags::PAIRED {
+            self.add_insert(record, flag);
+        }
+        self.numbers.mismatches = self.numbers.mismatches.wrapping_add_signed(read.mismatches);
+        self.numbers.bases_in_cigar += alignment.unclipped_read_bases;
+    }
+
+    fn add_checksums(&mut self, record: RawRecord, bases: usize) {
+        self.add_checksum(0, record.name());
+        if bases > 0 {
+            self.add_checksum(1, record.packed_bases());
+            // samtools takes as many bytes of the qualities as of the packed bases.
+            self.add_checksum(2, &record.qualities()[..bases.div_ceil(2)]);
+        }
+    }
+
+    fn add_checksum(&mut self, which: usize, bytes: &[u8]) {
+        let mut crc = Crc::new();
+        crc.update(bytes);
+        self.checksums[which] = self.checksums[which].wrapping_add(crc.sum());
+    }
+
+    /// Counts a record that stands for its read: neither secondary nor supplementary.
+    fn add_original(&mut self, record: RawRecord, alignment: &Alignment, end: End) {
+        let (flag, bases) = (alignment.flag, alignment.codes.len() as u64);
+        let numbers = &mut self.numbers;
+        numbers.bases += bases;
+        numbers.qc_failed += u64::from(flag & flags::QC_FAIL != 0);
+        numbers.paired += u64::from(flag & flags::PAIRED != 0);
+        match end {
+            End::First => {
+                numbers.first += 1;
+                numbers.bases_first += bases;
+            }
+            End::Last => {
+                numbers.last += 1;
+                numbers.bases_last += bases;
+            }
+            End::Other => numbers.other += 1,
+        }
+        if flag & flags::UNMAPPED != 0 {
+            numbers.unmapped += 1;
+        } else {
+            numbers.bases_mapped += bases;
+            numbers.quality_zero += u64::from(record.mapping_quality() == 0);
+            if flag & (flags::PAIRED | flags::MATE_UNMAPPED) == flags::PAIRED {
+                numbers.paired_and_mapped += 1;
+                numbers.properly_paired += u64::from(flag & flags::PROPER_PAIR != 0);
+                numbers.other_contig += u64::from(record.contig() != record.mate_contig());
+            } else {
+                numbers.single_mapped += 1;
+            }
+        }
+        if end != End::Other {
+            let gc = count_pairs(alignment.codes, alignment.codes, |code, _| code == 2 || code == 4) as usize;
+            self.add_gc(gc, bases as usize, end);
+        }
+    }
+
+    fn add_gc(&mut self, gc: usize, bases: usize, end: End) {
+        let bins = &mut self.gc[end as usize];
+        bins.resize(GC_BINS, 0);
+        let from = gc * (GC_BINS - 1) / bases;
+        let to = ((gc + 1) * (GC_BINS - 1) / bases).min(GC_BINS - 1);
+        bins.get_mut(from..to).into_iter().flatten().for_each(|count| *count += 1);
+    }
+
+    fn add_indels(&mut self, record: RawRecord, alignment: &Alignment, end: End) {
+        let forward = alignment.flag & flags::REVERSE == 0;
+        let length = alignment.codes.len() as i64;
+        let mut cycle = 0i64;
+        for op in record.cigar() {
+            let bases = i64::from(op.bases());
+            let (kind, place) = match op.code() {
+                1 if forward => (0, cycle),
+                1 => (0, length - cycle - bases),
+                2 if forward => (1, cycle - 1),
+                2 => (1, length - cycle - 1),
+                _ => (0, -1),
+            };
+            if place >= 0 && bases > 0 {
+                if end != End::Other {
+                    self.indel_cycles[end as usize][kind].add(place as u64);
+                }
+                if bases as u64 <= MAX_INDEL {
+                    self.indels[kind].add(bases as u64);
+                }
+            }
+            if op.consumes_read() {
+                cycle += bases;
+            }
+        }
+    }
+
+    fn add_insert(&mut self, record: RawRecord, flag: u16) {
+        let size = record.template_length().unsigned_abs().min(MAX_INSERT);
+        if size == 0 && record.contig() != record.mate_contig() {
+            return;
+        }
+        let (first, forward) = (flag & flags::FIRST != 0, flag & flags::REVERSE == 0);
+        let kind = if forward == (flag & flags::MATE_REVERSE == 0) {
+            2
+        } else {
+            let distance = i64::from(record.mate_position()) - i64::from(record.position());
+            let mate_follows = if first { distance >= 0 } else { -distance >= 0 };
+            usize::from((first == forward) != mate_follows)
+        };
+        self.inserts[kind].add(u64::from(size));
+    }
+
+    /// Adds the counts of another part.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.checksums.iter_mut().zip(other.checksums) {
+            *mine = mine.wrapping_add(theirs);
+        }
+        for (mine, theirs) in self.numbers.all_mut().into_iter().zip(other.numbers.clone().all_mut()) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+        for (mine, theirs) in self.longest.iter_mut().zip(other.longest) {
+            *mine = (*mine).max(theirs);
+        }
+        self.longest_span = self.longest_span.max(other.longest_span);
+        for (mine, theirs) in self.gc.iter_mut().zip(&other.gc) {
+            mine.resize(mine.len().max(theirs.len()), 0);
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        }
+        let theirs = other.lengths.iter().chain(&other.inserts).chain(&other.indels);
+        let mine = self.lengths.iter_mut().chain(&mut self.inserts).chain(&mut self.indels);
+        let mine = mine.chain(self.indel_cycles.iter_mut().flatten());
+        mine.zip(theirs.chain(other.indel_cycles.iter().flatten())).for_each(|(mine, theirs)| mine.merge(theirs));
+    }
+
+    /// Reads: records that are neither secondary nor supplementary.
+    pub fn reads(&self) -> u64 {
+        self.numbers.first + self.numbers.last + self.numbers.other
+    }
+
+    /// Reads that are mapped.
+    pub fn mapped(&self) -> u64 {
+        self.numbers.paired_and_mapped + self.numbers.single_mapped
+    }
+
+    /// Reads of a template of two, and those of them that are properly paired.
+    pub fn paired(&self) -> (u64, u64) {
+        (self.numbers.paired, self.numbers.properly_paired)
+    }
+
+    /// Bases of all reads.
+    pub fn bases(&self) -> u64 {
+        self.numbers.bases
+    }
+
+    /// The `GC content` histogram of first (0) or last (1) reads: percent and reads, as the text has it.
+    pub fn gc_content(&self, end: usize) -> Vec<(f64, u64)> {
+        let bins = &self.gc[end];
+        let (mut previous, mut found) = (0, Vec::new());
+        for at in 0..bins.len() {
+            if bins[at] != bins[previous] {
+                found.push(((at + previous) as f64 * 0.5 * 100.0 / (GC_BINS - 1) as f64, bins[previous]));
+                previous = at;
+            }
+        }
+        found
+    }
+}
+
+impl Numbers {
+    fn all_mut(&mut self) -> [&mut u64; 21] {
+        [
+            &mut self.first,
+            &mut self.last,
+            &mut self.other,
+            &mut self.paired_and_mapped,
+            &mut self.single_mapped,
+            &mut self.unmapped,
+            &mut self.properly_paired,
+            &mut self.paired,
+            &mut self.duplicates,
+            &mut self.quality_zero,
+            &mut self.qc_failed,
+            &mut self.secondary,
+            &mut self.supplementary,
+            &mut self.bases,
+            &mut self.bases_first,
+            &mut self.bases_last,
+            &mut self.bases_mapped,
+            &mut self.bases_in_cigar,
+            &mut self.bases_duplicate,
+            &mut self.mismatches,
+            &mut self.other_contig,
+        ]
+    }
+}

@@ -1,0 +1,269 @@
+//! Line and bar charts as inline SVG. Colours and type come from the page's style, so that they follow light and dark.
+
+use std::fmt::Write;
+
+use super::html::{escaped, short};
+
+/// Size of a chart in its own units; it scales with the page.
+const WIDTH: f64 = 420.0;
+const HEIGHT: f64 = 240.0;
+/// Place for the axes.
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 40.0;
+/// Ticks an axis has at most.
+const TICKS: f64 = 6.0;
+
+/// How values are drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A line through the points.
+    Line,
+    /// A line with the space below it filled.
+    Area,
+    /// A bar for each point.
+    Bars,
+}
+
+/// Values of one kind, by ascending x.
+pub(super) struct Series {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// A chart with what stands around it.
+pub(super) struct Plot<'p> {
+    pub(super) title: &'p str,
+    /// One sentence: what is shown and what to look for.
+    pub(super) note: String,
+    pub(super) x_title: &'p str,
+    pub(super) y_title: &'p str,
+    pub(super) x_unit: &'p str,
+    pub(super) y_unit: &'p str,
+    pub(super) shape: Shape,
+    /// End of the y axis where values do not decide it.
+    pub(super) y_max: Option<f64>,
+    pub(super) series: Vec<Series>,
+}
+
+/// Where values go.
+struct Scale {
+    x: (f64, f64),
+    y_max: f64,
+}
+
+impl Scale {
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (value - self.x.0) / (self.x.1 - self.x.0) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - (value / self.y_max).min(1.0) * (HEIGHT - TOP - BOTTOM)
+    }
+}
+
+impl Plot<'_> {
+    /// The chart as a `figure`; nothing where there are no values.
+    pub(super) fn to_figure(&self) -> String {
+        let series: Vec<&Series> = self.series.iter().filter(|series| !series.points.is_empty()).collect();
+        let Some(scale) = self.scale(&series) else { return String::new() };
+        let title = escaped(self.title);
+        let mut figure = format!(
+            "<figure>\n<figcaption><h3>{title}</h3><p>{}</p></figcaption>\n{}\
+             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}. {} by {}.\">\n",
+            self.note,
+            legend(&series),
+            escaped(self.y_title),
+            escaped(self.x_title)
+        );
+        self.write_axes(&mut figure, &scale);
+        for (at, series) in series.iter().enumerate() {
+            self.write_series(&mut figure, &scale, series, at);
+        }
+        if self.shape != Shape::Bars {
+            self.write_hints(&mut figure, &scale, &series);
+        }
+        figure + "</svg>\n</figure>\n"
+    }
+
+    fn scale(&self, series: &[&Series]) -> Option<Scale> {
+        let points = || series.iter().flat_map(|series| &series.points);
+        let first = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
+        let last = points().map(|point| point.0).fold(f64::NEG_INFINITY, f64::max);
+        let highest = points().map(|point| point.1).fold(0.0, f64::max);
+        if !first.is_finite() {
+            return None;
+        }
+        let x = match self.shape {
+            Shape::Bars => (first - 0.75, last + 0.75),
+            _ if first == last => (first - 1.0, last + 1.0),
+            _ => (first, last),
+        };
+        let y_max = self.y_max.unwrap_or_else(|| {
+            let step = tick_step(highest.max(1e-9));
+            (highest / step).ceil().max(1.0) * step
+        });
+        Some(Scale { x, y_max })
+    }
+
+    fn write_axes(&self, svg: &mut String, scale: &Scale) {
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for tick in ticks(0.0, scale.y_max) {
+            let y = scale.y(tick);
+            let _ = writeln!(
+                svg,
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{right}\"/><text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"end\">{}</text>",
+                LEFT - 5.0,
+                y + 3.5,
+                short(tick)
+            );
+        }
+        for tick in
+            ticks(scale.x.0, scale.x.1).into_iter().filter(|tick| self.shape != Shape::Bars || tick.fract() == 0.0)
+        {
+            let x = scale.x(tick);
+            let _ = writeln!(
+                svg,
+                "<path class=\"axis\" d=\"M{x:.1} {bottom}v4\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" \
+                 text-anchor=\"middle\">{}</text>",
+                bottom + 15.0,
+                short(tick)
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<path class=\"axis\" d=\"M{LEFT} {bottom}H{right}\"/>\n\
+             <text class=\"title\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
+             <text class=\"title\" x=\"{:.1}\" y=\"11\" text-anchor=\"middle\" transform=\"rotate(-90)\">{}</text>",
+            (LEFT + right) / 2.0,
+            HEIGHT - 6.0,
+            escaped(self.x_title),
+            -(TOP + bottom) / 2.0,
+            escaped(self.y_title)
+        );
+    }
+
+    fn write_series(&self, svg: &mut String, scale: &Scale, series: &Series, at: usize) {
+        if self.shape == Shape::Bars {
+            let width = ((scale.x(1.0) - scale.x(0.0)) * 0.8).max(1.0);
+            for (x, y) in &series.points {
+                let (left, top) = (scale.x(*x) - width / 2.0, scale.y(*y));
+                let height = (HEIGHT - BOTTOM - top).max(0.0);
+                let hint = self.hint(*x, &[(series, *y)], false);
+                let _ = writeln!(
+                    svg,
+                    "<rect class=\"bar s{at}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+                     height=\"{height:.1}\"><title>{hint}</title></rect>"
+                );
+            }
+            return;
+        }
+        let mut path = String::new();
+        for (index, (x, y)) in series.points.iter().enumerate() {
+            let _ = write!(path, "{}{:.1} {:.1}", if index == 0 { 'M' } else { 'L' }, scale.x(*x), scale.y(*y));
+        }
+        if self.shape == Shape::Area
+            && let (Some(first), Some(last)) = (series.points.first(), series.points.last())
+        {
+            let bottom = HEIGHT - BOTTOM;
+            let _ = writeln!(
+                svg,
+                "<path class=\"area s{at}\" d=\"{path}L{:.1} {bottom}L{:.1} {bottom}Z\"/>",
+                scale.x(last.0),
+                scale.x(first.0)
+            );
+        }
+        let _ = writeln!(svg, "<path class=\"line s{at}\" d=\"{path}\"/>");
+    }
+
+    /// Invisible stripes that tell the values under the pointer.
+    fn write_hints(&self, svg: &mut String, scale: &Scale, series: &[&Series]) {
+        let Some(leading) = series.iter().max_by_key(|series| series.points.len()) else { return };
+        let stripe = (WIDTH - LEFT - RIGHT) / leading.points.len() as f64;
+        for (x, _) in &leading.points {
+            let values: Vec<(&Series, f64)> = series
+                .iter()
+                .filter_map(|series| {
+                    let found = series.points.binary_search_by(|point| point.0.total_cmp(x)).ok()?;
+                    Some((*series, series.points[found].1))
+                })
+                .collect();
+            let _ = writeln!(
+                svg,
+                "<rect class=\"hint\" x=\"{:.1}\" y=\"{TOP}\" width=\"{stripe:.1}\" height=\"{}\"><title>{}</title></rect>",
+                scale.x(*x) - stripe / 2.0,
+                HEIGHT - TOP - BOTTOM,
+                self.hint(*x, &values, series.len() > 1)
+            );
+        }
+    }
+
+    fn hint(&self, x: f64, values: &[(&Series, f64)], named: bool) -> String {
+        let value = |(series, y): &(&Series, f64)| {
+            let name = if named { format!("{} ", escaped(&series.name)) } else { String::new() };
+            format!("{name}{}{}", short(*y), escaped(self.y_unit))
+        };
+        let values: Vec<String> = values.iter().map(value).collect();
+        format!("{} {}{}: {}", escaped(self.x_title), short(x), escaped(self.x_unit), values.join(", "))
+    }
+}
+
+fn legend(series: &[&Series]) -> String {
+    if series.len() < 2 {
+        return String::new();
+    }
+    let items = series.iter().enumerate().map(|(at, series)| {
+        format!(
+            "<li><svg class=\"key\" viewBox=\"0 0 24 8\" aria-hidden=\"true\"><path class=\"line s{at}\" d=\"M1 4H23\"/></svg>{}</li>",
+            escaped(&series.name)
+        )
+    });
+    format!("<ul class=\"legend\">{}</ul>\n", items.collect::<String>())
+}
+
+/// 1, 2, 2.5 or 5 times a power of ten, so that an axis of that length has few ticks.
+fn tick_step(length: f64) -> f64 {
+    let rough = length / TICKS;
+    let power = 10f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 2.5, 5.0].into_iter().find(|factor| factor * power >= rough * 0.999);
+    factor.unwrap_or(10.0) * power
+}
+
+fn ticks(from: f64, to: f64) -> Vec<f64> {
+    let step = tick_step(to - from);
+    let first = (from / step).ceil() as i64;
+    (first..).map(|at| at as f64 * step).take_while(|tick| *tick <= to + step * 1e-6).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_few_round_ticks() {
+        assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(ticks(1.0, 150.0), [25.0, 50.0, 75.0, 100.0, 125.0, 150.0]);
+        assert!(ticks(0.0, 0.003).len() <= 7 && ticks(0.0, 123_456_789.0).len() <= 7);
+    }
+
+    #[test]
+    fn a_plot_without_values_is_left_out() {
+        let plot = Plot {
+            title: "t",
+            note: String::new(),
+            x_title: "x",
+            y_title: "y",
+            x_unit: "",
+            y_unit: "",
+            shape: Shape::Line,
+            y_max: None,
+            series: vec![Series { name: "<b>".into(), points: Vec::new() }],
+        };
+        assert_eq!(plot.to_figure(), "");
+        let series = vec![Series { name: "<b>".into(), points: vec![(1.0, 0.0)] }];
+        let figure = Plot { series, ..plot }.to_figure();
+        assert!(!figure.contains("NaN") && !figure.contains("inf") && !figure.contains("<b>"), "{figure}");
+    }
+}

@@ -1,0 +1,122 @@
+//! The tables of the page, some with a bar in each row.
+
+use super::ReportPage;
+use super::html::{escaped, grouped, short};
+
+/// Contigs shown at once; the others unfold.
+const CONTIGS: usize = 25;
+
+/// A row: cells of text, and the length of its bar, 0 to 1.
+struct Row {
+    cells: Vec<String>,
+    bar: f64,
+}
+
+impl ReportPage<'_> {
+    pub(super) fn contigs(&self) -> String {
+        let Some(mosdepth) = &self.qc.coverage.mosdepth else { return String::new() };
+        let covered: Vec<_> = mosdepth.contigs.iter().filter(|contig| contig.positions.is_some()).collect();
+        let deepest = covered.iter().map(|contig| contig.mean()).fold(1e-9, f64::max);
+        let rows: Vec<Row> = covered
+            .iter()
+            .map(|contig| {
+                let mean = contig.mean();
+                Row {
+                    cells: vec![escaped(&contig.name), grouped(contig.length), format!("{mean:.2}")],
+                    bar: mean / deepest,
+                }
+            })
+            .collect();
+        let headings = ["Contig", "Length, bp", "Mean, ×"];
+        let (shown, folded) = rows.split_at(rows.len().min(CONTIGS));
+        let mut content = table(&headings, shown);
+        if !folded.is_empty() {
+            let rest = table(&headings, folded);
+            content += &format!("<details><summary>{} more contigs</summary>\n{rest}</details>\n", folded.len());
+        }
+        let bare = mosdepth.contigs.len() - covered.len();
+        let note = match bare {
+            0 => String::new(),
+            1 => " One contig has no reads.".into(),
+            bare => format!(" {} contigs have no reads.", grouped(bare as u64)),
+        };
+        figure("Coverage by contig", &format!("Mean depth over the whole contig.{note}"), &content)
+    }
+
+    pub(super) fn libraries(&self) -> String {
+        let Some(found) = self.duplication else { return String::new() };
+        let rows: Vec<Row> = found
+            .libraries
+            .iter()
+            .map(|library| Row {
+                cells: vec![
+                    escaped(&library.library),
+                    grouped(library.pairs()),
+                    format!("{:.2}", library.fraction_duplicate() * 100.0),
+                    grouped(library.optical_pairs),
+                    library.estimated_library_size().map_or_else(|| "–".into(), |size| short(size as f64)),
+                ],
+                bar: library.fraction_duplicate(),
+            })
+            .collect();
+        let headings = ["Library", "Pairs", "Duplicates, %", "Optical pairs", "Library size"];
+        figure("Duplicates by library", "As Picard MarkDuplicates counts them.", &table(&headings, &rows))
+    }
+
+    pub(super) fn stages(&self) -> String {
+        let longest = self.run.stages.iter().map(|stage| stage.seconds).fold(1e-9, f64::max);
+        let rows: Vec<Row> = self
+            .run
+            .stages
+            .iter()
+            .map(|stage| Row {
+                cells: vec![
+                    escaped(stage.name),
+                    format!("{:.1}", stage.seconds),
+                    grouped(stage.rows),
+                    short(stage.bytes as f64),
+                ],
+                bar: stage.seconds / longest,
+            })
+            .collect();
+        let note = format!("{:.1} s in all; stages overlap.", self.run.seconds);
+        figure("Time", &note, &table(&["Stage", "Seconds", "Records", "Bytes"], &rows))
+    }
+
+    pub(super) fn facts(&self) -> String {
+        let run = self.run;
+        let mut facts = vec![("Sample", escaped(self.sample))];
+        if let Some(reference) = self.reference {
+            facts.push(("Reference", format!("<code>{}</code>", escaped(reference))));
+        }
+        let inputs = run.inputs.iter().map(|input| format!("<code>{}</code>", escaped(&input.path.to_string_lossy())));
+        facts.push(("Inputs", inputs.collect::<Vec<_>>().join("<br>")));
+        let mut versions = vec![format!("godwit {}", escaped(&run.godwit))];
+        versions.extend(run.engines.iter().map(|(name, version)| format!("{} {}", escaped(name), escaped(version))));
+        facts.push(("Versions", versions.join("<br>")));
+        facts.push(("Command", format!("<code>{}</code>", escaped(&run.command.join(" ")))));
+        let rows = facts.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n"));
+        figure(
+            "Origin",
+            "What made these results.",
+            &format!("<dl class=\"facts\">\n{}</dl>\n", rows.collect::<String>()),
+        )
+    }
+}
+
+fn figure(title: &str, note: &str, content: &str) -> String {
+    format!("<figure>\n<figcaption><h3>{title}</h3><p>{note}</p></figcaption>\n{content}</figure>\n")
+}
+
+/// The first column is text, the others are numbers.
+fn table(headings: &[&str], rows: &[Row]) -> String {
+    let head: String = headings.iter().map(|heading| format!("<th scope=\"col\">{heading}</th>")).collect();
+    let row = |row: &Row| {
+        let (name, numbers) = row.cells.split_first()?;
+        let numbers: String = numbers.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+        let percent = (row.bar * 100.0).clamp(0.0, 100.0);
+        Some(format!("<tr style=\"--bar:{percent:.1}%\"><th scope=\"row\">{name}</th>{numbers}</tr>\n"))
+    };
+    let body: String = rows.iter().filter_map(row).collect();
+    format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n")
+}
