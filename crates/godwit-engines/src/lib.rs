@@ -9,6 +9,8 @@ mod child;
 mod error;
 mod locate;
 pub mod stream;
+mod survey;
 
 pub use child::ChildHandle;
 pub use error::EngineError;
+pub use survey::{Surveyed, survey};

@@ -1,5 +1,6 @@
 //! The main job: FASTQ lanes in, one sorted and marked BAM out, in one process beside the aligner's.
 
+mod engine;
 mod feed;
 mod header;
 
@@ -12,8 +13,7 @@ use arrow_array::BinaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt16Type};
 use godwit_engines::EngineError;
-use godwit_engines::aligner::bwa::BwaOptions;
-use godwit_engines::aligner::{AlignedBlock, Aligner, BlockReader};
+use godwit_engines::aligner::{AlignedBlock, AlignerChoice, BlockReader};
 use godwit_formats::fastq::LaneOptions;
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, SortKey, flags};
@@ -24,12 +24,12 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, Outputs, Reduced};
-use crate::reference::current_index;
 use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
-use feed::{FeedReport, Feeder};
+use engine::Engine;
+use feed::{FeedLane, FeedReport, Feeder};
 use header::LaneGroups;
 
 /// What to align and how.
@@ -49,7 +49,9 @@ pub struct AlignOptions {
     pub job: JobOptions,
     /// Bases per block: bwa's `-K`.
     pub block_bases: u64,
-    /// Options of `bwa mem` that change records.
+    /// The aligner.
+    pub aligner: AlignerChoice,
+    /// Options of a named aligner that change records.
     pub aligner_args: Vec<String>,
     /// Relax the FASTQ reader.
     pub lenient: bool,
@@ -75,7 +77,10 @@ pub fn align(
         Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
     check_distinct(&inputs, &outputs.bam)?;
     observer.event(&Event::Stage { name: "checking the index" });
-    current_index(&options.reference)?;
+    engine::check_index(options)?;
+    if let Some(message) = engine::note(&options.aligner) {
+        observer.event(&Event::Warning { message });
+    }
     let checked = Instant::now();
     let lane_groups = LaneGroups::new(options)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
@@ -84,38 +89,25 @@ pub fn align(
     }
     let bam = StagedFile::create(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
     observer.event(&Event::Stage { name: "aligning" });
-    let session = BwaOptions {
-        program: None,
-        reference: options.reference.clone(),
-        threads: options.job.threads,
-        arguments: options.aligner_args.clone(),
-        share_index: false,
-    }
-    .start()?;
-    let hello = session.hello().clone();
-    let header = header::of_run(&hello, &lane_groups, options)?;
+    let mut engine = Engine::open(options)?;
+    let header = header::of_run(&engine, &lane_groups, options)?;
     let read_groups =
         ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
     let collector = Collector::new(options.job.reduce_options(memory, temp), &read_groups)?;
-    let lane_options = LaneOptions {
-        block_bases: options.block_bases,
-        decompress_threads: options.job.threads,
-        lenient: options.lenient,
-        ..LaneOptions::default()
-    };
     let lanes = lane_groups.feed_lanes(&options.lanes, &read_groups);
     let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
     let run = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
-    let (writer, reader, child) = session.split();
-    let feeder = Feeder { lanes, lane_options, writer };
-    let (collector, fed) = run.exchange(feeder, reader, &child)?;
+    let fed = run.all_lanes(lanes, &mut engine, &lane_groups, options)?;
+    let collector = run.collector;
     let aligned = Instant::now();
-    let reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
+    let reduced = collector.write(&header, &engine.hello().genome, &outputs, bam, observer, cancelled)?;
     let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
-    let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
-        .inputs(inputs)
-        .stages(stages)
-        .reduced(&reduced, started.elapsed());
+    let report =
+        RunReport::new("align", &options.job.command, (options.aligner.name(), &engine.hello().engine_version))
+            .aligner(engine.report(options))
+            .inputs(inputs)
+            .stages(stages)
+            .reduced(&reduced, started.elapsed());
     report.publish(&options.out.join("run.json"), reduced.staged)?;
     Ok(report)
 }
@@ -157,14 +149,43 @@ struct AlignRun<'r> {
 }
 
 impl AlignRun<'_> {
+    /// Aligns all lanes, by one process or by one for each.
+    fn all_lanes(
+        &self,
+        lanes: Vec<FeedLane>,
+        engine: &mut Engine,
+        groups: &LaneGroups,
+        options: &AlignOptions,
+    ) -> Result<FeedReport, PipelineError> {
+        let lane_options = LaneOptions {
+            block_bases: options.block_bases,
+            decompress_threads: options.job.threads,
+            lenient: options.lenient,
+            ..LaneOptions::default()
+        };
+        self.progress.bytes_total.store(feed::input_bytes(&lanes), Ordering::Relaxed);
+        let mut fed = FeedReport::default();
+        let mut lanes = lanes.into_iter().enumerate();
+        let lanes_at_once = engine.lanes_per_process(options.lanes.len());
+        loop {
+            let some: Vec<(usize, FeedLane)> = lanes.by_ref().take(lanes_at_once).collect();
+            let Some((first, _)) = some.first() else { return Ok(fed) };
+            let (writer, reader, child) = engine.start(options, groups, *first)?;
+            let feeder = Feeder { lanes: some, lane_options: lane_options.clone(), writer, before: fed };
+            fed = self.exchange(feeder, reader, &child)?;
+        }
+    }
+
     /// Feeds and takes at the same time, until both ends are done. The first failure stops the child, which ends the
     /// other side; it is the one reported.
     fn exchange(
-        self,
+        &self,
         feeder: Feeder,
         reader: BlockReader,
         child: &godwit_engines::ChildHandle,
-    ) -> Result<(Collector, FeedReport), PipelineError> {
+    ) -> Result<FeedReport, PipelineError> {
+        let reads_before = feeder.before.reads;
+        self.progress.feeding_done.store(false, Ordering::Release);
         let (fed, taken) = std::thread::scope(|scope| {
             let feeding = scope.spawn(|| {
                 let fed = feeder.run(&self.progress, self.cancelled);
@@ -174,7 +195,7 @@ impl AlignRun<'_> {
                 fed
             });
             let watching = scope.spawn(|| self.kill_when_cancelled(child));
-            let taken = self.take_blocks(reader);
+            let taken = self.take_blocks(reader, reads_before);
             if taken.is_err() {
                 child.kill();
             }
@@ -196,7 +217,7 @@ impl AlignRun<'_> {
             return Err(PipelineError::Lost { what: "reads", taken: fed.reads, written: returned });
         }
         fed.records = self.collector.records();
-        Ok((self.collector, fed))
+        Ok(fed)
     }
 
     /// A child that is busy aligning does not notice a signal to its parent; this thread does.
@@ -210,9 +231,8 @@ impl AlignRun<'_> {
         }
     }
 
-    /// Returns the number of reads that came back.
-    fn take_blocks(&self, mut reader: BlockReader) -> Result<u64, PipelineError> {
-        let mut reads = 0;
+    /// Returns the number of reads that came back, those of earlier processes included.
+    fn take_blocks(&self, mut reader: BlockReader, mut reads: u64) -> Result<u64, PipelineError> {
         while let Some(block) = reader.next_block()? {
             reads += block.reads;
             let id = block.id;
@@ -250,7 +270,10 @@ impl AlignRun<'_> {
 
 /// Of the failures of both sides, the one that came first: whatever is not the engine's led godwit to stop the engine.
 fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
+    let stopped = |error: &PipelineError| matches!(error, PipelineError::Engine(error) if error.was_stopped());
     match (&feeding, &taking) {
+        _ if stopped(&feeding) => taking,
+        _ if stopped(&taking) => feeding,
         (PipelineError::Engine(_), PipelineError::Engine(EngineError::Died { .. })) => taking,
         (PipelineError::Engine(EngineError::Died { .. }), PipelineError::Engine(_)) => feeding,
         (PipelineError::Engine(_), _) => taking,

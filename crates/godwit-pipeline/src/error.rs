@@ -192,8 +192,15 @@ impl PipelineError {
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
             Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,
-            Self::Engine(EngineError::NotFound { .. } | EngineError::VersionMismatch { .. }) => Blame::Machine,
-            Self::Engine(EngineError::Usage { .. }) => Blame::Usage,
+            Self::Engine(
+                EngineError::NotFound { .. }
+                | EngineError::NotInstalled { .. }
+                | EngineError::VersionMismatch { .. }
+                | EngineError::MissingIndex { .. },
+            ) => Blame::Machine,
+            Self::Engine(EngineError::Usage { .. } | EngineError::Arguments { .. }) => Blame::Usage,
+            Self::Engine(EngineError::Reference { source, .. }) if is_machine(source) => Blame::Machine,
+            Self::Engine(EngineError::WrongIndex { .. } | EngineError::Reference { .. }) => Blame::Input,
             Self::Engine(_) => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted => Blame::Interrupted,

@@ -22,6 +22,7 @@ mod scratch;
 pub mod simulate;
 mod staging;
 
+pub use godwit_engines::aligner::AlignerChoice;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
@@ -34,4 +35,4 @@ pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};
 pub use reduce::{DuplicatePolicy, Segment};
 pub use reference::{build_index, current_index};
-pub use run_report::{InputFile, OutputFile, RunReport, Stage};
+pub use run_report::{AlignerReport, InputFile, OutputFile, RunReport, Stage};

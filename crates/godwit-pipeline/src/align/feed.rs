@@ -21,13 +21,16 @@ pub(super) struct FeedLane {
 
 /// Feeds all lanes, one after the other; the files of the next lane are read ahead meanwhile.
 pub(super) struct Feeder {
-    pub(super) lanes: Vec<FeedLane>,
+    /// With their numbers.
+    pub(super) lanes: Vec<(usize, FeedLane)>,
     pub(super) lane_options: LaneOptions,
     pub(super) writer: BlockWriter,
+    /// What was fed to earlier processes.
+    pub(super) before: FeedReport,
 }
 
 /// What was fed.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct FeedReport {
     pub(super) reads: u64,
     /// Bytes of input files.
@@ -46,18 +49,16 @@ impl Feeder {
     ) -> Result<FeedReport, PipelineError> {
         let started = Instant::now();
         let lanes = std::mem::take(&mut self.lanes);
-        let total = input_bytes(&lanes);
-        progress.bytes_total.store(total, Ordering::Relaxed);
-        let mut report = FeedReport::default();
-        let mut next = lanes.first().map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
-        for (index, lane) in lanes.iter().enumerate() {
+        let mut report = self.before;
+        let mut next = lanes.first().map(|(_, lane)| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
+        for (at, (index, lane)) in lanes.iter().enumerate() {
             let Some(reader) = next.take() else { break };
-            let following = lanes.get(index + 1);
-            next = following.map(|lane| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
-            self.feed_lane(index as u16, lane, reader, &mut report, progress, cancelled)?;
+            let following = lanes.get(at + 1);
+            next = following.map(|(_, lane)| LaneReader::open(&lane.files, &self.lane_options)).transpose()?;
+            self.feed_lane(*index as u16, lane, reader, &mut report, progress, cancelled)?;
         }
         self.writer.finish()?;
-        report.seconds = started.elapsed().as_secs_f64();
+        report.seconds += started.elapsed().as_secs_f64();
         Ok(report)
     }
 
@@ -120,7 +121,7 @@ impl FeedLane {
 }
 
 /// Size of all input files, 0 where one of them is a pipe.
-fn input_bytes(lanes: &[FeedLane]) -> u64 {
+pub(super) fn input_bytes(lanes: &[FeedLane]) -> u64 {
     let sizes = lanes.iter().flat_map(|lane| &lane.files).map(std::fs::metadata);
     sizes.map(|meta| meta.ok().filter(|meta| meta.is_file()).map(|meta| meta.len())).sum::<Option<u64>>().unwrap_or(0)
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use arrow_array::cast::AsArray;
-use godwit_engines::aligner::Hello;
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_formats::sam::{Header, HeaderError};
 
 use super::AlignOptions;
+use super::engine::Engine;
 use super::feed::FeedLane;
 use crate::error::PipelineError;
 use crate::read_groups::ReadGroups;
@@ -59,6 +59,17 @@ impl LaneGroups {
             groups.ids.push(id);
         }
         Ok(groups)
+    }
+
+    /// `ID` of a lane's read group.
+    pub(super) fn id(&self, lane: usize) -> &str {
+        &self.ids[lane]
+    }
+
+    /// A lane's `@RG` line.
+    pub(super) fn line(&self, lane: usize) -> &str {
+        let id = self.id(lane);
+        self.lines.iter().find(|line| tag(line, "ID") == Some(id)).map_or("", String::as_str)
     }
 
     /// Lanes with what their reads belong to.
@@ -156,16 +167,17 @@ fn first_read_name(files: &[PathBuf]) -> Result<String, PipelineError> {
 ///
 /// # Errors
 /// [`PipelineError::Header`] when the contigs of the reference are no valid header.
-pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions) -> Result<Header, PipelineError> {
+pub(super) fn of_run(engine: &Engine, groups: &LaneGroups, options: &AlignOptions) -> Result<Header, PipelineError> {
     let mut text = String::from("@HD\tVN:1.6\tSO:coordinate\n");
-    text += &hello.sq_lines;
+    text += &engine.hello().sq_lines;
     for line in &groups.lines {
         text += line;
         text.push('\n');
     }
-    let mut bwa_arguments = vec![format!("-K {}", options.block_bases)];
-    bwa_arguments.extend(options.aligner_args.iter().cloned());
-    text += &format!("@PG\tID:bwa\tPN:bwa\tVN:{}\tCL:bwa mem {}\n", hello.engine_version, bwa_arguments.join(" "));
+    let (name, command_line_of_aligner) = engine.program_line(options);
+    let version = &engine.hello().engine_version;
+    let version = if version.is_empty() { String::new() } else { format!("\tVN:{version}") };
+    text += &format!("@PG\tID:{name}\tPN:{name}{version}\tCL:{command_line_of_aligner}\n");
     let mut header =
         Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
@@ -175,11 +187,17 @@ pub(super) fn of_run(hello: &Hello, groups: &LaneGroups, options: &AlignOptions)
 /// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
 fn command_line(options: &AlignOptions) -> String {
     let marking = options.job.marking_command_line();
-    let mut line = format!("godwit align --aligner bwa --block-bases {} {marking}", options.block_bases);
+    let aligner = quoted(options.aligner.text());
+    let mut line = format!("godwit align --aligner {aligner} --block-bases {} {marking}", options.block_bases);
     if !options.aligner_args.is_empty() {
         line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));
     }
     line
+}
+
+/// A word, or words between quotes.
+fn quoted(text: &str) -> String {
+    if text.contains(' ') { format!("'{text}'") } else { text.to_owned() }
 }
 
 /// A header that is wrong.

@@ -31,6 +31,7 @@ fn options(args: &AlignArgs) -> AlignOptions {
         out: args.out.clone(),
         job: args.common.job(&args.marking),
         block_bases: args.block_bases,
+        aligner: args.aligner.clone(),
         aligner_args: args.aligner_args.split_whitespace().map(str::to_owned).collect(),
         lenient: args.lenient,
     }
