@@ -18,9 +18,9 @@ fail() {
 }
 
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
-run=(build-essential:cc libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
-test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth libhts-dev python3-venv default-jdk-headless:javac maven:mvn
-    util-linux:unshare)
+run=(build-essential:c++ binutils:objcopy libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
+test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3-venv
+    default-jdk-headless:javac maven:mvn util-linux:unshare)
 bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
 
 case "$profile" in

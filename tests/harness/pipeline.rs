@@ -1,10 +1,10 @@
-//! The reference pipeline: `bwa mem -K` per lane, `samtools cat` in lane order, `samtools sort`, Picard MarkDuplicates.
+//! The reference pipeline: `bwa mem -K` per lane, or another aligner, `samtools cat` in lane order, `samtools sort`, Picard MarkDuplicates.
 //!
 //! Each step is done once per distinct input and options in a process, whatever number of tests ask for it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::marking::Marking;
@@ -43,12 +43,57 @@ impl Duplicates {
     }
 }
 
+/// The program that aligns a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Aligner {
+    /// `bwa mem -K`.
+    Bwa,
+    /// `minimap2 -a` with a preset, on the index `REF.fa.mmi`.
+    Minimap2(&'static str),
+    /// `bowtie2`, on the index `REF.fa`.
+    Bowtie2,
+}
+
+impl Aligner {
+    /// Its command line for a lane but for the reads.
+    fn command(self, reference: &Path, lane: &Lane, options: &AlignOptions) -> Command {
+        let program = match self {
+            Self::Bwa => "bwa",
+            Self::Minimap2(_) => "minimap2",
+            Self::Bowtie2 => "bowtie2",
+        };
+        let mut command = Tool::need(program).command();
+        match self {
+            Self::Bwa => {
+                command.args(["mem", "-t", "2", "-K", &options.block_bases.to_string(), "-R", &lane.read_group]);
+                command.args(&options.aligner_args).arg(reference);
+            }
+            Self::Minimap2(preset) => {
+                command.args(["-a", "-x", preset, "-t", "2", "-R", &lane.read_group]).args(&options.aligner_args);
+                command.arg(reference.with_extension("fa.mmi"));
+            }
+            Self::Bowtie2 => {
+                let mut fields = lane.read_group.split("\\t").skip(1);
+                let id = fields.next().and_then(|id| id.strip_prefix("ID:")).expect("the ID comes first");
+                command.args(["-p", "2", "--reorder", "--rg-id", id]);
+                for field in fields {
+                    command.args(["--rg", field]);
+                }
+                command.args(&options.aligner_args).arg("-x").arg(reference);
+            }
+        }
+        command
+    }
+}
+
 /// Options that change records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AlignOptions {
     /// bwa's `-K`, in bases.
     pub block_bases: u64,
-    /// Further words for bwa.
+    /// The program that aligns.
+    pub aligner: Aligner,
+    /// Further words for it.
     pub aligner_args: Vec<String>,
     /// What is done with duplicates.
     pub duplicates: Duplicates,
@@ -62,6 +107,7 @@ impl Default for AlignOptions {
     fn default() -> Self {
         Self {
             block_bases: 100_000_000,
+            aligner: Aligner::Bwa,
             aligner_args: Vec::new(),
             duplicates: Duplicates::Mark,
             optical_distance: 100,
@@ -84,10 +130,13 @@ pub struct Expected {
 /// # Panics
 /// When a tool of it fails.
 pub fn reference_bam(reference: &Path, lanes: &[Lane], options: &AlignOptions) -> Expected {
-    let sorted =
-        once(&format!("sorted {reference:?} {lanes:?} {} {:?}", options.block_bases, options.aligner_args), || {
-            sorted_bam(reference, lanes, options)
-        });
+    let sorted = once(
+        &format!(
+            "sorted {reference:?} {lanes:?} {:?} {:?} {:?}",
+            options.block_bases, options.aligner, options.aligner_args
+        ),
+        || sorted_bam(reference, lanes, options),
+    );
     if options.duplicates == Duplicates::None {
         return Expected { bam: sorted, metrics: None };
     }
@@ -162,18 +211,14 @@ fn joint_header(parts: &[PathBuf]) -> String {
 fn aligned_lane(reference: &Path, lane: &Lane, options: &AlignOptions, output: &Path) -> PathBuf {
     let stderr =
         std::fs::File::create(output.with_extension("stderr")).expect("the scratch directory can be written to");
-    let mut bwa = Tool::need("bwa")
-        .command()
-        .args(["mem", "-t", "2", "-K", &options.block_bases.to_string(), "-R", &lane.read_group])
-        .args(&options.aligner_args)
-        .arg(reference)
-        .args(&lane.reads)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(stderr)
-        .spawn()
-        .expect("bwa can be started");
-    let lines = bwa.stdout.take().expect("stdout is piped");
+    let mut command = options.aligner.command(reference, lane, options);
+    match (&lane.reads[..], options.aligner) {
+        ([one, two], Aligner::Bowtie2) => command.arg("-1").arg(one).arg("-2").arg(two),
+        (reads, _) => command.args(reads),
+    };
+    let mut aligner =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the aligner can be started");
+    let lines = aligner.stdout.take().expect("stdout is piped");
     let packed = Tool::need("samtools")
         .command()
         .args(["view", "--no-PG", "-b", "-1", "-o"])
@@ -181,8 +226,8 @@ fn aligned_lane(reference: &Path, lane: &Lane, options: &AlignOptions, output: &
         .stdin(lines)
         .status()
         .expect("samtools can be started");
-    let status = bwa.wait().expect("bwa can be waited for");
-    assert!(status.success(), "bwa ended with {status}: see {}", output.with_extension("stderr").display());
+    let status = aligner.wait().expect("the aligner can be waited for");
+    assert!(status.success(), "the aligner ended with {status}: see {}", output.with_extension("stderr").display());
     assert!(packed.success(), "samtools view ended with {packed}");
     output.to_path_buf()
 }

@@ -62,7 +62,8 @@ fn every_command_of_the_guide_works_as_it_stands() {
             succeed(Tool::need("bash").command().args(["-euc", command]).current_dir(&directory).env("PATH", &path));
             run += 1;
         }
-        assert!(directory.join("out/demo.bam").is_file(), "{}: its commands made no BAM", page.display());
+        let makes_bam = text.contains("--sample demo");
+        assert!(!makes_bam || directory.join("out/demo.bam").is_file(), "{}: its commands made no BAM", page.display());
     }
     assert!(run >= 3, "only {run} commands were found");
 }

@@ -43,7 +43,7 @@ pub(super) fn align(sample: &Sample, options: &AlignOptions, out: &Path) -> Godw
 }
 
 /// Runs godwit and the reference pipeline and compares what they wrote. Returns godwit's BAM.
-fn assert_identical(sample: &Sample, options: &AlignOptions, words: &[&str]) -> PathBuf {
+pub(super) fn assert_identical(sample: &Sample, options: &AlignOptions, words: &[&str]) -> PathBuf {
     let out = scratch::directory("align");
     align(sample, options, &out).args(words).succeeds();
     let expected = reference_bam(&sample.reference, &sample.lanes, options);
@@ -55,7 +55,7 @@ fn assert_identical(sample: &Sample, options: &AlignOptions, words: &[&str]) -> 
     bam
 }
 
-fn assert_same_bytes(files: &[PathBuf]) {
+pub(super) fn assert_same_bytes(files: &[PathBuf]) {
     let bytes = |path: &PathBuf| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let first = bytes(&files[0]);
     for other in &files[1..] {

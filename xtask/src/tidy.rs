@@ -66,7 +66,8 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
         let path = entry.path();
         let hidden = entry.file_name().to_string_lossy().starts_with('.');
         if entry.file_type()?.is_dir() {
-            if !hidden && entry.file_name() != "target" {
+            // What others wrote stays as they wrote it.
+            if !hidden && !["target", "vendor"].iter().any(|name| entry.file_name() == *name) {
                 walk(&path, paths)?;
             }
         } else if path.extension().is_some_and(|extension| SOURCE_EXTENSIONS.iter().any(|known| extension == *known)) {

@@ -12,6 +12,7 @@ use std::fs;
 
 use data::{Layout, Reads};
 use drive::{Lane, Tools, bwa_lines, godwit_lines};
+use godwit_engines::aligner::bwa::IndexKind;
 
 /// Small blocks, so that a test has twenty of them.
 const BLOCK_BASES: usize = 20_000;
@@ -29,7 +30,7 @@ fn index_files_are_those_of_bwa_index() {
     let Some(tools) = Tools::find() else { return };
     let ours = tools.folder.path().join("ours.fa");
     fs::copy(&tools.reference, &ours).unwrap();
-    godwit_engines::aligner::bwa::build_index(&ours, Some(drive::PROGRAM.as_ref())).unwrap();
+    godwit_engines::aligner::bwa::build_index(&ours, IndexKind::Bwa, Some(drive::PROGRAM.as_ref())).unwrap();
     for extension in ["amb", "ann", "bwt", "pac", "sa"] {
         let read = |path: &std::path::Path| fs::read(path.with_extension(format!("fa.{extension}"))).unwrap();
         assert!(read(&ours) == read(&tools.reference), "{extension}");
@@ -42,7 +43,8 @@ fn index_files_are_those_of_bwa_index() {
 fn a_reference_that_is_not_there_makes_no_index() {
     let folder = tempfile::tempdir().unwrap();
     let reference = folder.path().join("none.fa");
-    let error = godwit_engines::aligner::bwa::build_index(&reference, Some(drive::PROGRAM.as_ref())).unwrap_err();
+    let error = godwit_engines::aligner::bwa::build_index(&reference, IndexKind::Bwa, Some(drive::PROGRAM.as_ref()))
+        .unwrap_err();
     assert!(error.to_string().contains("none.fa"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

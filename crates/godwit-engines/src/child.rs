@@ -44,6 +44,12 @@ pub(crate) struct Started {
     pub(crate) stdout: ChildStdout,
 }
 
+/// Has the child find that end of a pipe as `/dev/fd/3`.
+pub(crate) fn pass_second_input(command: &mut Command, end: std::io::PipeReader) {
+    system::widen_pipe(&end, PIPE_BYTES);
+    system::pass_as_descriptor_3(command, end);
+}
+
 /// Starts a program with pipes on all three standard streams.
 pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, EngineError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -146,6 +152,20 @@ impl ChildState {
         }
     }
 
+    /// The error of a child whose output is not what it should be: its failure where it failed, else what is wrong.
+    pub(crate) fn explain_output(&self, problem: String, ended: bool) -> EngineError {
+        let status = if ended { self.await_end(Some(EXIT_PATIENCE)) } else { Ok(None) };
+        match status {
+            Ok(Some(status)) if !status.success() => self.died(status),
+            _ => EngineError::Output {
+                program: self.program.clone(),
+                command_line: self.command_line.clone(),
+                problem,
+                stderr_tail: self.tail.wait_and_take(),
+            },
+        }
+    }
+
     /// A protocol error of this child.
     pub(crate) fn protocol(&self, problem: impl ToString) -> EngineError {
         EngineError::Protocol { program: self.program.clone(), problem: problem.to_string(), source: None }
@@ -160,7 +180,7 @@ impl ChildState {
         use std::os::unix::process::ExitStatusExt;
         let mut stderr_tail = self.tail.wait_and_take();
         let ending = match (status.code(), status.signal()) {
-            _ if self.stopped.load(Ordering::Relaxed) => "was stopped by godwit".to_owned(),
+            _ if self.stopped.load(Ordering::Relaxed) => crate::error::STOPPED.to_owned(),
             (Some(EXIT_USAGE), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
                 let line = stderr_tail.pop().unwrap_or_default();
                 let message = line.split_once("error: ").map_or(line.as_str(), |(_, message)| message).to_owned();

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use crate::stream::StreamError;
 
+/// How a child ended that godwit killed.
+pub(crate) const STOPPED: &str = "was stopped by godwit";
+
 /// An engine that could not be found, started, understood or kept alive.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -51,6 +54,59 @@ pub enum EngineError {
         /// Last lines of its stderr, at most 20.
         stderr_tail: Vec<String>,
     },
+    /// A program of somebody else's is not there.
+    #[error("cannot find the program {program}; {remedy}")]
+    NotInstalled {
+        /// Its name or path.
+        program: String,
+        /// How to install it.
+        remedy: String,
+    },
+    /// Options or a template that cannot be used.
+    #[error("{message}")]
+    Arguments {
+        /// What is wrong and what is right.
+        message: String,
+    },
+    /// The engine's index is not there.
+    #[error("the index {} is missing; {remedy}", .path.display())]
+    MissingIndex {
+        /// Where it should be.
+        path: PathBuf,
+        /// What to do.
+        remedy: String,
+    },
+    /// The engine's index belongs to something else.
+    #[error("the index {} cannot be used: {problem}; {remedy}", .path.display())]
+    WrongIndex {
+        /// The index.
+        path: PathBuf,
+        /// How it differs.
+        problem: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The reference could not be read.
+    #[error("cannot use the reference {}", .path.display())]
+    Reference {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: godwit_formats::fasta::FastaError,
+    },
+    /// A program of somebody else's gave something that is not the alignment of what it was given.
+    #[error("{}: {problem}; its command line was: {command_line}{}", .program.display(), last_words(.stderr_tail))]
+    Output {
+        /// The program.
+        program: PathBuf,
+        /// Its command line.
+        command_line: String,
+        /// What is wrong and, where that is known, what to do.
+        problem: String,
+        /// Last lines of its stderr, at most 20.
+        stderr_tail: Vec<String>,
+    },
     /// The program is alive, but what it says makes no sense.
     #[error("{} broke the protocol: {problem}; this is a bug, or the program is not part of this godwit", .program.display())]
     Protocol {
@@ -73,6 +129,13 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl EngineError {
+    /// Whether it only says that godwit itself ended the engine; the reason is another error then.
+    pub fn was_stopped(&self) -> bool {
+        matches!(self, Self::Died { ending, .. } if ending == STOPPED)
+    }
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -9,7 +9,9 @@ mod child;
 mod error;
 mod locate;
 pub mod stream;
+mod survey;
 pub mod trimmer;
 
 pub use child::ChildHandle;
 pub use error::EngineError;
+pub use survey::{Surveyed, survey};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{BinaryArray, RecordBatch};
 use godwit_engines::EngineError;
-use godwit_engines::aligner::bwa::BwaOptions;
+use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
 use godwit_engines::aligner::protocol::part_metadata;
 use godwit_engines::aligner::{Aligner, BlockEnd, BlockHeader, Hello, Session};
 use godwit_engines::stream::StreamWriter;
@@ -46,6 +46,7 @@ impl Fake {
 
     fn options(&self) -> BwaOptions {
         BwaOptions {
+            kind: IndexKind::Bwa,
             program: Some(self.folder.path().join("godwit-bwa")),
             reference: PathBuf::from("ref.fa"),
             threads: 1,

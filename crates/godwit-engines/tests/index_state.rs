@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use godwit_engines::aligner::bwa::{IndexError, IndexState, StaleReason, index_layout, index_state};
+use godwit_engines::aligner::bwa::{IndexError, IndexKind, IndexState, StaleReason, index_layout, index_state};
 use godwit_formats::fasta::FastaError;
 use tempfile::TempDir;
 
@@ -57,7 +57,7 @@ fn indexed() -> Option<(TempDir, PathBuf)> {
 }
 
 fn stale(path: &Path) -> StaleReason {
-    match index_state(path).unwrap() {
+    match index_state(path, IndexKind::Bwa).unwrap() {
         IndexState::Stale { reason } => reason,
         other => panic!("{other:?}"),
     }
@@ -66,10 +66,10 @@ fn stale(path: &Path) -> StaleReason {
 #[test]
 fn an_index_made_from_the_reference_is_current() {
     let Some((_folder, path)) = indexed() else { return };
-    let IndexState::Current { genome } = index_state(&path).unwrap() else { panic!() };
+    let IndexState::Current { genome } = index_state(&path, IndexKind::Bwa).unwrap() else { panic!() };
     let names: Vec<_> = genome.contigs().iter().map(|contig| (contig.name.as_str(), contig.length)).collect();
     assert_eq!(names, [("chr1", 5003), ("tiny", 7), ("chr2", 4000)]);
-    assert!(matches!(index_layout(&path).unwrap(), IndexState::Current { .. }));
+    assert!(matches!(index_layout(&path, IndexKind::Bwa).unwrap(), IndexState::Current { .. }));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn line_ends_case_and_compression_do_not_matter() {
     });
     for (form, text) in [("dos", dos), ("gzip", gzip.finish().unwrap()), ("upper", upper), ("unwrapped", unwrapped)] {
         fs::write(&path, text).unwrap();
-        assert!(matches!(index_state(&path).unwrap(), IndexState::Current { .. }), "{form}");
+        assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap(), IndexState::Current { .. }), "{form}");
     }
 }
 
@@ -113,7 +113,7 @@ impl MapBases for Vec<(&'static str, Vec<u8>)> {
 fn missing_files_are_listed() {
     let Some((_folder, path)) = indexed() else { return };
     fs::remove_file(path.with_extension("fa.sa")).unwrap();
-    let IndexState::Missing { files } = index_state(&path).unwrap() else { panic!() };
+    let IndexState::Missing { files } = index_state(&path, IndexKind::Bwa).unwrap() else { panic!() };
     assert_eq!(files, [path.with_extension("fa.sa")]);
 }
 
@@ -168,14 +168,14 @@ fn files_of_another_index_are_noticed() {
         assert!(matches!(stale(&path), StaleReason::File { .. }), "half of {extension}");
         fs::write(&file, own).unwrap();
     }
-    assert!(matches!(index_state(&path).unwrap(), IndexState::Current { .. }));
+    assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap(), IndexState::Current { .. }));
 }
 
 #[test]
 fn alternates_come_from_the_alt_file() {
     let Some((_folder, path)) = indexed() else { return };
     fs::write(path.with_extension("fa.alt"), "tiny\t0\tchr1\n").unwrap();
-    let IndexState::Current { genome } = index_state(&path).unwrap() else { panic!() };
+    let IndexState::Current { genome } = index_state(&path, IndexKind::Bwa).unwrap() else { panic!() };
     let alternates: Vec<bool> = genome.contigs().iter().map(|contig| contig.alternate).collect();
     assert_eq!(alternates, [false, true, false]);
 }
@@ -184,19 +184,19 @@ fn alternates_come_from_the_alt_file() {
 fn references_that_cannot_be_used_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nowhere.fa");
-    assert!(matches!(index_state(&nowhere).unwrap_err(), IndexError::Read { .. }));
+    assert!(matches!(index_state(&nowhere, IndexKind::Bwa).unwrap_err(), IndexError::Read { .. }));
     let Some((_folder, path)) = indexed() else { return };
     for text in ["", "ACGT\n", "@r\nACGT\n+\nIIII\n"] {
         fs::write(&path, text).unwrap();
-        assert!(matches!(index_state(&path).unwrap_err(), IndexError::Fasta { .. }), "{text:?}");
+        assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap_err(), IndexError::Fasta { .. }), "{text:?}");
     }
     // bwa indexes a contig without bases; SAM cannot name one.
     fs::write(&path, format!(">none\n{}", String::from_utf8(fasta(&contigs())).unwrap())).unwrap();
     assert!(Command::new("bwa").arg("index").arg(&path).output().unwrap().status.success());
-    let error = index_state(&path).unwrap_err();
+    let error = index_state(&path, IndexKind::Bwa).unwrap_err();
     assert!(matches!(&error, IndexError::Fasta(FastaError::EmptyContig { name, .. }) if name == "none"), "{error}");
     let twice = [contigs()[1].clone(), contigs()[1].clone()];
     fs::write(&path, fasta(&twice)).unwrap();
     assert!(Command::new("bwa").arg("index").arg(&path).output().unwrap().status.success());
-    assert!(matches!(index_state(&path).unwrap_err(), IndexError::Genome { .. }));
+    assert!(matches!(index_state(&path, IndexKind::Bwa).unwrap_err(), IndexError::Genome { .. }));
 }

@@ -1,5 +1,6 @@
 //! The main job: FASTQ lanes in, one sorted and marked BAM out, in one process beside the aligner's.
 
+mod engine;
 mod feed;
 mod header;
 mod identity;
@@ -16,8 +17,7 @@ use arrow_array::BinaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt16Type};
 use godwit_engines::EngineError;
-use godwit_engines::aligner::bwa::BwaOptions;
-use godwit_engines::aligner::{AlignedBlock, Aligner, BlockReader};
+use godwit_engines::aligner::{AlignedBlock, AlignerChoice, BlockReader};
 use godwit_formats::fastq::LaneOptions;
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, SortKey, flags};
@@ -29,13 +29,13 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, Outputs, Reduced};
-use crate::reference::current_index;
 use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::staging::StagedFile;
 
-use feed::{FeedReport, Feeder};
+use engine::Engine;
+use feed::{FeedLane, FeedReport, Feeder};
 use header::LaneGroups;
 use lanes::Lane;
 pub use lanes::ReadsOptions;
@@ -59,7 +59,9 @@ pub struct AlignOptions {
     pub job: JobOptions,
     /// Bases per block: bwa's `-K`.
     pub block_bases: u64,
-    /// Options of `bwa mem` that change records.
+    /// The aligner.
+    pub aligner: AlignerChoice,
+    /// Options of a named aligner that change records.
     pub aligner_args: Vec<String>,
     /// Relax the FASTQ reader.
     pub lenient: bool,
@@ -87,7 +89,10 @@ pub fn align(
         Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
     check_distinct(&inputs, &outputs.bam)?;
     observer.event(&Event::Stage { name: "checking the index" });
-    current_index(&options.reference)?;
+    engine::check_index(options)?;
+    if let Some(message) = engine::note(&options.aligner) {
+        observer.event(&Event::Warning { message });
+    }
     let checked = Instant::now();
     let trimmer = trim::checked_version(&options.reads)?;
     let planned = lanes::plan(options, cancelled)?;
@@ -95,7 +100,8 @@ pub fn align(
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
     }
     let groups = LaneGroups::new(options, &planned)?;
-    let facts = identity::facts(options, &groups, trimmer.as_deref())?;
+    let engine = Engine::open(options)?;
+    let facts = identity::facts(options, &groups, trimmer.as_deref(), &engine)?;
     let lanes = PlannedLanes { planned, groups, trimmer };
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
@@ -105,9 +111,10 @@ pub fn align(
         resume::Found::Work(run) => Arc::new(run),
         resume::Found::Complete(report) => return Ok(report),
     };
-    let job = AlignJob { options, inputs, outputs: &outputs, lanes, facts, observer, cancelled, started, checked };
+    let outputs = &outputs;
+    let job = AlignJob { options, inputs, outputs, lanes, engine, facts, observer, cancelled, started, checked };
     let outcome = job.run(memory, temp, &run);
-    resume::close(outcome, run, &outputs, observer)
+    resume::close(outcome, run, outputs, observer)
 }
 
 /// What is read, as it was found before anything was aligned.
@@ -124,6 +131,7 @@ struct AlignJob<'r> {
     inputs: Vec<InputFile>,
     outputs: &'r Outputs,
     lanes: PlannedLanes,
+    engine: Engine,
     facts: Vec<Fact>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
@@ -133,45 +141,32 @@ struct AlignJob<'r> {
 
 impl AlignJob<'_> {
     fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
-        let Self { options, mut inputs, outputs, lanes, facts, observer, cancelled, started, checked } = self;
+        let Self { options, mut inputs, outputs, lanes, mut engine, facts, observer, .. } = self;
+        let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
         let PlannedLanes { planned, groups, trimmer } = lanes;
         let bam = StagedFile::keep(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
         observer.event(&Event::Stage { name: "aligning" });
-        let session = BwaOptions {
-            program: None,
-            reference: options.reference.clone(),
-            threads: options.job.threads,
-            arguments: options.aligner_args.clone(),
-            share_index: false,
-        }
-        .start()?;
-        let hello = session.hello().clone();
-        let header = header::of_run(&hello, &groups, options, trimmer.as_deref())?;
+        let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
         let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));
         let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(run.clone()))?;
-        let lane_options = LaneOptions {
-            block_bases: options.block_bases,
-            decompress_threads: options.job.threads,
-            lenient: options.lenient,
-            ..LaneOptions::default()
-        };
         let lanes = groups.feed_lanes(planned, &read_groups);
         let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
-        let exchange = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
-        let (writer, reader, child) = session.split();
-        let feeder = Feeder { lanes, lane_options, writer, options, run };
-        let (collector, mut fed) = exchange.exchange(feeder, reader, &child)?;
+        let aligning = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
+        let mut fed = aligning.all_lanes(lanes, &mut engine, &groups, options, run)?;
+        let collector = aligning.collector;
         let aligned = Instant::now();
         for input in &mut inputs {
             input.blake3 = fed.checksums.remove(&input.path);
         }
-        let mut reduced = collector.write(&header, &hello.genome, outputs, bam, observer, cancelled)?;
+        let mut reduced = collector.write(&header, &engine.hello().genome, outputs, bam, observer, cancelled)?;
         reduced.staged.append(std::mem::take(&mut fed.reports));
         let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
         let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
-        let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
+        let version = &engine.hello().engine_version;
+        let report = RunReport::new("align", &options.job.command, (options.aligner.name(), version))
+            .aligner(engine.report(options))
             .engine("fastp", trimmer.as_deref())
             .inputs(inputs)
             .stages(stages)
@@ -229,14 +224,46 @@ struct AlignRun<'r> {
 }
 
 impl AlignRun<'_> {
+    /// Aligns all lanes, by one process or by one for each.
+    fn all_lanes(
+        &self,
+        lanes: Vec<FeedLane>,
+        engine: &mut Engine,
+        groups: &LaneGroups,
+        options: &AlignOptions,
+        run: &RunDirectory,
+    ) -> Result<FeedReport, PipelineError> {
+        let lane_options = LaneOptions {
+            block_bases: options.block_bases,
+            decompress_threads: options.job.threads,
+            lenient: options.lenient,
+            ..LaneOptions::default()
+        };
+        self.progress.bytes_total.store(feed::input_bytes(&lanes), Ordering::Relaxed);
+        let mut fed = FeedReport::default();
+        let mut lanes = lanes.into_iter().enumerate();
+        let lanes_at_once = engine.lanes_per_process(lanes.len());
+        loop {
+            let some: Vec<(usize, FeedLane)> = lanes.by_ref().take(lanes_at_once).collect();
+            let Some((first, lane)) = some.first() else { break };
+            let (writer, reader, child) = engine.start(options, groups, *first, &lane.lane)?;
+            let feeder = Feeder { lanes: some, lane_options: lane_options.clone(), writer, options, run, before: fed };
+            fed = self.exchange(feeder, reader, &child)?;
+        }
+        feed::check_kept(&fed, run)?;
+        Ok(fed)
+    }
+
     /// Feeds and takes at the same time, until both ends are done. The first failure stops the child, which ends the
     /// other side; it is the one reported.
     fn exchange(
-        self,
+        &self,
         feeder: Feeder<'_>,
         reader: BlockReader,
         child: &godwit_engines::ChildHandle,
-    ) -> Result<(Collector, FeedReport), PipelineError> {
+    ) -> Result<FeedReport, PipelineError> {
+        let returned_before = feeder.before.reads - feeder.before.reads_before;
+        self.progress.feeding_done.store(false, Ordering::Release);
         let (fed, taken) = std::thread::scope(|scope| {
             let feeding = scope.spawn(|| {
                 let fed = feeder.run(&self.progress, self.cancelled);
@@ -246,7 +273,7 @@ impl AlignRun<'_> {
                 fed
             });
             let watching = scope.spawn(|| self.kill_when_cancelled(child));
-            let taken = self.take_blocks(reader);
+            let taken = self.take_blocks(reader, returned_before);
             if taken.is_err() {
                 child.kill();
             }
@@ -269,7 +296,7 @@ impl AlignRun<'_> {
             return Err(PipelineError::Lost { what: "reads", taken: due, written: returned });
         }
         fed.records = self.collector.records();
-        Ok((self.collector, fed))
+        Ok(fed)
     }
 
     /// A child that is busy aligning does not notice a signal to its parent; this thread does.
@@ -283,9 +310,8 @@ impl AlignRun<'_> {
         }
     }
 
-    /// Returns the number of reads that came back.
-    fn take_blocks(&self, mut reader: BlockReader) -> Result<u64, PipelineError> {
-        let mut reads = 0;
+    /// Returns the number of reads that came back, those of earlier processes included.
+    fn take_blocks(&self, mut reader: BlockReader, mut reads: u64) -> Result<u64, PipelineError> {
         while let Some(block) = reader.next_block()? {
             reads += block.reads;
             let id = block.id;
@@ -323,7 +349,10 @@ impl AlignRun<'_> {
 
 /// Of the failures of both sides, the one that came first: whatever is not the engine's led godwit to stop the engine.
 fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
+    let stopped = |error: &PipelineError| matches!(error, PipelineError::Engine(error) if error.was_stopped());
     match (&feeding, &taking) {
+        _ if stopped(&feeding) => taking,
+        _ if stopped(&taking) => feeding,
         (PipelineError::Engine(_), PipelineError::Engine(EngineError::Died { .. })) => taking,
         (PipelineError::Engine(EngineError::Died { .. }), PipelineError::Engine(_)) => feeding,
         (PipelineError::Engine(_), _) => taking,

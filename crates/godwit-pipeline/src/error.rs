@@ -224,8 +224,13 @@ impl PipelineError {
             Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,
             Self::Engine(error) | Self::Trimmer(error) => match error {
-                EngineError::NotFound { .. } | EngineError::VersionMismatch { .. } => Blame::Machine,
-                EngineError::Usage { .. } => Blame::Usage,
+                EngineError::NotFound { .. }
+                | EngineError::NotInstalled { .. }
+                | EngineError::VersionMismatch { .. }
+                | EngineError::MissingIndex { .. } => Blame::Machine,
+                EngineError::Usage { .. } | EngineError::Arguments { .. } => Blame::Usage,
+                EngineError::Reference { source, .. } if is_machine(source) => Blame::Machine,
+                EngineError::WrongIndex { .. } | EngineError::Reference { .. } => Blame::Input,
                 _ => Blame::Engine,
             },
             Self::Untrimmed { .. } => Blame::Engine,

@@ -28,6 +28,7 @@ pub mod simulate;
 mod staging;
 mod verify;
 
+pub use godwit_engines::aligner::AlignerChoice;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
@@ -43,5 +44,5 @@ pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};
 pub use reduce::{DuplicatePolicy, Segment};
 pub use reference::{build_index, current_index};
-pub use run_report::{InputFile, OutputFile, ResumedWork, RunReport, Stage};
+pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
 pub use verify::{Check, Verdict, verify};

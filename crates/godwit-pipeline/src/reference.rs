@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_engines::aligner::bwa::{self, IndexState, index_state};
+use godwit_engines::EngineError;
+use godwit_engines::aligner::AlignerChoice;
+use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
+use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_formats::fasta::{self, FastaError};
 use godwit_model::Genome;
 
@@ -10,43 +13,96 @@ use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::staging::write_whole;
 
-/// The contigs of a reference whose index is there and belongs to it.
+/// The contigs of a reference whose index for bwa or bwa-mem2 is there and belongs to it.
 ///
 /// # Errors
 /// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] and [`PipelineError::Index`].
-pub fn current_index(reference: &Path) -> Result<Genome, PipelineError> {
-    match state_of(reference)? {
+pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, PipelineError> {
+    match state_of(reference, kind)? {
         IndexState::Current { genome } => Ok(genome),
         IndexState::Missing { files } => {
             let path = files.first().map_or(reference, PathBuf::as_path).to_owned();
-            let remedy = format!("run `godwit index {}`", reference.display());
+            let aligner = if kind == IndexKind::Bwa { "" } else { " --aligner bwa-mem2" };
+            let remedy = format!("run `godwit index {}{aligner}`", reference.display());
             Err(PipelineError::Missing { what: "the index file", path, remedy })
         }
         IndexState::Stale { reason } => Err(PipelineError::StaleIndex { reference: reference.to_owned(), reason }),
     }
 }
 
-fn state_of(reference: &Path) -> Result<IndexState, PipelineError> {
+/// Whether the reference is there.
+///
+/// # Errors
+/// [`PipelineError::Missing`].
+fn must_exist(reference: &Path) -> Result<(), PipelineError> {
     if !reference.exists() {
         let remedy = "check its path".to_owned();
         return Err(PipelineError::Missing { what: "the reference", path: reference.to_owned(), remedy });
     }
-    index_state(reference).map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })
+    Ok(())
 }
 
-/// Makes everything the aligner and other tools need beside a reference: bwa's index and the `.fai` of plain FASTA.
-/// Returns whether anything had to be made.
+fn state_of(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineError> {
+    must_exist(reference)?;
+    index_state(reference, kind).map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })
+}
+
+/// Makes everything the aligner and other tools need beside a reference: the aligner's index and the `.fai` of plain
+/// FASTA. Returns whether anything had to be made.
+///
+/// `arguments`: options of minimap2, whose index depends on its preset.
 ///
 /// # Errors
 /// [`PipelineError`]; a file has its name only when it is whole.
-pub fn build_index(reference: &Path, observer: &dyn Observer) -> Result<bool, PipelineError> {
+pub fn build_index(
+    reference: &Path,
+    aligner: &AlignerChoice,
+    arguments: &[String],
+    threads: usize,
+    observer: &dyn Observer,
+) -> Result<bool, PipelineError> {
     observer.event(&Event::Stage { name: "checking the reference" });
-    let current = matches!(state_of(reference)?, IndexState::Current { .. });
+    let kind = match aligner {
+        AlignerChoice::Bwa => IndexKind::Bwa,
+        AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
+        AlignerChoice::Minimap2 => return build_minimap2_index(reference, arguments, threads, observer),
+        AlignerChoice::Template(template) => {
+            let problem = format!(
+                "godwit does not know how {} makes its index; make it with its own tool beside {}",
+                template.name(),
+                reference.display()
+            );
+            return Err(PipelineError::Options { problem });
+        }
+    };
+    let current = matches!(state_of(reference, kind)?, IndexState::Current { .. });
     let fai_written = write_fai(reference)?;
     if !current {
         observer.event(&Event::Stage { name: "indexing" });
-        bwa::build_index(reference, None)?;
-        current_index(reference)?;
+        bwa::build_index(reference, kind, None)?;
+        current_index(reference, kind)?;
+    }
+    Ok(fai_written || !current)
+}
+
+fn build_minimap2_index(
+    reference: &Path,
+    arguments: &[String],
+    threads: usize,
+    observer: &dyn Observer,
+) -> Result<bool, PipelineError> {
+    must_exist(reference)?;
+    let minimap2 = Minimap2::find(arguments)?;
+    let current = match minimap2.check_index(reference) {
+        Ok(_) => true,
+        Err(EngineError::MissingIndex { .. } | EngineError::WrongIndex { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let fai_written = write_fai(reference)?;
+    if !current {
+        observer.event(&Event::Stage { name: "indexing" });
+        minimap2.build_index(reference, threads)?;
+        minimap2.check_index(reference)?;
     }
     Ok(fai_written || !current)
 }

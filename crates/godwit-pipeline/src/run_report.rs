@@ -23,6 +23,9 @@ pub struct RunReport {
     pub godwit: String,
     /// Name and version of each outside program.
     pub engines: Vec<(String, String)>,
+    /// The aligner; `None` where nothing was aligned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligner: Option<AlignerReport>,
     /// The verb.
     pub verb: String,
     /// The command line.
@@ -65,6 +68,21 @@ pub struct ResumedWork {
     pub blocks: usize,
     /// Partitions that were written before.
     pub partitions: usize,
+}
+
+/// How reads were aligned.
+#[derive(Clone, Debug, Serialize)]
+pub struct AlignerReport {
+    /// As `--aligner` took it: a name, or a command line with open places.
+    pub choice: String,
+    /// The program.
+    pub name: String,
+    /// Its version; empty where it tells none.
+    pub version: String,
+    /// Path its index files' names begin with.
+    pub index: PathBuf,
+    /// Whether records depend on where the reads are cut: `across blocks` or `single stream only`.
+    pub identity: &'static str,
 }
 
 /// A file that was read.
@@ -128,6 +146,12 @@ impl RunReport {
             started: utc(SystemTime::now()),
             ..Self::default()
         }
+    }
+
+    /// With how reads were aligned.
+    pub fn aligner(mut self, aligner: AlignerReport) -> Self {
+        self.aligner = Some(aligner);
+        self
     }
 
     /// On that many threads, after the work of an earlier process.

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use godwit_engines::EngineError;
+use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOptions, TaggingPolicy};
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
@@ -113,17 +115,14 @@ pub struct IndexArgs {
     /// The reference, FASTA
     #[arg(value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// The aligner to index for
-    #[arg(long, value_enum, default_value_t = AlignerName::Bwa)]
-    pub aligner: AlignerName,
+    /// The aligner to index for: bwa, bwa-mem2 or minimap2
+    #[arg(long, value_name = "NAME", default_value = "bwa", value_parser = parse_aligner)]
+    pub aligner: AlignerChoice,
+    /// Options of minimap2: the index depends on its preset, as in "-x map-ont"
+    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
+    pub aligner_args: String,
     #[command(flatten)]
     pub common: Common,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum AlignerName {
-    /// bwa mem 0.7.17
-    Bwa,
 }
 
 #[derive(Args)]
@@ -148,9 +147,9 @@ pub struct AlignArgs {
     /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
     #[arg(long, value_name = "@RG..")]
     pub read_group: Vec<String>,
-    /// The aligner
-    #[arg(long, value_enum, default_value_t = AlignerName::Bwa)]
-    pub aligner: AlignerName,
+    /// bwa, bwa-mem2, minimap2, or a command line: 'bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder'
+    #[arg(long, value_name = "NAME|COMMAND", default_value = "bwa", value_parser = parse_aligner)]
+    pub aligner: AlignerChoice,
     /// Options of the aligner that change records, in one string
     #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
     pub aligner_args: String,
@@ -523,6 +522,11 @@ fn parse_kept_tag(text: &str) -> Result<[u8; 2], String> {
         "RG" => Err("RG comes from the header or --read-group".into()),
         _ => parse_tag(text),
     }
+}
+
+/// A name or a template.
+fn parse_aligner(text: &str) -> Result<AlignerChoice, String> {
+    text.parse().map_err(|error: EngineError| error.to_string())
 }
 
 /// Sample names become file names and `SM` values.

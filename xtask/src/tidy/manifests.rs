@@ -15,9 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-model", &[]),
     ("godwit-formats", &["godwit-model"]),
     ("godwit-kernels", &["godwit-model"]),
-    ("godwit-engines", &["godwit-model", "godwit-formats"]),
-    // The pipe's protocol is the engine's; the program at its other end speaks it.
-    ("godwit-bwa", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-engines"]),
+    // What aligners print becomes records and duplicate signatures at once, while mates are neighbours.
+    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels"]),
+    // The pipe's protocol is the engine's; the programs at its other end speak it.
+    ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
+    ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
+    ("godwit-bwa-mem2", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model"]),
     ("godwit-transfer", &["godwit-model", "godwit-flight"]),

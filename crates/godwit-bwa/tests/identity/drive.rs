@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BinaryArray, RecordBatch, UInt32Array};
 use godwit_engines::EngineError;
-use godwit_engines::aligner::bwa::BwaOptions;
+use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
 use godwit_engines::aligner::{AlignedBlock, Aligner, BlockHeader, BlockWriter, Hello};
 use godwit_model::{BlockId, Genome as Contigs, NO_READ_GROUP, RawRecord, schema};
 use tempfile::TempDir;
@@ -117,6 +117,7 @@ pub fn godwit_lines(
 
 fn bwa_options(tools: &Tools, options: &str, share_index: bool) -> BwaOptions {
     BwaOptions {
+        kind: IndexKind::Bwa,
         program: Some(PROGRAM.into()),
         reference: tools.reference.clone(),
         threads: 2,

@@ -1,7 +1,8 @@
-//! bwa mem 0.7.17, inside the program `godwit-bwa`.
+//! bwa mem 0.7.17 inside the program `godwit-bwa`, and bwa-mem2 2.2.1 inside `godwit-bwa-mem2`: the same options, the same
+//! records.
 //!
-//! This file starts it; [`index_state`] tells whether its index is there and belongs to the reference, [`build_index`]
-//! makes one.
+//! This file starts them; [`index_state`] tells whether their index is there and belongs to the reference,
+//! [`build_index`] makes one.
 
 mod comparison;
 mod index;
@@ -16,19 +17,35 @@ use crate::child;
 use crate::locate::locate;
 
 pub use index::{IndexError, IndexState, StaleReason, index_layout, index_state};
-pub use layout::INDEX_EXTENSIONS;
+pub use layout::IndexKind;
 
-/// Name of the program.
-pub const PROGRAM: &str = "godwit-bwa";
-/// Environment variable that names the program's path.
-pub const PROGRAM_VARIABLE: &str = "GODWIT_BWA";
-/// The version of bwa whose output is reproduced; 0.7.19 adds a tag to every line.
-pub const BWA_VERSION: &str = "0.7.17";
+/// A program around one of the two libraries.
+struct Engine {
+    program: &'static str,
+    /// Environment variable that names the program's path.
+    variable: &'static str,
+    name: &'static str,
+    version: &'static str,
+}
+
+/// bwa 0.7.19 adds a tag to every line.
+const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name: "bwa", version: "0.7.17" };
+const BWA_MEM2: Engine =
+    Engine { program: "godwit-bwa-mem2", variable: "GODWIT_BWA_MEM2", name: "bwa-mem2", version: "2.2.1" };
+
+fn engine(kind: IndexKind) -> &'static Engine {
+    match kind {
+        IndexKind::Bwa => &BWA,
+        IndexKind::BwaMem2 => &BWA_MEM2,
+    }
+}
 
 /// How to run the aligner.
 #[derive(Clone, Debug)]
 pub struct BwaOptions {
-    /// Path of the program; `None`: `GODWIT_BWA`, else beside this executable, else on PATH.
+    /// Which of the two.
+    pub kind: IndexKind,
+    /// Path of the program; `None`: `GODWIT_BWA` or `GODWIT_BWA_MEM2`, else beside this executable, else on PATH.
     pub program: Option<PathBuf>,
     /// The reference; its index lies beside it.
     pub reference: PathBuf,
@@ -38,7 +55,7 @@ pub struct BwaOptions {
     /// refused.
     pub arguments: Vec<String>,
     /// Map the index files instead of reading them, so that the processes on one machine share the memory. One process
-    /// alone is better off without: memory it reads into can use huge pages.
+    /// alone is better off without: memory it reads into can use huge pages. bwa-mem2 cannot share.
     pub share_index: bool,
 }
 
@@ -48,7 +65,7 @@ impl BwaOptions {
     /// # Errors
     /// [`EngineError::NotFound`], and those of [`Session::start`].
     pub fn start(&self) -> Result<Session, EngineError> {
-        let program = program(self.program.as_deref())?;
+        let program = program(self.kind, self.program.as_deref())?;
         let mut command = Command::new(&program);
         command.arg("align").arg("--reference").arg(&self.reference);
         command.args(["--threads", &self.threads.to_string()]);
@@ -56,17 +73,17 @@ impl BwaOptions {
             command.arg("--share-index");
         }
         command.arg("--").args(&self.arguments);
-        Session::start(program, command, ("bwa", BWA_VERSION))
+        Session::start(program, command, (engine(self.kind).name, engine(self.kind).version))
     }
 }
 
-/// Makes the five index files beside `reference`, byte for byte those of `bwa index`. Nothing half-made is left in
+/// Makes the five index files beside `reference`, byte for byte those of `bwa index` or `bwa-mem2 index`. Nothing half-made is left in
 /// place of a file.
 ///
 /// # Errors
 /// [`EngineError::NotFound`], [`EngineError::Io`], [`EngineError::Usage`] and [`EngineError::Died`].
-pub fn build_index(reference: &Path, program_path: Option<&Path>) -> Result<(), EngineError> {
-    let program = program(program_path)?;
+pub fn build_index(reference: &Path, kind: IndexKind, program_path: Option<&Path>) -> Result<(), EngineError> {
+    let program = program(kind, program_path)?;
     let mut command = Command::new(&program);
     command.arg("index").arg(reference);
     let started = child::start(program, command)?;
@@ -75,12 +92,19 @@ pub fn build_index(reference: &Path, program_path: Option<&Path>) -> Result<(), 
     handle.wait()
 }
 
-fn program(given: Option<&Path>) -> Result<PathBuf, EngineError> {
+/// Path of the program: the environment variable's, else beside this executable, else on PATH.
+///
+/// # Errors
+/// [`EngineError::NotFound`].
+pub fn find(kind: IndexKind) -> Result<PathBuf, EngineError> {
+    program(kind, None)
+}
+
+fn program(kind: IndexKind, given: Option<&Path>) -> Result<PathBuf, EngineError> {
+    let Engine { program, variable, .. } = *engine(kind);
     match given {
         Some(path) if path.is_file() => Ok(path.to_owned()),
-        Some(path) => {
-            Err(EngineError::NotFound { program: PROGRAM, tried: vec![path.to_owned()], variable: PROGRAM_VARIABLE })
-        }
-        None => locate(PROGRAM, PROGRAM_VARIABLE),
+        Some(path) => Err(EngineError::NotFound { program, tried: vec![path.to_owned()], variable }),
+        None => locate(program, variable),
     }
 }

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use godwit_model::BlockId;
 
+use super::ends::{BlockReader, BlockWriter};
+use super::pipe_reader::{PipeReader, stream_failed};
+use super::pipe_writer::PipeWriter;
 use super::protocol::Hello;
-use super::receive::{BlockReader, stream_failed};
-use super::send::BlockWriter;
 use super::{Aligner, ChildHandle};
 use crate::EngineError;
 use crate::child::{self, ChildState, Started};
@@ -66,9 +67,9 @@ impl Aligner for Session {
     fn split(self) -> (BlockWriter, BlockReader, ChildHandle) {
         let unanswered = Unanswered::default();
         let contigs = self.hello.genome.contigs().len();
-        let writer = BlockWriter::new(self.state.clone(), self.stdin, unanswered.clone());
-        let reader = BlockReader::new(self.state, self.streams, unanswered, contigs);
-        (writer, reader, self.child)
+        let writer = PipeWriter::new(self.state.clone(), self.stdin, unanswered.clone());
+        let reader = PipeReader::new(self.state, self.streams, unanswered, contigs);
+        (BlockWriter::Pipe(writer), BlockReader::Pipe(reader), self.child)
     }
 }
 

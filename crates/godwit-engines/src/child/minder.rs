@@ -57,6 +57,8 @@ pub(super) fn spawn(mut command: Command) -> (std::io::Result<Child>, Arc<Tail>)
     let thread_tail = tail.clone();
     let mind = move || {
         let mut spawned = command.spawn();
+        // What it holds for the child, the far end of a pipe perhaps, must not outlive the child on this side.
+        drop(command);
         let stderr = spawned.as_mut().ok().and_then(|child| child.stderr.take());
         let id = spawned.as_ref().ok().map(Child::id);
         // The other side is gone only if the caller's thread was torn down meanwhile.

@@ -27,12 +27,15 @@ pub(super) struct FeedLane {
 
 /// Feeds all lanes, one after the other; the files of the next lane are read ahead meanwhile.
 pub(super) struct Feeder<'r> {
-    pub(super) lanes: Vec<FeedLane>,
+    /// With their numbers.
+    pub(super) lanes: Vec<(usize, FeedLane)>,
     pub(super) lane_options: LaneOptions,
     pub(super) writer: BlockWriter,
     pub(super) options: &'r AlignOptions,
     /// Blocks that need not be aligned again.
     pub(super) run: &'r RunDirectory,
+    /// What was fed to earlier processes of the aligner.
+    pub(super) before: FeedReport,
 }
 
 /// What was fed.
@@ -63,36 +66,32 @@ impl Feeder<'_> {
     ) -> Result<FeedReport, PipelineError> {
         let started = Instant::now();
         let mut lanes = std::mem::take(&mut self.lanes);
-        let total = input_bytes(&lanes);
-        progress.bytes_total.store(total, Ordering::Relaxed);
-        let mut report = FeedReport::default();
+        let mut report = std::mem::take(&mut self.before);
         let mut next = self.open(&mut lanes, 0, cancelled)?;
-        for index in 0..lanes.len() {
+        for at in 0..lanes.len() {
             let Some(OpenLane { reader, trimming }) = next.take() else { break };
-            next = self.open(&mut lanes, index + 1, cancelled)?;
-            let fed = self.feed_lane(index as u16, &lanes[index], reader, &mut report, progress, cancelled);
+            next = self.open(&mut lanes, at + 1, cancelled)?;
+            let (index, lane) = &lanes[at];
+            let fed = self.feed_lane(*index as u16, lane, reader, &mut report, progress, cancelled);
             match trimming {
                 Some(trimming) => trimming.finish(fed, &mut report.reports)?,
                 None => fed?,
             }
         }
-        if report.blocks_before < self.run.finished().0 {
-            return Err(other_reads("fewer blocks than were aligned".to_owned()));
-        }
         self.writer.finish()?;
-        report.seconds = started.elapsed().as_secs_f64();
+        report.seconds += started.elapsed().as_secs_f64();
         Ok(report)
     }
 
-    /// Opens a lane, if there is one of that index.
+    /// Opens a lane, if there is one there.
     fn open(
         &self,
-        lanes: &mut [FeedLane],
-        index: usize,
+        lanes: &mut [(usize, FeedLane)],
+        at: usize,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Option<OpenLane>, PipelineError> {
-        let lane = lanes.get_mut(index);
-        lane.map(|lane| lane.lane.open(index, &self.lane_options, self.options, cancelled)).transpose()
+        let lane = lanes.get_mut(at);
+        lane.map(|(index, lane)| lane.lane.open(*index, &self.lane_options, self.options, cancelled)).transpose()
     }
 
     fn feed_lane(
@@ -187,6 +186,14 @@ impl FeedLane {
     }
 }
 
+/// Refuses files that hold less than what was aligned of them before.
+pub(super) fn check_kept(fed: &FeedReport, run: &RunDirectory) -> Result<(), PipelineError> {
+    match fed.blocks_before < run.finished().0 {
+        true => Err(other_reads("fewer blocks than were aligned".to_owned())),
+        false => Ok(()),
+    }
+}
+
 /// The files are not those that the run began with.
 fn other_reads(difference: String) -> PipelineError {
     let problem =
@@ -195,7 +202,7 @@ fn other_reads(difference: String) -> PipelineError {
 }
 
 /// Size of all input files, 0 where one of them is a pipe.
-fn input_bytes(lanes: &[FeedLane]) -> u64 {
+pub(super) fn input_bytes(lanes: &[FeedLane]) -> u64 {
     let sizes = lanes.iter().flat_map(|lane| &lane.lane.files).map(std::fs::metadata);
     sizes.map(|meta| meta.ok().filter(|meta| meta.is_file()).map(|meta| meta.len())).sum::<Option<u64>>().unwrap_or(0)
 }

@@ -1,9 +1,9 @@
 //! The header of an aligned run: contigs from the aligner, read groups given or made, the chain of programs.
 
-use godwit_engines::aligner::Hello;
 use godwit_formats::sam::{Header, HeaderError};
 
 use super::AlignOptions;
+use super::engine::Engine;
 use super::feed::FeedLane;
 use super::lanes::Lane;
 use crate::error::PipelineError;
@@ -60,6 +60,17 @@ impl LaneGroups {
     /// Distinct `@RG` lines, in order of their first lane.
     pub(super) fn lines(&self) -> &[String] {
         &self.lines
+    }
+
+    /// `ID` of a lane's read group.
+    pub(super) fn id(&self, lane: usize) -> &str {
+        &self.ids[lane]
+    }
+
+    /// A lane's `@RG` line.
+    pub(super) fn line(&self, lane: usize) -> &str {
+        let id = self.id(lane);
+        self.lines.iter().find(|line| tag(line, "ID") == Some(id)).map_or("", String::as_str)
     }
 
     /// Lanes with what their reads belong to.
@@ -154,19 +165,17 @@ fn brought_or_made(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, Pipeline
 /// # Errors
 /// [`PipelineError::Header`] when the contigs of the reference are no valid header.
 pub(super) fn of_run(
-    hello: &Hello,
+    engine: &Engine,
     groups: &LaneGroups,
     options: &AlignOptions,
     trimmer: Option<&str>,
 ) -> Result<Header, PipelineError> {
     let mut text = String::from("@HD\tVN:1.6\tSO:coordinate\n");
-    text += &hello.sq_lines;
+    text += &engine.hello().sq_lines;
     for line in &groups.lines {
         text += line;
         text.push('\n');
     }
-    let mut bwa_arguments = vec![format!("-K {}", options.block_bases)];
-    bwa_arguments.extend(options.aligner_args.iter().cloned());
     let after = match (trimmer, &options.reads.trim) {
         (Some(version), Some(arguments)) => {
             text += &format!("@PG\tID:fastp\tPN:fastp\tVN:{version}\tCL:{}\n", joined("fastp", arguments));
@@ -174,8 +183,10 @@ pub(super) fn of_run(
         }
         _ => "",
     };
-    text +=
-        &format!("@PG\tID:bwa\tPN:bwa{after}\tVN:{}\tCL:bwa mem {}\n", hello.engine_version, bwa_arguments.join(" "));
+    let (name, command_line_of_aligner) = engine.program_line(options);
+    let version = &engine.hello().engine_version;
+    let version = if version.is_empty() { String::new() } else { format!("\tVN:{version}") };
+    text += &format!("@PG\tID:{name}\tPN:{name}{after}{version}\tCL:{command_line_of_aligner}\n");
     let mut header =
         Header::parse(text.as_bytes()).map_err(|source| invalid("the reference and read groups", source))?;
     header.add_program("godwit", &[("VN", env!("CARGO_PKG_VERSION")), ("CL", &command_line(options))]);
@@ -185,7 +196,8 @@ pub(super) fn of_run(
 /// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
 pub(super) fn command_line(options: &AlignOptions) -> String {
     let marking = options.job.marking_command_line();
-    let mut line = format!("godwit align --aligner bwa --block-bases {} {marking}", options.block_bases);
+    let aligner = quoted(options.aligner.text());
+    let mut line = format!("godwit align --aligner {aligner} --block-bases {} {marking}", options.block_bases);
     if !options.aligner_args.is_empty() {
         line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));
     }
@@ -206,6 +218,11 @@ pub(super) fn command_line(options: &AlignOptions) -> String {
 fn joined(program: &str, arguments: &[String]) -> String {
     let words = std::iter::once(program).chain(arguments.iter().map(String::as_str));
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// A word, or words between quotes.
+fn quoted(text: &str) -> String {
+    if text.contains(' ') { format!("'{text}'") } else { text.to_owned() }
 }
 
 /// A header that is wrong.

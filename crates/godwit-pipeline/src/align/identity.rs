@@ -3,13 +3,14 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
-use godwit_engines::aligner::bwa::{BWA_VERSION, INDEX_EXTENSIONS};
 
 use super::AlignOptions;
+use super::engine::Engine;
 use super::header::{LaneGroups, command_line};
 use crate::error::PipelineError;
 use crate::journal::Fact;
@@ -18,8 +19,6 @@ use crate::manifest::checksum;
 /// Bytes at the start of a file of reads that tell it from others before any of it is aligned. Every block that was
 /// aligned is compared by all its reads when they are read again.
 const HEAD_BYTES: u64 = 1 << 20;
-/// Index files that grow with the genome and follow from the bases in `.pac`: their size is enough.
-const DERIVED: [&str; 2] = [".bwt", ".sa"];
 
 /// The facts of a run.
 ///
@@ -29,17 +28,18 @@ pub(super) fn facts(
     options: &AlignOptions,
     groups: &LaneGroups,
     trimmer: Option<&str>,
+    engine: &Engine,
 ) -> Result<Vec<Fact>, PipelineError> {
     let mut facts = Vec::new();
     let mut state = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
     state("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
-    state("the version of bwa", BWA_VERSION.to_owned());
+    state(&format!("the version of {}", options.aligner.name()), engine.hello().engine_version.clone());
     state("the command", command_line(options));
     state("the version of fastp", trimmer.unwrap_or("none").to_owned());
     state("--sample", options.sample.clone());
     state("--partitions", options.job.partitions.to_string());
     state("the read groups", groups.lines().join(" | ").replace('\t', "\\t"));
-    state("the index", index(&options.reference)?);
+    state("the index", index(engine, options)?);
     for (lane, files) in options.lanes.iter().enumerate() {
         for (index, path) in files.iter().enumerate() {
             let name = format!("file {} of lane {}", index + 1, lane + 1);
@@ -49,16 +49,13 @@ pub(super) fn facts(
     Ok(facts)
 }
 
-/// BLAKE3 of the index: the content of `.amb`, `.ann`, `.pac` and `.alt`, the size of the others.
-fn index(reference: &Path) -> Result<String, PipelineError> {
+/// BLAKE3 of the index: the content of what it is made of, the size of what follows from that.
+fn index(engine: &Engine, options: &AlignOptions) -> Result<String, PipelineError> {
     let mut hasher = blake3::Hasher::new();
-    for extension in INDEX_EXTENSIONS.iter().chain(&[".alt"]) {
-        let mut path = reference.as_os_str().to_owned();
-        path.push(extension);
-        let path = PathBuf::from(path);
-        hasher.update(extension.as_bytes());
-        let described = describe(&path, DERIVED.contains(extension));
-        hasher.update(described.map_err(PipelineError::file("read", &path))?.as_bytes());
+    for (path, by_size) in engine.index_files(options) {
+        let described = describe(&path, by_size).map_err(PipelineError::file("read", &path))?;
+        hasher.update(path.extension().unwrap_or_default().as_bytes());
+        hasher.update(described.as_bytes());
     }
     Ok(hasher.finalize().to_hex()[..16].to_owned())
 }

@@ -42,6 +42,17 @@ pub(super) struct Lane {
     opened: Option<LaneInput>,
 }
 
+impl Lane {
+    /// Whether its reads come as pairs; `None` where only the reads tell.
+    pub(super) fn is_paired(&self) -> Option<bool> {
+        match self.kind {
+            Kind::Fastq => Some(self.files.len() == 2),
+            Kind::Interleaved => Some(true),
+            Kind::Unaligned(_) => None,
+        }
+    }
+}
+
 #[derive(Clone)]
 enum Kind {
     Fastq,

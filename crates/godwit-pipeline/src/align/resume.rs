@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use godwit_engines::aligner::Identity;
+
 use super::AlignOptions;
 use crate::error::{Blame, PipelineError};
 use crate::journal::Fact;
@@ -35,7 +37,9 @@ pub(super) fn open(
         return Ok(Found::Complete(RunReport::of_complete(&manifest)));
     }
     let (temp, aside) = (options.job.temp.as_deref(), outputs.aside_names());
-    let open = || RunDirectory::open(&options.out, temp, facts, &aside, options.resume);
+    // An aligner that may keep something from read to read has to see a lane from its start.
+    let resume = options.resume && options.aligner.identity() == Identity::AcrossBlocks;
+    let open = || RunDirectory::open(&options.out, temp, facts, &aside, resume);
     let run = match open()? {
         Opened::Run(run) => run,
         Opened::Complete => match (finished(options, outputs)?, open) {
@@ -48,10 +52,11 @@ pub(super) fn open(
         },
     };
     if run.dropped_blocks() > 0 {
-        let message = format!(
-            "{} aligned blocks of a run that was stopped are dropped; with --resume they would have been kept",
-            run.dropped_blocks()
-        );
+        let why = match options.resume {
+            true => "this aligner has to see a lane from its first read to its last",
+            false => "with --resume they would have been kept",
+        };
+        let message = format!("{} aligned blocks of a run that was stopped are dropped; {why}", run.dropped_blocks());
         observer.event(&Event::Warning { message });
     }
     let (blocks, partitions) = run.finished();

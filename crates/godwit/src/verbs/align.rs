@@ -36,6 +36,7 @@ fn options(args: &AlignArgs) -> AlignOptions {
         out: args.out.clone(),
         job: args.common.job(&args.marking, args.metrics == Switch::On),
         block_bases: args.block_bases,
+        aligner: args.aligner.clone(),
         aligner_args: aligner_args(args),
         lenient: args.lenient,
         resume: args.resume,

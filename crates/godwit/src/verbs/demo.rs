@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
-use godwit_pipeline::{AlignOptions, PipelineError, ReadsOptions, RunReport, align, build_index};
+use godwit_pipeline::{AlignOptions, AlignerChoice, PipelineError, ReadsOptions, RunReport, align, build_index};
 
 use super::{cancel_on_signal, simulate};
 use crate::cli::{DemoArgs, MarkingArgs};
@@ -31,7 +31,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let reference = args.out.join("reference.fa");
     progress.say("making a genome and reads");
     let reads = make_data(args, &reference).map_err(simulate::failure)?;
-    build_index(&reference, &progress)?;
+    build_index(&reference, &AlignerChoice::Bwa, &[], args.common.thread_count(), &progress)?;
     let options = options(args, &reference, &reads);
     let report = align(&options, &progress, &cancel_on_signal()?)?;
     progress.say("comparing with the truth and with the tools installed here");
@@ -65,6 +65,7 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
         out: args.out.clone(),
         job: args.common.job(&MarkingArgs::default(), true),
         block_bases: BLOCK_BASES,
+        aligner: AlignerChoice::Bwa,
         aligner_args: Vec::new(),
         lenient: false,
         resume: false,

@@ -6,7 +6,7 @@ use godwit_formats::fasta::{self, FastaError};
 use godwit_model::{Genome, GenomeError};
 
 use super::comparison::PackedBases;
-use super::layout::{self, Layout, beside};
+use super::layout::{self, IndexKind, Layout, beside};
 
 /// State of an index.
 #[derive(Debug)]
@@ -113,12 +113,12 @@ impl IndexError {
 }
 
 /// The state of the index files alone: there and fitting each other. The reference itself is not read, so that
-/// [`IndexState::Current`] here means only that bwa will load them.
+/// [`IndexState::Current`] here means only that the aligner will load them.
 ///
 /// # Errors
 /// [`IndexError`] when a file cannot be read or two contigs share a name.
-pub fn index_layout(reference: &Path) -> Result<IndexState, IndexError> {
-    Ok(match read_layout(reference)? {
+pub fn index_layout(reference: &Path, kind: IndexKind) -> Result<IndexState, IndexError> {
+    Ok(match read_layout(reference, kind)? {
         Ok(layout) => IndexState::Current { genome: layout.genome },
         Err(state) => state,
     })
@@ -129,9 +129,9 @@ pub fn index_layout(reference: &Path) -> Result<IndexState, IndexError> {
 ///
 /// # Errors
 /// [`IndexError`] when a file cannot be read, the reference is no clean FASTA file or two contigs share a name.
-pub fn index_state(reference: &Path) -> Result<IndexState, IndexError> {
+pub fn index_state(reference: &Path, kind: IndexKind) -> Result<IndexState, IndexError> {
     std::fs::File::open(reference).map_err(|source| IndexError::read(reference, source))?;
-    let layout = match read_layout(reference)? {
+    let layout = match read_layout(reference, kind)? {
         Ok(layout) => layout,
         Err(state) => return Ok(state),
     };
@@ -142,12 +142,12 @@ pub fn index_state(reference: &Path) -> Result<IndexState, IndexError> {
 }
 
 /// The layout of a whole index, or the state of one that is not.
-fn read_layout(reference: &Path) -> Result<Result<Layout, IndexState>, IndexError> {
-    let files = layout::missing(reference);
+fn read_layout(reference: &Path, kind: IndexKind) -> Result<Result<Layout, IndexState>, IndexError> {
+    let files = layout::missing(reference, kind);
     if !files.is_empty() {
         return Ok(Err(IndexState::Missing { files }));
     }
-    Ok(layout::read(reference)?.map_err(|reason| IndexState::Stale { reason }))
+    Ok(layout::read(reference, kind)?.map_err(|reason| IndexState::Stale { reason }))
 }
 
 /// How the reference differs from its index; `None` where it does not.

@@ -1,7 +1,8 @@
-//! The five files of a bwa 0.7.17 index: what they say of the reference, and whether they fit each other.
+//! The five files of an index of bwa 0.7.17 or bwa-mem2 2.2.1: what they say of the reference, and whether they fit each other.
 //!
 //! Formats as written by bwa 0.7.17 (`bntseq.c` `bns_dump` and `bns_fasta2bntseq`, `bwt.c` `bwt_dump_bwt` and
-//! `bwt_dump_sa`, `bwtindex.c`); all numbers little-endian. `.bwt` and `.sa` are measured, not read.
+//! `bwt_dump_sa`, `bwtindex.c`), and by bwa-mem2 2.2.1 (`FMI_search.cpp` `build_fm_index`), whose first three files are bwa's; all
+//! numbers little-endian. The others are measured, not read.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,8 +12,25 @@ use godwit_model::{Contig, Genome};
 
 use super::index::{IndexError, StaleReason};
 
-/// What is appended to the path of the reference, the leading dot included.
-pub const INDEX_EXTENSIONS: [&str; 5] = [".amb", ".ann", ".bwt", ".pac", ".sa"];
+/// Whose index it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// bwa's.
+    Bwa,
+    /// bwa-mem2's.
+    BwaMem2,
+}
+
+impl IndexKind {
+    /// What is appended to the path of the reference, the leading dot included.
+    pub fn extensions(self) -> [&'static str; 5] {
+        match self {
+            Self::Bwa => [".amb", ".ann", ".bwt", ".pac", ".sa"],
+            Self::BwaMem2 => [".amb", ".ann", ".pac", ".0123", ".bwt.2bit.64"],
+        }
+    }
+}
+
 /// Bases per entry of the occurrence table in `.bwt`.
 const OCCURRENCE_INTERVAL: u64 = 128;
 /// Longest first field of a line of an `.alt` file; bwa reads it into an array of 1024 bytes without looking.
@@ -33,12 +51,12 @@ pub(super) fn beside(reference: &Path, extension: &str) -> PathBuf {
 }
 
 /// Index files that are not there.
-pub(super) fn missing(reference: &Path) -> Vec<PathBuf> {
-    INDEX_EXTENSIONS.iter().map(|extension| beside(reference, extension)).filter(|path| !path.is_file()).collect()
+pub(super) fn missing(reference: &Path, kind: IndexKind) -> Vec<PathBuf> {
+    kind.extensions().iter().map(|extension| beside(reference, extension)).filter(|path| !path.is_file()).collect()
 }
 
 /// Reads `.ann`, `.amb` and `.alt`, and measures the others by them. The outer error: a file cannot be read.
-pub(super) fn read(reference: &Path) -> Result<Result<Layout, StaleReason>, IndexError> {
+pub(super) fn read(reference: &Path, kind: IndexKind) -> Result<Result<Layout, StaleReason>, IndexError> {
     let annotation = beside(reference, ".ann");
     let Some((total_bases, mut contigs)) = parse_ann(&read_file(&annotation)?) else {
         return Ok(Err(broken(annotation, "it does not parse")));
@@ -47,7 +65,7 @@ pub(super) fn read(reference: &Path) -> Result<Result<Layout, StaleReason>, Inde
     let Some(holes) = parse_amb(&read_file(&ambiguity)?, total_bases, contigs.len()) else {
         return Ok(Err(broken(ambiguity, "it does not parse, or belongs to another index")));
     };
-    if let Err(reason) = check_bulk(reference, total_bases)? {
+    if let Err(reason) = check_bulk(reference, total_bases, kind)? {
         return Ok(Err(reason));
     }
     let alternates = beside(reference, ".alt");
@@ -136,14 +154,37 @@ fn mark_alternates(bytes: &[u8], contigs: &mut [Contig]) -> bool {
     true
 }
 
-/// Checks the sizes and headers of `.pac`, `.bwt` and `.sa` against the number of bases.
-fn check_bulk(reference: &Path, total_bases: u64) -> Result<Result<(), StaleReason>, IndexError> {
+/// Checks the sizes and headers of the large files against the number of bases.
+fn check_bulk(reference: &Path, total_bases: u64, kind: IndexKind) -> Result<Result<(), StaleReason>, IndexError> {
     let both_strands = 2 * total_bases;
     let pac = beside(reference, ".pac");
     // Bases four to a byte, a zero byte where that comes out even, and a byte for the remainder.
     if measure(&pac)? != total_bases / 4 + 2 {
         return Ok(Err(broken(pac, "its size does not fit the .ann file")));
     }
+    match kind {
+        IndexKind::Bwa => check_bwt(reference, both_strands),
+        IndexKind::BwaMem2 => check_mem2(reference, both_strands),
+    }
+}
+
+/// `.0123` has a byte for each base of both strands; `.bwt.2bit.64` the length with the end mark, five counts, 64 bytes for
+/// each 64 rows, five bytes for each eighth row, and the row of the end mark.
+fn check_mem2(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
+    let bases = beside(reference, ".0123");
+    if measure(&bases)? != both_strands {
+        return Ok(Err(broken(bases, "its size does not fit the .ann file")));
+    }
+    let rows = both_strands + 1;
+    let table = beside(reference, ".bwt.2bit.64");
+    let table_bytes = 8 + 5 * 8 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8;
+    if measure(&table)? != table_bytes || header::<1>(&table)? != [rows] {
+        return Ok(Err(broken(table, "its size does not fit the .ann file")));
+    }
+    Ok(Ok(()))
+}
+
+fn check_bwt(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
     let bwt = beside(reference, ".bwt");
     let occurrences = both_strands.div_ceil(OCCURRENCE_INTERVAL) + 1;
     let bwt_bytes = 40 + 4 * (both_strands.div_ceil(16) + 8 * occurrences);

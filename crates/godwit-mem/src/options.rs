@@ -1,10 +1,10 @@
-//! The options of `bwa mem` 0.7.17, read as its `main_mem` (fastmap.c) reads them.
+//! The options of `bwa mem` 0.7.17, read as its `main_mem` (fastmap.c) reads them; bwa-mem2 2.2.1 reads them alike.
 //!
 //! Two differences: a number that is none is refused where bwa takes what `atoi` makes of it, and what godwit sets itself is
 //! refused with a word of where to set it.
 
-use crate::bwa::{InsertSizes, MemOptions, mem_flags};
 use crate::error::Error;
+use crate::layout::{InsertSizes, MemOptions, mem_flags};
 
 /// How to align.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct AlignmentOptions {
     pub insert_sizes: Option<[InsertSizes; 4]>,
     /// `-C`: append the comment of the read to its lines.
     pub keep_comments: bool,
+    /// `-x`, applied already.
+    pub preset: Option<String>,
     /// `-j`: treat alternate contigs as all others.
     pub ignore_alternates: bool,
 }
@@ -43,8 +45,13 @@ impl AlignmentOptions {
     /// # Errors
     /// [`Error::Usage`] naming the argument.
     pub fn parse(arguments: &[String], threads: usize) -> Result<Self, Error> {
-        let mut options =
-            Self { mem: MemOptions::default(), insert_sizes: None, keep_comments: false, ignore_alternates: false };
+        let mut options = Self {
+            mem: MemOptions::default(),
+            insert_sizes: None,
+            keep_comments: false,
+            preset: None,
+            ignore_alternates: false,
+        };
         options.mem.n_threads = i32::try_from(threads).unwrap_or(i32::MAX).max(1);
         let mut given = Given::default();
         let mut arguments = arguments.iter();
@@ -78,6 +85,7 @@ impl AlignmentOptions {
             None => {}
         }
         options.mem.fill_matrix();
+        options.preset = given.preset;
         Ok(options)
     }
 

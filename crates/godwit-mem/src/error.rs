@@ -1,4 +1,4 @@
-//! What can go wrong in this program. Errors of bwa itself end the process inside its library.
+//! What can go wrong in such a program. Errors of the library itself end the process inside it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ pub enum Error {
         #[from]
         source: ProtocolError,
     },
-    /// A read that bwa cannot take.
+    /// A read that the library cannot take.
     #[error("read {index} of a block cannot be aligned: {problem}")]
     Read {
         /// 0-based index within the block.
@@ -39,7 +39,7 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A block that bwa cannot take.
+    /// A block that the library cannot take.
     #[error("block {} of lane {} cannot be aligned: {problem}", .id.ordinal, .id.lane)]
     Block {
         /// The block.
@@ -47,8 +47,8 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A line of bwa's that is no record.
-    #[error("bwa's line for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
+    /// A line of the engine's that is no record.
+    #[error("the engine's line for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
     Record {
         /// The block.
         id: BlockId,
@@ -72,9 +72,11 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// The index could not be made; bwa has said why.
-    #[error("bwa could not make an index of {} ({ending})", .reference.display())]
+    /// The index could not be made; the library has said why.
+    #[error("{engine} could not make an index of {} ({ending})", .reference.display())]
     Index {
+        /// The engine.
+        engine: &'static str,
         /// The reference.
         reference: PathBuf,
         /// How the part that makes it ended.
@@ -91,16 +93,16 @@ pub enum Error {
 
 impl Error {
     /// Says it on stderr, unless whoever would care has gone, and tells the exit code: 2 for wrong usage, else 1.
-    pub fn report(&self) -> u8 {
+    pub fn report(&self, program: &str) -> u8 {
         let reader_gone = matches!(self, Self::Output { source } if source.kind() == std::io::ErrorKind::BrokenPipe);
         if !reader_gone {
-            eprintln!("godwit-bwa: error: {self}");
+            eprintln!("{program}: error: {self}");
         }
         if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
     }
 
     /// As [`report`](Self::report), for `main`.
-    pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.report())
+    pub fn exit_code(&self, program: &str) -> ExitCode {
+        ExitCode::from(self.report(program))
     }
 }

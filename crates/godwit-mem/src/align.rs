@@ -1,7 +1,7 @@
-//! `godwit-bwa align`: three threads and at most one block in each of them.
+//! Aligning: three threads and at most one block in each of them.
 //!
 //! The reader turns streams into [`Sequences`], the main thread aligns them (bwa adds its own threads), the writer turns
-//! bwa's text into records and streams. The channels between them hold nothing. While one block is aligned, the one before
+//! the library's text into records and streams. The channels between them hold nothing. While one block is aligned, the one before
 //! it is written, and only then the one behind it is read, so that there are never more than two, as in bwa's own pipeline.
 
 use std::ffi::{CStr, CString};
@@ -12,18 +12,16 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use godwit_engines::aligner::{BlockHeader, Hello};
+use godwit_engines::aligner::{BlockEncoder, BlockHeader, Hello, StreamEncoder};
 use godwit_engines::stream::{StreamReader, StreamWriter};
 use godwit_model::schema;
 
-use crate::bwa::{self, Index, mem_flags};
-use crate::encode::Encoder;
+use crate::MemLibrary;
 use crate::error::Error;
+use crate::layout::mem_flags;
 use crate::options::AlignmentOptions;
 use crate::sequences::{SamTexts, Sequences};
 
-/// Version of the linked library, as the build found it.
-pub const BWA_VERSION: &str = env!("GODWIT_LIBBWA_VERSION");
 /// bwa keeps the read group's ID in an array of 256 bytes.
 const MAX_READ_GROUP_BYTES: usize = 255;
 /// Bytes gathered before a write, or read at a time; batches pass around the buffers.
@@ -58,28 +56,28 @@ struct AlignedText {
 /// # Errors
 /// Every [`Error`] but [`Error::Index`]. An error in the reader or the writer ends the process from there: the main thread
 /// may be in the middle of a batch, which can take minutes and cannot be stopped.
-pub fn run(arguments: &Arguments) -> Result<(), Error> {
+pub fn run<L: MemLibrary>(arguments: &Arguments) -> Result<(), Error> {
     let bad_path = || Error::Usage { message: format!("{} is not a path", arguments.reference.display()) };
-    let prefix = bwa::c_path(&arguments.reference).ok_or_else(bad_path)?;
-    let mut index = Index::load(&prefix, arguments.share_index);
+    let prefix = crate::c_path(&arguments.reference).ok_or_else(bad_path)?;
+    let mut library = L::load(&prefix, arguments.share_index);
     if arguments.options.ignore_alternates {
-        index.forget_alternates();
+        library.forget_alternates();
     }
-    let genome = index.genome()?;
+    let genome = library.genome()?;
     let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
-    let hello = Hello::new(env!("CARGO_PKG_VERSION").into(), BWA_VERSION.into(), sq_lines(&genome))?;
+    let hello = Hello::new(env!("CARGO_PKG_VERSION").into(), L::VERSION.into(), sq_lines(&genome))?;
     output = StreamWriter::start(output, &schema::message(), hello.to_metadata())?.finish()?;
 
     let (written_sender, written) = channel();
     let (read_sender, read_blocks) = sync_channel(0);
     let (text_sender, texts) = sync_channel(0);
     let keep_comments = arguments.options.keep_comments;
-    let reader = spawn("reader", move || read(input, keep_comments, &read_sender, &written))?;
-    let writer = spawn("writer", move || write(output, Encoder::new(&genome), &texts, &written_sender))?;
+    let reader = spawn::<L>("reader", move || read(input, keep_comments, &read_sender, &written))?;
+    let writer = spawn::<L>("writer", move || write(output, BlockEncoder::new(&genome), &texts, &written_sender))?;
     for block in read_blocks {
-        if text_sender.send(align(block, &index, &arguments.options)).is_err() {
+        if text_sender.send(align(block, &library, &arguments.options)).is_err() {
             break;
         }
     }
@@ -91,13 +89,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Error> {
     Ok(())
 }
 
-fn spawn(
+fn spawn<L: MemLibrary>(
     name: &str,
     work: impl FnOnce() -> Result<(), Error> + Send + 'static,
 ) -> Result<thread::JoinHandle<()>, std::io::Error> {
     thread::Builder::new().name(name.into()).spawn(|| {
         if let Err(error) = work() {
-            std::process::exit(i32::from(error.report()));
+            std::process::exit(i32::from(error.report(L::PROGRAM)));
         }
     })
 }
@@ -150,27 +148,58 @@ fn checked(header: BlockHeader, sequences: Sequences) -> Result<ReadBlock, Error
     Ok(ReadBlock { header, read_group, first_ordinal, sequences })
 }
 
-fn align(block: ReadBlock, index: &Index, options: &AlignmentOptions) -> AlignedText {
+fn align<L: MemLibrary>(block: ReadBlock, library: &L, options: &AlignmentOptions) -> AlignedText {
     let ReadBlock { header, read_group, first_ordinal, sequences } = block;
     let mut mem = options.mem.clone();
     if header.paired {
         mem.flag |= mem_flags::PAIRED;
     }
     let read_group: &CStr = &read_group;
-    let texts = sequences.align(index, &mem, options.insert_sizes.as_ref(), read_group, first_ordinal);
+    let texts = sequences.align(library, &mem, options.insert_sizes.as_ref(), read_group, first_ordinal);
     AlignedText { header, texts }
 }
 
 fn write(
     mut output: BufWriter<File>,
-    mut encoder: Encoder,
+    mut encoder: BlockEncoder,
     texts: &Receiver<AlignedText>,
     written: &Sender<()>,
 ) -> Result<(), Error> {
     for AlignedText { header, texts } in texts {
-        output = encoder.write_block(output, &header, texts)?;
+        output = write_block(output, &mut encoder, &header, texts)?;
         // The reader is gone once the input has ended.
         let _ = written.send(());
+    }
+    Ok(())
+}
+
+/// Writes the four streams of a block and gives the sink back. Text is freed as it is encoded.
+fn write_block(
+    output: BufWriter<File>,
+    encoder: &mut BlockEncoder,
+    header: &BlockHeader,
+    mut texts: SamTexts,
+) -> Result<BufWriter<File>, Error> {
+    let reads = texts.reads() as u64;
+    let mut streams = StreamEncoder::start(output, encoder, header)?;
+    let mut index = 0;
+    while let Some(encoded) = texts.next_read(|text| encode_read(&mut streams, header, index, text)) {
+        encoded?;
+        index += 1;
+    }
+    Ok(streams.finish(reads)?)
+}
+
+/// Encodes the lines of one read.
+fn encode_read(
+    streams: &mut StreamEncoder<'_, BufWriter<File>>,
+    header: &BlockHeader,
+    index: usize,
+    text: &[u8],
+) -> Result<(), Error> {
+    for line in text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n') {
+        let pushed = streams.push(line)?;
+        pushed.map_err(|source| Error::Record { id: header.id, index, source })?;
     }
     Ok(())
 }

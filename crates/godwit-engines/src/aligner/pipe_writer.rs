@@ -17,7 +17,7 @@ use crate::stream::StreamWriter;
 /// [`end_block`](Self::end_block), and [`finish`](Self::finish) after the last block.
 ///
 /// Every call may wait: the child takes the next block while it aligns one, but no more.
-pub struct BlockWriter {
+pub struct PipeWriter {
     state: Arc<ChildState>,
     /// The pipe between blocks.
     pipe: Option<BufWriter<ChildStdin>>,
@@ -32,7 +32,7 @@ struct OpenBlock {
     stream: StreamWriter<BufWriter<ChildStdin>>,
 }
 
-impl BlockWriter {
+impl PipeWriter {
     pub(super) fn new(state: Arc<ChildState>, pipe: BufWriter<ChildStdin>, unanswered: Unanswered) -> Self {
         Self { state, pipe: Some(pipe), open: None, unanswered }
     }

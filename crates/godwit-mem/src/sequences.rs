@@ -8,8 +8,9 @@ use std::ptr;
 
 use arrow_array::{Array, BinaryArray, RecordBatch};
 
-use crate::bwa::{Index, InsertSizes, MemOptions, Sequence, godwit_align};
+use crate::MemLibrary;
 use crate::error::Error;
+use crate::layout::{InsertSizes, MemOptions, Sequence};
 
 /// Reads of a block that wait to be aligned.
 #[derive(Default)]
@@ -99,31 +100,19 @@ impl Sequences {
     /// Aligns the reads as one batch of bwa.
     ///
     /// `first_ordinal`: reads of the lane before this block. `read_group`: its ID, empty for none, at most 255 bytes.
-    pub fn align(
+    pub fn align<L: MemLibrary>(
         mut self,
-        index: &Index,
+        library: &L,
         options: &MemOptions,
         insert_sizes: Option<&[InsertSizes; 4]>,
         read_group: &CStr,
         first_ordinal: i64,
     ) -> SamTexts {
         if !self.entries.is_empty() {
-            let insert_sizes = insert_sizes.map_or(ptr::null(), |sizes| sizes.as_ptr());
-            // SAFETY: the index is whole; `entries` are as many as told and each points to NUL-ended text in `arenas`,
-            // which nothing else refers to, with `bases` the length of the sequence, whose letters are printable ASCII
-            // and so within bwa's 256-entry tables; the read group is NUL-ended; `insert_sizes` is null or four long.
-            // Only the one aligning thread gets here, so bwa's globals are not raced for.
-            unsafe {
-                godwit_align(
-                    options,
-                    index.as_ptr(),
-                    read_group.as_ptr(),
-                    first_ordinal,
-                    self.entries.len() as c_int,
-                    self.entries.as_mut_ptr(),
-                    insert_sizes,
-                );
-            }
+            // SAFETY: each entry points to NUL-ended text in `arenas`, which nothing else refers to, with `bases` the length
+            // of the sequence, whose letters `check` has found to be printable ASCII. Only the one aligning thread gets
+            // here. `SamTexts` frees the answers.
+            unsafe { library.align(options, read_group, first_ordinal, &mut self.entries, insert_sizes) }
         }
         SamTexts { texts: self.entries.iter().map(|entry| entry.sam).collect(), next: 0 }
     }

@@ -29,7 +29,7 @@ pub enum BlockPart {
 }
 
 /// Takes the answers of an aligner, block by block or piece by piece.
-pub struct BlockReader {
+pub struct PipeReader {
     state: Arc<ChildState>,
     streams: StreamReader<BufReader<ChildStdout>>,
     unanswered: Unanswered,
@@ -57,7 +57,7 @@ pub(super) fn stream_failed(state: &ChildState, error: StreamError) -> EngineErr
     if truncated { state.explain(failure) } else { failure }
 }
 
-impl BlockReader {
+impl PipeReader {
     pub(super) fn new(
         state: Arc<ChildState>,
         streams: StreamReader<BufReader<ChildStdout>>,

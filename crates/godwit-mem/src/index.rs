@@ -1,47 +1,45 @@
-//! `godwit-bwa index`: the five index files beside a reference, whole or not at all.
+//! Indexing: the index files beside a reference, whole or not at all.
 //!
-//! bwa's library ends the process on any error, so the work is done by a second copy of this program into a folder of its own,
+//! The library ends the process on any error, so the work is done by a second copy of this program into a folder of its own,
 //! which goes away whatever happens; whole files are then renamed into place.
 
 use std::path::Path;
 use std::process::Command;
 
-use godwit_engines::aligner::bwa::INDEX_EXTENSIONS;
-
-use crate::bwa;
+use crate::MemLibrary;
 use crate::error::Error;
 
 /// Name of the hidden sub-command of the second copy.
 pub const PART: &str = "index-part";
-/// The file whose presence makes the others an index: renamed last, and taken away first when an index is replaced.
-const LAST: &str = ".bwt";
 
 /// Makes the index of a reference.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Index`].
-pub fn build(reference: &Path) -> Result<(), Error> {
+pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
     let file_error = |action, path: &Path, source| Error::File { action, path: path.to_owned(), source };
     std::fs::File::open(reference).map_err(|source| file_error("read", reference, source))?;
     let folder = reference.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let aside = tempfile::Builder::new().prefix(".godwit-index-").tempdir_in(folder);
     let aside = aside.map_err(|source| file_error("write to", folder, source))?;
     let prefix = aside.path().join("index");
-    let program = std::env::current_exe().map_err(|source| file_error("start", Path::new("godwit-bwa"), source))?;
+    let program = std::env::current_exe().map_err(|source| file_error("start", Path::new(L::PROGRAM), source))?;
     let status = Command::new(&program).arg(PART).arg(reference).arg(&prefix).status();
     let status = status.map_err(|source| file_error("start", &program, source))?;
     if !status.success() {
-        return Err(Error::Index { reference: reference.to_owned(), ending: status.to_string() });
+        return Err(Error::Index { engine: L::ENGINE, reference: reference.to_owned(), ending: status.to_string() });
     }
-    let last = beside(reference, LAST);
-    match std::fs::remove_file(&last) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            return Err(file_error("replace", &last, source));
+    // The file that makes the others an index goes first and comes last.
+    if let Some(extension) = L::INDEX_EXTENSIONS.last() {
+        let last = beside(reference, extension);
+        match std::fs::remove_file(&last) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                return Err(file_error("replace", &last, source));
+            }
+            _ => {}
         }
-        _ => {}
     }
-    let others = INDEX_EXTENSIONS.into_iter().filter(|extension| *extension != LAST);
-    for extension in others.chain([LAST]) {
+    for extension in L::INDEX_EXTENSIONS {
         let target = beside(reference, extension);
         let made = beside(&prefix, extension);
         let synced = std::fs::File::open(&made).and_then(|file| file.sync_all());
@@ -54,12 +52,16 @@ pub fn build(reference: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Usage`] for a path with a NUL, [`Error::Index`].
-pub fn build_part(reference: &Path, prefix: &Path) -> Result<(), Error> {
-    let (Some(fasta), Some(c_prefix)) = (bwa::c_path(reference), bwa::c_path(prefix)) else {
+pub fn build_part<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), Error> {
+    let (Some(fasta), Some(c_prefix)) = (crate::c_path(reference), crate::c_path(prefix)) else {
         return Err(Error::Usage { message: format!("{} is not a path", reference.display()) });
     };
-    let failed = |status| Error::Index { reference: reference.to_owned(), ending: format!("status {status}") };
-    bwa::build_index(&fasta, &c_prefix).map_err(failed)
+    let failed = |status| Error::Index {
+        engine: L::ENGINE,
+        reference: reference.to_owned(),
+        ending: format!("status {status}"),
+    };
+    L::build_index(&fasta, &c_prefix).map_err(failed)
 }
 
 fn beside(path: &Path, extension: &str) -> std::path::PathBuf {

@@ -1,0 +1,87 @@
+//! The command line of such a program.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::error::Error;
+use crate::{MemLibrary, align, index, options};
+
+/// The program: `index`, `align`, `--version`, `--help`. All of `main`.
+pub fn run_program<L: MemLibrary>() -> ExitCode {
+    let arguments: Vec<String> = match std::env::args_os().skip(1).map(|word| word.into_string()).collect() {
+        Ok(arguments) => arguments,
+        Err(word) => return usage(format!("the argument {word:?} is not UTF-8")).exit_code(L::PROGRAM),
+    };
+    match run::<L>(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.exit_code(L::PROGRAM),
+    }
+}
+
+fn help<L: MemLibrary>() -> String {
+    let (program, engine) = (L::PROGRAM, L::ENGINE);
+    format!(
+        "\
+{engine} mem as a program that takes blocks of reads and returns Arrow batches; godwit starts it by itself
+
+usage:
+  {program} index REF.fa
+      writes the index beside the reference, the same bytes as {engine} index
+  {program} align --reference REF.fa --threads N [--share-index] [-- BWA-MEM-OPTIONS]
+      blocks of reads on stdin, aligned blocks on stdout, until stdin ends
+      --share-index  map the index files where the engine can, so that processes on one machine share the memory
+  {program} --version
+
+example:
+  {program} index ref.fa"
+    )
+}
+
+fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
+    L::print_warnings_only();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["--version" | "-V"] => {
+            println!("{} {} ({} {})", L::PROGRAM, env!("CARGO_PKG_VERSION"), L::ENGINE, L::VERSION);
+            Ok(())
+        }
+        ["--help" | "-h" | "help"] => {
+            println!("{}", help::<L>());
+            Ok(())
+        }
+        ["index", reference] => index::build::<L>(reference.as_ref()),
+        [index::PART, reference, prefix] => index::build_part::<L>(reference.as_ref(), prefix.as_ref()),
+        ["align", ..] => align::run::<L>(&align_arguments::<L>(&arguments[1..])?),
+        _ => Err(usage(format!("expected index, align, --version or --help; see {} --help", L::PROGRAM))),
+    }
+}
+
+fn align_arguments<L: MemLibrary>(arguments: &[String]) -> Result<align::Arguments, Error> {
+    let (mut reference, mut threads, mut share_index, mut mem_options) = (None, 1, false, Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| usage(format!("{word} needs a value")));
+        match word.as_str() {
+            "--reference" => reference = Some(PathBuf::from(value()?)),
+            "--threads" => {
+                let count = value()?;
+                let parsed = count.parse().ok().filter(|threads| *threads > 0);
+                threads = parsed.ok_or_else(|| usage(format!("--threads is {count:?}, not a positive number")))?;
+            }
+            "--share-index" => share_index = true,
+            "--" => {
+                mem_options = words.as_slice().to_vec();
+                break;
+            }
+            other => return Err(usage(format!("unexpected argument {other:?}; options of bwa mem come after --"))),
+        }
+    }
+    let reference = reference.ok_or_else(|| usage("align needs --reference".into()))?;
+    let options = options::AlignmentOptions::parse(&mem_options, threads)?;
+    L::check(&options).map_err(usage)?;
+    Ok(align::Arguments { reference, share_index, options })
+}
+
+fn usage(message: String) -> Error {
+    Error::Usage { message }
+}

@@ -1,0 +1,398 @@
+//! Aligners other than bwa: their records are those of their own programs in the reference pipeline, at any threads and
+//! blocks, and what they do wrong is told.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::pipeline::{AlignOptions, Aligner, Lane, reference_bam};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::sam::SamText;
+use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::{needs, needs_picard, sam, scratch};
+
+use super::identity::{align, assert_identical, assert_same_bytes};
+
+const USAGE: i32 = 2;
+const INPUT: i32 = 3;
+const MACHINE: i32 = 4;
+const ENGINE: i32 = 5;
+
+/// bowtie2 with its reads on one stream.
+const BOWTIE2: &str = "bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder --rg-id {read_group_id}";
+
+fn spec() -> SampleSpec {
+    SampleSpec { seed: 17, lanes: vec![1500, 900], paired: true, alternate: false, comments: Comments::Illumina }
+}
+
+/// The sample with an index for that aligner beside its reference. Tests share references, so one at a time.
+fn indexed(spec: &SampleSpec, aligner: &str, arguments: &str) -> Arc<Sample> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let sample = Sample::get(spec);
+    for reference in [sample.indexed_by_godwit(), &sample.reference] {
+        match aligner {
+            "bowtie2" => {
+                let build = Tool::need("bowtie2-build");
+                drop(succeed(build.command().arg("-q").arg(reference).arg(reference)));
+            }
+            _ => {
+                let command = godwit().arg("index").arg(reference).args(["--aligner", aligner]);
+                command.arg(format!("--aligner-args={arguments}")).succeeds();
+            }
+        }
+    }
+    sample
+}
+
+fn blocks_of(block_bases: u64) -> AlignOptions {
+    AlignOptions { block_bases, ..AlignOptions::default() }
+}
+
+#[test]
+fn bwa_mem2_gives_the_records_of_bwa_at_any_options_and_instructions() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = indexed(&spec(), "bwa-mem2", "");
+    for arguments in ["", "-M -Y", "-a -h 2,10", "-5 -q", "-SP", "-k15 -r 1.2 -c 100 -B 3 -O 5,7 -I 300,40 -T 20"] {
+        let aligner_args = arguments.split_whitespace().map(str::to_owned).collect();
+        let options = AlignOptions { aligner_args, ..blocks_of(50_000) };
+        assert_identical(&sample, &options, &["--aligner", "bwa-mem2", "--threads", "2"]);
+    }
+    let expected = reference_bam(&sample.reference, &sample.lanes, &blocks_of(50_000)).bam;
+    for instructions in ["sse41", "avx2", "avx512bw"] {
+        let out = scratch::directory("instructions");
+        let command = align(&sample, &blocks_of(50_000), &out).args(["--aligner", "bwa-mem2"]);
+        command.env("GODWIT_BWA_MEM2_INSTRUCTIONS", instructions).succeeds();
+        sam::assert_same(&expected, &out.join("sample.bam"));
+    }
+}
+
+#[test]
+fn bwa_mem2_passes_the_ordinal_of_every_block_and_knows_single_reads_and_alternates() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = indexed(&spec(), "bwa-mem2", "");
+    let words = ["--aligner", "bwa-mem2"];
+    let outputs = ["1", "3"]
+        .map(|threads| assert_identical(&sample, &blocks_of(10_000), &[&words[..], &["--threads", threads]].concat()));
+    assert_same_bytes(&outputs);
+    let single = indexed(&SampleSpec { paired: false, ..spec() }, "bwa-mem2", "");
+    assert_identical(&single, &blocks_of(20_000), &words);
+    let alternate = indexed(&SampleSpec { alternate: true, ..spec() }, "bwa-mem2", "");
+    assert_identical(&alternate, &blocks_of(50_000), &words);
+}
+
+/// A genome without N, and reads from its first and last bases: the walk through bwa-mem2's thinned suffix array ends there
+/// at the start of the text.
+#[test]
+fn bwa_mem2_places_reads_at_the_very_ends_of_the_genome_as_bwa_does() {
+    needs!("bwa", "samtools");
+    let folder = scratch::directory("ends");
+    let mut state = 5u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"ACGT"[(state >> 62) as usize])
+    };
+    let genome: String = (0..3000).map(|_| letter()).collect();
+    let reference = folder.join("ends.fa");
+    write(&reference, &format!(">only\n{genome}\n"));
+    let starts = (0..20).chain(genome.len() - 120..=genome.len() - 100);
+    let reads: String =
+        starts.map(|start| format!("@r{start}\n{}\n+\n{}\n", &genome[start..start + 100], "I".repeat(100))).collect();
+    write(&folder.join("reads.fq"), &reads);
+    let records = ["bwa", "bwa-mem2"].map(|aligner| {
+        godwit().arg("index").arg(&reference).args(["--aligner", aligner]).succeeds();
+        let out = folder.join(aligner);
+        let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads");
+        let command = command.arg(folder.join("reads.fq")).args(["--sample", "s", "--aligner", aligner, "--out"]);
+        command.arg(&out).succeeds();
+        SamText::read(&out.join("s.bam")).records
+    });
+    assert_eq!(records[0].len(), 41);
+    assert_eq!(records[0], records[1]);
+}
+
+#[test]
+fn bwa_mem2_refuses_what_would_not_be_bwas() {
+    let sample = indexed(&spec(), "bwa-mem2", "");
+    for (arguments, word) in [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-t 3", "--threads")] {
+        let out = scratch::directory("refused").join("out");
+        let command = align(&sample, &AlignOptions::default(), &out).args(["--aligner", "bwa-mem2"]);
+        command.arg(format!("--aligner-args={arguments}")).run().refuses(&[USAGE], &[word]);
+    }
+}
+
+#[test]
+fn minimap2_gives_the_records_of_one_run_of_its_program() {
+    needs!("minimap2");
+    needs_picard!();
+    let sample = indexed(&spec(), "minimap2", "");
+    for (block_bases, arguments) in [(20_000, ""), (1_000_000, "--MD -N 5")] {
+        let aligner_args = arguments.split_whitespace().map(str::to_owned).collect();
+        let aligner = Aligner::Minimap2("sr");
+        let options = AlignOptions { aligner, aligner_args, ..blocks_of(block_bases) };
+        let words = ["--aligner", "minimap2", "--threads"];
+        let outputs = ["1", "3"].map(|threads| assert_identical(&sample, &options, &[&words[..], &[threads]].concat()));
+        assert_same_bytes(&outputs);
+    }
+}
+
+/// What godwit relies on when it says that this aligner may be cut anywhere: records do not depend on how it batches reads.
+#[test]
+fn minimap2_itself_keeps_nothing_from_batch_to_batch() {
+    needs!("minimap2", "samtools");
+    let sample = indexed(&spec(), "minimap2", "");
+    let run = |batch_bases: &str| {
+        let mut command = Tool::need("minimap2").command();
+        command.args(["-a", "-x", "sr", "-K", batch_bases]).arg(sample.reference.with_extension("fa.mmi"));
+        let text = succeed(command.args(&sample.lanes[0].reads)).stdout;
+        let text = String::from_utf8(text).expect("SAM is text");
+        text.lines().filter(|line| !line.starts_with("@PG")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let whole = run("500M");
+    assert!(whole.len() > 3000, "{}", whole.len());
+    assert_eq!(whole, run("10k"));
+}
+
+/// Aligns single reads with godwit and with the program itself; both with one read group.
+fn assert_identical_single(reference: &Path, reads: &Path, aligner: Aligner, words: &[&str]) {
+    const READ_GROUP: &str = "@RG\\tID:g\\tSM:s\\tLB:l";
+    let out = scratch::directory("single");
+    let command = godwit().arg("align").arg("--reference").arg(reference).arg("--reads").arg(reads).args(words);
+    command.args(["--sample", "s", "--block-bases", "20000", "--read-group", READ_GROUP, "--out"]).arg(&out).succeeds();
+    let lane = Lane { reads: vec![reads.to_owned()], read_group: READ_GROUP.into() };
+    let expected = reference_bam(reference, &[lane], &AlignOptions { aligner, ..AlignOptions::default() });
+    sam::assert_same(&expected.bam, &out.join("s.bam"));
+}
+
+#[test]
+fn single_short_reads_go_through_minimap2_and_bowtie2() {
+    needs!("minimap2", "bowtie2", "bowtie2-build", "samtools");
+    needs_picard!();
+    let folder = scratch::directory("short-reads");
+    let (reference, reads) = (folder.join("short.fa"), folder.join("short.fq"));
+    write_single_reads(&reference, &reads, 2000, 150);
+    godwit().arg("index").arg(&reference).args(["--aligner", "minimap2"]).succeeds();
+    assert_identical_single(&reference, &reads, Aligner::Minimap2("sr"), &["--aligner", "minimap2"]);
+    succeed(Tool::need("bowtie2-build").command().arg("-q").arg(&reference).arg(&reference));
+    let template = "bowtie2 -x {index} -U {reads} -p {threads} --reorder --rg-id {read_group_id}";
+    assert_identical_single(&reference, &reads, Aligner::Bowtie2, &["--aligner", template]);
+}
+
+#[test]
+fn long_reads_go_through_minimap2s_presets_each_with_its_own_index() {
+    needs!("minimap2", "samtools");
+    needs_picard!();
+    let folder = scratch::directory("long-reads");
+    let (reference, reads) = (folder.join("long.fa"), folder.join("long.fq"));
+    write_single_reads(&reference, &reads, 60, 8000);
+    for preset in ["map-ont", "map-hifi", "map-pb"] {
+        let option = format!("--aligner-args=-x {preset}");
+        godwit().arg("index").arg(&reference).args(["--aligner", "minimap2", &option]).succeeds();
+        assert_identical_single(&reference, &reads, Aligner::Minimap2(preset), &["--aligner", "minimap2", &option]);
+        let other = if preset == "map-ont" { "map-hifi" } else { "map-ont" };
+        let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").arg(&reads);
+        let command = command.args(["--sample", "s", "--aligner", "minimap2"]);
+        let command = command.arg(format!("--aligner-args=-x {other}")).arg("--out").arg(folder.join("other"));
+        command.run().refuses(&[INPUT], &["long.fa.mmi", other, "godwit index"]);
+    }
+}
+
+/// Reads of that many bases and up to as many more, with a mismatch in every hundred.
+fn write_single_reads(reference: &Path, reads: &Path, count: usize, least_bases: u64) {
+    let mut state = 9u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let genome: Vec<u8> = (0..60_000).map(|_| b"ACGT"[draw(4) as usize]).collect();
+    let mut text = String::new();
+    for read in 0..count {
+        let (start, bases) = (draw(40_000) as usize, (least_bases + draw(least_bases)) as usize);
+        let mut sequence = genome[start..start + bases].to_vec();
+        for base in &mut sequence {
+            if draw(100) == 0 {
+                *base = b"ACGT"[draw(4) as usize];
+            }
+        }
+        let sequence = String::from_utf8_lossy(&sequence);
+        text += &format!("@read{read}\n{sequence}\n+\n{}\n", "5".repeat(bases));
+    }
+    write(reads, &text);
+    write(reference, &format!(">one\n{}\n", String::from_utf8_lossy(&genome)));
+}
+
+#[test]
+fn an_index_of_minimap2_that_is_missing_stale_or_cut_is_refused() {
+    needs!("minimap2");
+    let folder = scratch::directory("minimap2-index");
+    let (reference, reads) = (folder.join("long.fa"), folder.join("long.fq"));
+    write_single_reads(&reference, &reads, 60, 2000);
+    let run = || {
+        let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").arg(&reads);
+        command.args(["--sample", "s", "--aligner", "minimap2", "--out"]).arg(folder.join("out")).run()
+    };
+    run().refuses(&[MACHINE], &["long.fa.mmi", "missing", "--aligner minimap2"]);
+    let build = || godwit().arg("index").arg(&reference).args(["--aligner", "minimap2"]).succeeds();
+    assert!(build().stderr.contains("indexed"));
+    assert!(build().stderr.contains("is current"));
+    let index = folder.join("long.fa.mmi");
+    let whole = std::fs::read(&index).expect("the index was made");
+    std::fs::write(&index, &whole[..whole.len() - 4]).expect("the index is ours");
+    run().refuses(&[INPUT], &["long.fa.mmi", "cut short"]);
+    std::fs::write(&index, &whole).expect("the index is ours");
+    let text = std::fs::read_to_string(&reference).expect("the reference is ours");
+    let (name, bases) = text.split_once('\n').expect("it has two lines");
+    let changed = if &bases[41..42] == "A" { "C" } else { "A" };
+    write(&reference, &format!("{name}\n{}{changed}{}", &bases[..41], &bases[42..]));
+    run().refuses(&[INPUT], &["long.fa.mmi", "position 42"]);
+    assert!(build().stderr.contains("indexed"));
+    let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").arg(&reads).arg(&reads);
+    let command = command.args(["--sample", "s", "--aligner", "minimap2", "--aligner-args=-x nonsense", "--out"]);
+    command.arg(folder.join("out")).run().refuses(&[USAGE], &[]);
+}
+
+#[test]
+fn bowtie2_by_template_gives_the_records_of_its_program_on_one_input_or_two() {
+    needs!("bowtie2", "bowtie2-build", "samtools");
+    needs_picard!();
+    let sample = indexed(&spec(), "bowtie2", "");
+    let options = AlignOptions { aligner: Aligner::Bowtie2, ..blocks_of(20_000) };
+    // Without --rg-id the read group is added by godwit.
+    let two_inputs = "bowtie2 -x {index} -1 {reads1} -2 {reads2} -p {threads} --reorder";
+    for template in [BOWTIE2, two_inputs] {
+        let words = ["--aligner", template, "--threads"];
+        let outputs = ["1", "3"].map(|threads| assert_identical(&sample, &options, &[&words[..], &[threads]].concat()));
+        assert_same_bytes(&outputs);
+    }
+}
+
+#[test]
+fn run_json_and_stderr_say_what_is_known_of_the_aligner() {
+    needs!("bowtie2", "bowtie2-build", "minimap2");
+    for (aligner, index, identity) in
+        [("minimap2", "minimap2", "across blocks"), (BOWTIE2, "bowtie2", "single stream only")]
+    {
+        let sample = indexed(&spec(), index, "");
+        let out = scratch::directory("report");
+        let finished = align(&sample, &AlignOptions::default(), &out).args(["--aligner", aligner]).succeeds();
+        assert_eq!(finished.stderr.contains("each lane is aligned by one process"), aligner == BOWTIE2);
+        let report = std::fs::read_to_string(out.join("run.json")).expect("a run leaves a report");
+        for line in [
+            format!("\"choice\": \"{aligner}\""),
+            format!("\"identity\": \"{identity}\""),
+            format!("\"name\": \"{index}\""),
+            "\"version\": \"2.".into(),
+        ] {
+            assert!(report.contains(&line), "{line} is not in {report}");
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// Runs godwit with a shell script for an aligner; `$1` is its input.
+fn with_script(script: &str) -> Finished {
+    let sample = Sample::get(&spec());
+    let folder = scratch::directory("script");
+    write(&folder.join("aligner.sh"), script);
+    let template = format!("/bin/sh {}/aligner.sh {{reads}}", folder.display());
+    let finished = align(&sample, &AlignOptions::default(), &folder.join("out")).args(["--aligner", &template]).run();
+    let left: Vec<PathBuf> = std::fs::read_dir(folder.join("out"))
+        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    let named = left.iter().any(|path| path.extension().is_some_and(|end| end == "bam"));
+    assert_eq!(named, finished.status.success(), "{left:?}");
+    finished
+}
+
+/// An awk program that answers each read of FASTQ on stdin with what `print` prints; `name`, `seq`, `qual` and the read's
+/// number `n` are set, `flag` is that of an unmapped read of a pair.
+fn awk(print: &str) -> String {
+    let read = "NR % 4 == 1 { name = substr($1, 2) } NR % 4 == 2 { seq = $1 } NR % 4 == 0 { qual = $1; n++; flag = n % 2 ? 77 : 141;";
+    format!("awk 'BEGIN {{ OFS = \"\\t\" }} {read} {print} }}' \"$1\"\n")
+}
+
+const RECORD: &str = r#"print name, flag, "*", 0, 0, "*", "*", 0, 0, seq, qual"#;
+
+#[test]
+fn an_aligner_that_answers_every_read_is_taken_at_its_word() {
+    needs!("awk");
+    let finished = with_script(&awk(&format!("{RECORD};")));
+    assert!(finished.stderr.contains("records, "), "{}", finished.report());
+}
+
+#[test]
+fn an_aligner_that_fails_or_is_killed_is_named_with_its_last_words() {
+    needs!("awk");
+    let failing = format!("{}echo no more luck >&2\nexit 7\n", awk(&format!("{RECORD};")));
+    with_script(&failing).refuses(&[ENGINE], &["status 7", "no more luck", "aligner.sh"]);
+    with_script("head -c 1000 \"$1\" >/dev/null; echo good night >&2; kill -9 $$\n")
+        .refuses(&[ENGINE], &["signal 9", "good night"]);
+    with_script("echo wrong option >&2; exit 2\n").refuses(&[ENGINE], &["status 2", "wrong option"]);
+}
+
+#[test]
+fn answers_that_are_no_alignment_of_the_reads_are_refused() {
+    needs!("awk");
+    let cases = [
+        ("cat \"$1\"\n".to_owned(), "no SAM record"),
+        ("cat \"$1\" >/dev/null\n".to_owned(), "record for every read"),
+        (awk(&format!("if (n != 5) {RECORD};")), "read 1 of"),
+        (awk(&format!("if (n != 5 && n != 6) {RECORD};")), "out of step"),
+        (awk(&format!("if (n < 3) {RECORD};")), "record for every read"),
+        (awk(&format!("{RECORD}; if (n == 8) {RECORD};")), "out of step"),
+        (awk(&format!("flag = 4; {RECORD};")), "came in pairs"),
+        (awk(&format!("name = \"x\" name; {RECORD};")), "out of step"),
+        (awk(&format!("if (n == 1) print \"@SQ\", \"SN:other\", \"LN:5\"; {RECORD};")), "other of 5 bases"),
+        (awk(&format!("qual = qual \"\\tRG:Z:mine\"; {RECORD};")), "read group mine"),
+        (awk(r#"print name, flag - 12, "nowhere", 1, 0, "*", "*", 0, 0, seq, qual;"#), "no SAM record"),
+    ];
+    for (script, word) in cases {
+        let finished = with_script(&script);
+        finished.refuses(&[ENGINE], &[word, "/bin/sh"]);
+    }
+}
+
+#[test]
+fn a_missing_aligner_says_how_to_get_it() {
+    let sample = Sample::get(&spec());
+    let run = |aligner: &str, path: &str| {
+        let out = scratch::directory("missing").join("out");
+        align(&sample, &AlignOptions::default(), &out).env("PATH", path).args(["--aligner", aligner]).run()
+    };
+    run("minimap2", "/nowhere").refuses(&[MACHINE], &["minimap2", "apt-get install minimap2"]);
+    run("bowtie2 -x {index} {reads}", "/nowhere").refuses(&[MACHINE], &["bowtie2", "apt-get install bowtie2"]);
+    run("nothing-like-it {reads}", "/usr/bin").refuses(&[MACHINE], &["nothing-like-it"]);
+    run("bwa3", "/usr/bin").refuses(&[USAGE], &["bwa3", "minimap2"]);
+    run("a {read}", "/usr/bin").refuses(&[USAGE], &["{reads1}"]);
+    let command = godwit().arg("index").arg(&sample.reference).args(["--aligner", "bowtie2 -x {index} {reads}"]);
+    command.run().refuses(&[USAGE], &["bowtie2", "its own tool"]);
+}
+
+#[test]
+fn a_foreign_aligner_that_hangs_ends_with_godwit() {
+    let folder = scratch::directory("hangs");
+    write(&folder.join("aligner.sh"), "echo $$ >pid\nexec sleep 600\n");
+    let sample = Sample::get(&spec());
+    let template = format!("/bin/sh -c 'cd {} && exec /bin/sh aligner.sh'", folder.display());
+    let running = align(&sample, &AlignOptions::default(), &folder.join("out")).args(["--aligner", &template]).start();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let read_id = || std::fs::read_to_string(folder.join("pid")).ok().filter(|text| text.ends_with('\n'));
+    let id = loop {
+        if let Some(id) = read_id() {
+            break id.trim().to_owned();
+        }
+        assert!(std::time::Instant::now() < deadline, "the aligner was not started");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    let interrupt = Command::new("kill").args(["-INT", &running.process_id().to_string()]).status();
+    assert!(interrupt.expect("kill can be started").success());
+    running.finish().refuses(&[130], &["interrupted"]);
+    let alive = Command::new("kill").args(["-0", &id]).stderr(Stdio::null()).status().expect("kill can be started");
+    assert!(!alive.success(), "the aligner {id} goes on without godwit");
+}
