@@ -19,12 +19,17 @@ const INTERRUPTED: i32 = 130;
 const SLICE: u64 = 20;
 
 /// Outputs that are the same bytes in every run. `run.json` tells times.
-const OUTPUTS: [&str; 6] = [
+const OUTPUTS: [&str; 11] = [
     "sample.bam",
     "sample.bam.bai",
     "sample.duplicates.txt",
     "sample.flagstat.txt",
     "sample.idxstats.txt",
+    "sample.insert_size.txt",
+    "sample.alignment_summary.txt",
+    "sample.stats.txt",
+    "sample.mosdepth.summary.txt",
+    "sample.mosdepth.global.dist.txt",
     "sample.manifest.json",
 ];
 

@@ -54,7 +54,7 @@ fn outputs_are_what_their_manifest_says_wherever_they_are_moved() {
     let out = aligned();
     let whole = verify(&out);
     assert!(whole.status.success(), "{}", whole.report());
-    assert_eq!(whole.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 5, "{}", whole.stdout);
+    assert_eq!(whole.stdout.lines().filter(|line| line.starts_with("ok: ")).count(), 10, "{}", whole.stdout);
     let records = Tool::find("samtools").map(|samtools| {
         let output = samtools.run(["view".as_ref(), "-c".as_ref(), out.join("sample.bam").as_os_str()]);
         String::from_utf8_lossy(&output.stdout).trim().to_owned()

@@ -217,13 +217,14 @@ impl RunReport {
     /// [`PipelineError::File`]; none of the outputs has its name then.
     pub fn publish(mut self, mut reduced: Reduced, publication: &Publication) -> Result<Self, PipelineError> {
         let Publication { outputs, json, page, identity, run, .. } = publication;
+        // The page and the report tell times, so they are not in the manifest, which equal runs have in common.
+        let manifest = Manifest::of(&self.verb, identity, &reduced, &outputs.bam)
+            .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
         if let Some(html) = self.page(&reduced, publication) {
             reduced.staged.write(page, html.as_bytes()).map_err(PipelineError::file("write", page))?;
             let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
             self.outputs.push(OutputFile { name, bytes: html.len() as u64 });
         }
-        let manifest = Manifest::of(&self.verb, identity, &reduced, &outputs.bam)
-            .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
         let staged = &mut reduced.staged;
         let manifest_path = outputs.beside(manifest::SUFFIX);
         for (path, text) in
