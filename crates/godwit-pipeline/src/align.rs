@@ -109,7 +109,7 @@ pub fn align(
     }
     let run = match resume::open(options, &outputs, &facts, observer)? {
         resume::Found::Work(run) => Arc::new(run),
-        resume::Found::Complete(report) => return Ok(report),
+        resume::Found::Complete(report) => return Ok(*report),
     };
     let outputs = &outputs;
     let job = AlignJob { options, inputs, outputs, lanes, engine, facts, observer, cancelled, started, checked };

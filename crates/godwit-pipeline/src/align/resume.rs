@@ -18,7 +18,7 @@ pub(super) enum Found {
     /// A run, with what is done of it already.
     Work(RunDirectory),
     /// Nothing: the outputs are there and are those of this command.
-    Complete(RunReport),
+    Complete(Box<RunReport>),
 }
 
 /// Finds the run that is to be gone on with, or starts one.
@@ -34,7 +34,7 @@ pub(super) fn open(
         && let Some(manifest) = finished(options, outputs)?
     {
         run_directory::compare(&options.out, &manifest.identity, facts)?;
-        return Ok(Found::Complete(RunReport::of_complete(&manifest)));
+        return Ok(Found::Complete(Box::new(RunReport::of_complete(&manifest))));
     }
     let (temp, aside) = (options.job.temp.as_deref(), outputs.aside_names());
     // An aligner that may keep something from read to read has to see a lane from its start.
@@ -43,7 +43,7 @@ pub(super) fn open(
     let run = match open()? {
         Opened::Run(run) => run,
         Opened::Complete => match (finished(options, outputs)?, open) {
-            (Some(manifest), _) => return Ok(Found::Complete(RunReport::of_complete(&manifest))),
+            (Some(manifest), _) => return Ok(Found::Complete(Box::new(RunReport::of_complete(&manifest)))),
             // Somebody removed an output after it had its name.
             (None, again) => match again()? {
                 Opened::Run(run) => run,
