@@ -7,6 +7,7 @@ mod bad_input;
 mod conduct;
 mod docs;
 mod flight;
+mod formats;
 mod identity;
 mod oracle;
 mod picard;

@@ -19,7 +19,7 @@ fail() {
 
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
 run=(build-essential:cc libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
-test=(bcftools:bcftools tabix:tabix default-jdk-headless:javac maven:mvn util-linux:unshare)
+test=(bcftools:bcftools tabix:tabix default-jdk-headless:javac maven:mvn util-linux:unshare python3:python3 python3-venv)
 bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
 
 case "$profile" in
@@ -70,4 +70,9 @@ fi
 picard=$root/tests/tools/picard/fetch.sh
 if [ "$profile" != run ] && [ -x "$picard" ]; then
     "$picard" >/dev/null || fail "Picard could not be fetched; see above"
+fi
+
+columns=$root/tests/tools/columns/fetch.sh
+if [ "$profile" != run ] && [ -x "$columns" ]; then
+    "$columns" >/dev/null || fail "the Python readers of columns could not be installed; see above"
 fi

@@ -200,6 +200,12 @@ impl<'a> RawRecord<'a> {
         self.i32_at(24)
     }
 
+    /// TLEN.
+    #[inline]
+    pub fn template_length(self) -> i32 {
+        self.i32_at(28)
+    }
+
     /// Number of bases in SEQ.
     #[inline]
     pub fn bases(self) -> usize {
@@ -232,6 +238,12 @@ impl<'a> RawRecord<'a> {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
     }
 
+    /// SEQ, two bases per byte, the first in the high half: indexes into `=ACMGRSVTWYHKDBN`.
+    #[inline]
+    pub fn packed_bases(self) -> &'a [u8] {
+        &self.0[self.sequence_offset()..self.quality_offset()]
+    }
+
     /// Base qualities (no offset); a first byte of 0xff means there are none.
     #[inline]
     pub fn qualities(self) -> &'a [u8] {
@@ -248,6 +260,22 @@ impl<'a> RawRecord<'a> {
     #[inline]
     pub fn cigar(self) -> impl DoubleEndedIterator<Item = CigarOp> + 'a {
         self.cigar_bytes().chunks_exact(4).map(|op| CigarOp(u32::from_le_bytes([op[0], op[1], op[2], op[3]])))
+    }
+
+    /// Whether the CIGAR was too long for its place and is in the `CG` tag.
+    #[inline]
+    pub fn has_cigar_in_tag(self) -> bool {
+        self.sequence_offset() - self.cigar_offset() == 8
+            && self.cigar_bytes().as_ptr() != self.0[self.cigar_offset()..].as_ptr()
+    }
+
+    /// One past the last 0-based position that the record covers: one base where it is unmapped or its CIGAR covers
+    /// none, as in `samtools view` with a region (htslib 1.16 `bam_endpos`).
+    #[inline]
+    pub fn end_position(self, flag: u16) -> i32 {
+        let mapped = flag & flags::UNMAPPED == 0;
+        let bases = if mapped { self.reference_bases().max(1) as i32 } else { 1 };
+        self.position().saturating_add(bases)
     }
 
     #[inline]

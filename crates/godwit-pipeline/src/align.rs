@@ -23,11 +23,10 @@ use crate::job::JobOptions;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::{Collector, Outputs, Reduced};
+use crate::reduce::{Collector, Format, Outputs, Reduced};
 use crate::reference::current_index;
 use crate::run_report::{InputFile, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
-use crate::staging::StagedFile;
 
 use feed::{FeedReport, Feeder};
 use header::LaneGroups;
@@ -45,6 +44,8 @@ pub struct AlignOptions {
     pub sample: String,
     /// Output directory; made where it is missing.
     pub out: PathBuf,
+    /// Formats of the records, at least one.
+    pub formats: Vec<Format>,
     /// What `markdup` has too.
     pub job: JobOptions,
     /// Bases per block: bwa's `-K`.
@@ -71,9 +72,12 @@ pub fn align(
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
     }
     let inputs = input_files(options)?;
-    let outputs =
-        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
-    check_distinct(&inputs, &outputs.bam)?;
+    let outputs = Outputs {
+        stem: options.out.join(&options.sample),
+        formats: options.formats.clone(),
+        reference: Some(options.reference.clone()),
+    };
+    check_distinct(&inputs, &outputs.paths())?;
     observer.event(&Event::Stage { name: "checking the index" });
     current_index(&options.reference)?;
     let checked = Instant::now();
@@ -82,7 +86,7 @@ pub fn align(
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    let bam = StagedFile::create(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
+    let mut opened = outputs.open()?;
     observer.event(&Event::Stage { name: "aligning" });
     let session = BwaOptions {
         program: None,
@@ -94,6 +98,7 @@ pub fn align(
     .start()?;
     let hello = session.hello().clone();
     let header = header::of_run(&hello, &lane_groups, options)?;
+    opened.prepare(&outputs, &header, temp)?;
     let read_groups =
         ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
     let collector = Collector::new(options.job.reduce_options(memory, temp), &read_groups)?;
@@ -110,7 +115,7 @@ pub fn align(
     let feeder = Feeder { lanes, lane_options, writer };
     let (collector, fed) = run.exchange(feeder, reader, &child)?;
     let aligned = Instant::now();
-    let reduced = collector.write(&header, &hello.genome, &outputs, bam, observer, cancelled)?;
+    let reduced = collector.write(&header, &hello.genome, &outputs, opened, observer, cancelled)?;
     let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
     let report = RunReport::new("align", &options.job.command, ("bwa", &hello.engine_version))
         .inputs(inputs)
@@ -134,7 +139,7 @@ fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_s
         Stage { name: "read", seconds: fed.seconds, rows: fed.reads, bytes: fed.bytes },
         Stage { name: "align and sort", seconds: aligning_seconds, rows: fed.records, bytes: reduced.spilled_bytes },
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: reduced.records, bytes: 0 },
-        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
+        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.written_bytes },
     ]
 }
 

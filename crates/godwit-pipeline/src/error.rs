@@ -3,9 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_formats::bam::BamError;
+use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
@@ -117,6 +119,12 @@ pub enum PipelineError {
     /// A barcode.
     #[error(transparent)]
     Barcode(#[from] BarcodeError),
+    /// CRAM that cannot be written: its reference, or a record.
+    #[error("cannot write CRAM")]
+    Cram(#[source] CramError),
+    /// Columns that cannot be written.
+    #[error("cannot write columns")]
+    Columns(#[source] ColumnarError),
     /// Names that do not tell reads apart.
     #[error(
         "several pairs of one read group share a name: more than one read, the last of them at {place}, has its mate on \
@@ -146,8 +154,8 @@ pub enum PipelineError {
 /// What is wrong with a file of aligned reads.
 #[derive(Debug, thiserror::Error)]
 pub enum AlignmentsError {
-    /// Neither SAM nor BAM.
-    #[error("it is neither SAM nor BAM; convert it first, as with `samtools view -b`")]
+    /// None of the formats that are read.
+    #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,
     /// A line of SAM.
     #[error("line {line}")]
@@ -164,6 +172,9 @@ pub enum AlignmentsError {
     /// A BAM file.
     #[error(transparent)]
     Bam(#[from] BamError),
+    /// A CRAM file.
+    #[error(transparent)]
+    Cram(#[from] CramError),
 }
 
 /// Whether the system failed, not the data: an I/O error is among the causes.
@@ -189,6 +200,9 @@ impl PipelineError {
             Self::Alignments { source, .. } if is_machine(source) => Blame::Machine,
             Self::Index { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
+            Self::Cram(source) if is_machine(source) => Blame::Machine,
+            Self::Columns(source) if is_machine(source) => Blame::Machine,
+            Self::Cram(_) | Self::Columns(_) => Blame::Input,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
             Self::StaleIndex { .. } | Self::Index { .. } | Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,

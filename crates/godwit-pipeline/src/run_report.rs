@@ -145,7 +145,7 @@ impl RunReport {
 ///
 /// # Errors
 /// [`PipelineError::Options`].
-pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), PipelineError> {
+pub fn check_distinct(inputs: &[InputFile], outputs: &[PathBuf]) -> Result<(), PipelineError> {
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok().filter(|found| found.is_file())?;
         Some((found.dev(), found.ino()))
@@ -158,7 +158,7 @@ pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), Pipelin
             return Err(PipelineError::Options { problem });
         }
     }
-    match identity(output).and_then(|file| seen.get(&file)) {
+    match outputs.iter().find_map(|output| seen.get(&identity(output)?)) {
         Some(input) => Err(PipelineError::Options {
             problem: format!("the output would replace the input {}; choose another name", input.display()),
         }),

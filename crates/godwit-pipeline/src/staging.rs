@@ -3,14 +3,19 @@
 //! Each file is written aside, made durable and locked, so that two runs never write one file. Publishing renames all of
 //! them one after the other with nothing in between; where a rename fails, those before it are taken back.
 
+mod directory;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Files waiting for their names, in the order in which they will get them.
+pub use directory::StagedDirectory;
+
+/// Directories and files waiting for their names, in the order in which they will get them.
 #[derive(Default)]
 pub struct Staged {
+    directories: Vec<StagedDirectory>,
     files: Vec<StagedFile>,
 }
 
@@ -77,6 +82,11 @@ impl Staged {
         self.files.push(file);
     }
 
+    /// Adds a directory whose files are whole and durable.
+    pub fn add_directory(&mut self, directory: StagedDirectory) {
+        self.directories.push(directory);
+    }
+
     /// Writes a small file.
     ///
     /// # Errors
@@ -89,16 +99,24 @@ impl Staged {
         Ok(())
     }
 
-    /// Name and size of each file.
+    /// Name and size of each directory and file.
     pub fn sizes(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.files.iter().map(|staged| (staged.path.as_path(), staged.file.metadata().map_or(0, |found| found.len())))
+        let directories = self.directories.iter().map(|staged| (staged.path(), staged.bytes()));
+        let size = |staged: &StagedFile| staged.file.metadata().map_or(0, |found| found.len());
+        directories.chain(self.files.iter().map(move |staged| (staged.path.as_path(), size(staged))))
     }
 
-    /// Gives every file its name. What had it before is replaced.
+    /// Gives every directory and file its name. What had it before is replaced.
     ///
     /// # Errors
     /// What the file system reports; then none of these files has its name.
     pub fn publish(mut self) -> Result<(), (PathBuf, io::Error)> {
+        for at in 0..self.directories.len() {
+            if let Err(error) = self.directories[at].publish() {
+                self.directories[..at].iter_mut().for_each(StagedDirectory::take_back);
+                return Err((self.directories[at].path().to_owned(), error));
+            }
+        }
         for at in 0..self.files.len() {
             let renamed = fs::rename(&self.files[at].aside, &self.files[at].path);
             if let Err(error) = renamed {
@@ -106,11 +124,16 @@ impl Staged {
                     // Best effort: the rename that failed is what is reported.
                     let _ = fs::remove_file(&published.path);
                 }
+                self.directories.iter_mut().for_each(StagedDirectory::take_back);
                 return Err((self.files[at].path.clone(), error));
             }
             self.files[at].published = true;
         }
-        let directories = self.files.iter().filter_map(|staged| staged.path.parent());
+        for directory in &self.directories {
+            directory.forget_replaced().map_err(|error| (directory.path().to_owned(), error))?;
+        }
+        let paths = self.files.iter().map(StagedFile::path).chain(self.directories.iter().map(StagedDirectory::path));
+        let directories = paths.filter_map(Path::parent);
         for directory in directories.collect::<std::collections::BTreeSet<_>>() {
             let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
             let synced = File::open(directory).and_then(|directory| directory.sync_all());

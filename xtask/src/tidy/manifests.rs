@@ -14,6 +14,8 @@ use anyhow::{Context, Result};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-model", &[]),
     ("godwit-formats", &["godwit-model"]),
+    // htslib's symbols clash with those of bwa's library, so CRAM is no part of what `godwit-bwa` links.
+    ("godwit-cram", &["godwit-model", "godwit-formats"]),
     ("godwit-kernels", &["godwit-model"]),
     ("godwit-engines", &["godwit-model", "godwit-formats"]),
     // The pipe's protocol is the engine's; the program at its other end speaks it.
@@ -27,7 +29,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats"]),
     (
         "godwit-pipeline",
-        &["godwit-model", "godwit-exchange", "godwit-formats", "godwit-kernels", "godwit-engines", "godwit-fleet"],
+        &[
+            "godwit-model",
+            "godwit-exchange",
+            "godwit-cram",
+            "godwit-formats",
+            "godwit-kernels",
+            "godwit-engines",
+            "godwit-fleet",
+        ],
     ),
     (
         "godwit",
@@ -57,6 +67,7 @@ const DOORS: &[(&str, &str)] = &[
     ("arrow-flight", "godwit-flight"),
     ("datafusion", "godwit-query"),
     ("parquet", "godwit-formats"),
+    ("hts-sys", "godwit-cram"),
     ("clap", "godwit"),
     ("anyhow", "xtask"),
 ];

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 
+use godwit_cram as cram;
 use godwit_formats::bam::{self, RecordChunk};
 use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder};
 use godwit_model::{Genome, RawRecord};
@@ -21,6 +22,7 @@ pub(super) struct Source {
 enum Reader {
     Sam(sam::Reader),
     Bam(bam::Reader),
+    Cram(Box<cram::Reader>),
 }
 
 /// A block of input.
@@ -30,8 +32,13 @@ pub(super) enum Chunk {
 }
 
 impl Source {
-    /// Opens a file, known by its content, and reads its header.
-    pub(super) fn open(path: &Path, threads: usize) -> Result<(Self, Header), PipelineError> {
+    /// Opens a file, known by its content, and reads its header. `reference`: what CRAM may need, and where scratch files
+    /// go.
+    pub(super) fn open(
+        path: &Path,
+        reference: Option<(&Path, &Path)>,
+        threads: usize,
+    ) -> Result<(Self, Header), PipelineError> {
         let failed = |source: AlignmentsError| PipelineError::alignments(path, source);
         let (reader, header) = match sam::sniff(path).map_err(|error| failed(error.into()))? {
             InputFormat::Sam => {
@@ -44,7 +51,15 @@ impl Source {
                 let header = reader.header().clone();
                 (Reader::Bam(reader), header)
             }
-            InputFormat::Cram | InputFormat::Unknown => return Err(failed(AlignmentsError::Format)),
+            InputFormat::Cram => {
+                let reference = reference.map(|(reference, scratch)| cram::Reference::open(reference, scratch));
+                let reference = reference.transpose().map_err(|error| failed(error.into()))?;
+                let reader =
+                    cram::Reader::open(path, reference.as_ref(), threads).map_err(|error| failed(error.into()))?;
+                let header = reader.header().clone();
+                (Reader::Cram(Box::new(reader)), header)
+            }
+            InputFormat::Unknown => return Err(failed(AlignmentsError::Format)),
         };
         let plain_bytes = match &reader {
             Reader::Sam(reader) if reader.is_plain() => std::fs::metadata(path).ok().map(|found| found.len()),
@@ -83,6 +98,12 @@ impl Source {
                     .map_err(|error| PipelineError::alignments(&self.path, error.into()))
             }
             Reader::Bam(reader) => {
+                let mut chunk = RecordChunk::default();
+                let more = reader.read_chunk(&mut chunk, bytes);
+                let more = more.map_err(|error| PipelineError::alignments(&self.path, error.into()))?;
+                Ok(more.then_some(Chunk::Records(chunk)))
+            }
+            Reader::Cram(reader) => {
                 let mut chunk = RecordChunk::default();
                 let more = reader.read_chunk(&mut chunk, bytes);
                 let more = more.map_err(|error| PipelineError::alignments(&self.path, error.into()))?;

@@ -10,8 +10,13 @@ use crate::progress::Progress;
 /// Sorts and marks a file and tells the outcome.
 pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let options =
-        MarkdupOptions { input: args.input.clone(), out: args.out.clone(), job: args.common.job(&args.marking) };
+    let options = MarkdupOptions {
+        input: args.input.clone(),
+        out: args.out.clone(),
+        formats: args.format.iter().map(|format| (*format).into()).collect(),
+        reference: args.reference.clone(),
+        job: args.common.job(&args.marking),
+    };
     let report = markdup(&options, &progress, &cancel_on_signal()?)?;
     progress.say(&align::outcome(&report));
     Ok(())
