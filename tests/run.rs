@@ -9,6 +9,7 @@ mod conduct;
 mod docs;
 mod fastq_cases;
 mod flight;
+mod formats;
 mod identity;
 mod inputs;
 mod oracle;

@@ -19,7 +19,7 @@ fail() {
 
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
 run=(build-essential:c++ binutils:objcopy libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
-test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3-venv
+test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
     default-jdk-headless:javac maven:mvn util-linux:unshare)
 bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
 
@@ -80,4 +80,9 @@ if [ "$profile" != run ] && [ ! -x "$multiqc/bin/multiqc" ]; then
     # Its command line comes last, so that an environment that was cut off is made again.
     { rm -rf "$multiqc" && python3 -m venv "$multiqc" && "$multiqc/bin/pip" --quiet install multiqc==1.35; } ||
         fail "MultiQC could not be installed; see above"
+fi
+
+columns=$root/tests/tools/columns/fetch.sh
+if [ "$profile" != run ] && [ -x "$columns" ]; then
+    "$columns" >/dev/null || fail "the Python readers of columns could not be installed; see above"
 fi

@@ -39,12 +39,46 @@ pub struct FaiRecord {
 /// # Errors
 /// [`FastaError`]; [`FastaError::Compressed`] for a compressed file, whose offsets would be of no use.
 pub fn index(path: &Path) -> Result<Vec<FaiRecord>, FastaError> {
+    let mut is_plain = true;
+    let records = index_with(path, |event| {
+        if let IndexEvent::Start { compressed: true } = event {
+            is_plain = false;
+        }
+        is_plain
+    })?;
+    if is_plain { Ok(records) } else { Err(FastaError::Compressed { path: path.to_owned() }) }
+}
+
+/// What is met while a file is indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexEvent<'b> {
+    /// A contig starts.
+    Start {
+        /// Whether the file is compressed.
+        compressed: bool,
+    },
+    /// Some of its bases.
+    Bases(&'b [u8]),
+    /// It ends.
+    End,
+}
+
+/// The `.fai` of a FASTA file, whose offsets are those of its text, for someone who wants to see the bases go by. Stops
+/// early where `see` says false.
+///
+/// # Errors
+/// [`FastaError`].
+pub fn index_with(path: &Path, mut see: impl FnMut(IndexEvent) -> bool) -> Result<Vec<FaiRecord>, FastaError> {
     let mut reader = Reader::open(path, 1)?;
     reader.require_even_lines();
     while reader.next_contig()?.is_some() {
-        if !reader.is_plain() {
-            return Err(FastaError::Compressed { path: path.to_owned() });
+        if !see(IndexEvent::Start { compressed: !reader.is_plain() }) {
+            break;
         }
+        while let Some(bases) = reader.next_bases()? {
+            see(IndexEvent::Bases(bases));
+        }
+        see(IndexEvent::End);
     }
     Ok(reader.into_contigs())
 }

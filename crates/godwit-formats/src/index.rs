@@ -1,10 +1,11 @@
 //! Indexes of coordinate-sorted BAM: `.bai` (SAMv1 §5.2) and `.csi` (CSIv1), built while the file is written.
 //!
 //! Flows in: contig, span and virtual offsets of each record, per partition, in coordinate order. Flows out: one index of
-//! the whole file ([`IndexBuilder::merge`]), its text summary as `samtools idxstats` prints it, and the bytes of either
-//! format. Of an index that is there only a summary is read ([`IndexSummary`]).
+//! the whole file ([`IndexBuilder::merge`]) and the bytes of either format; and the counts that `samtools idxstats` prints
+//! ([`ContigCounts`]). Of an index that is there only a summary is read ([`IndexSummary`]).
 
 mod contig;
+mod counts;
 mod read;
 mod write;
 
@@ -17,6 +18,7 @@ use godwit_model::Genome;
 use serde::{Deserialize, Serialize};
 
 use self::contig::ContigIndex;
+pub use self::counts::ContigCounts;
 pub use self::read::{IndexReadError, IndexSummary};
 use crate::bgzf::RecordPlace;
 
@@ -102,13 +104,16 @@ pub enum IndexError {
 /// Collects the index of a file or of a part of one.
 ///
 /// ```
-/// use godwit_formats::{bgzf::RecordPlace, index::IndexBuilder};
+/// use godwit_formats::bgzf::RecordPlace;
+/// use godwit_formats::index::{IndexBuilder, IndexFormat};
 /// use godwit_model::{Contig, Genome};
 /// let genome = Genome::new(vec![Contig { name: "a".into(), length: 1000, alternate: false }])?;
 /// let mut part = IndexBuilder::new(&genome);
 /// part.push(0, 10, 110, true, RecordPlace { before: 0, after: 250 })?;
 /// let index = IndexBuilder::merge(vec![(part, 4096)])?;
-/// assert_eq!(index.idxstats(&genome), "a\t1000\t1\t0\n*\t0\t0\t0\n");
+/// let mut bytes = Vec::new();
+/// index.write(IndexFormat::Bai, &genome, &mut bytes)?;
+/// assert!(bytes.starts_with(b"BAI\x01"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -196,19 +201,6 @@ impl IndexBuilder {
             whole.last_position = part.last_position;
         }
         Ok(whole)
-    }
-
-    /// Mapped and unmapped records per contig, then those without: exactly what `samtools idxstats` prints.
-    pub fn idxstats(&self, genome: &Genome) -> String {
-        let mut text = String::new();
-        let mut counted = self.contigs.iter().peekable();
-        for (index, contig) in genome.contigs().iter().enumerate() {
-            let counts = counted.next_if(|(contig, _)| *contig as usize == index).map(|(_, contig)| contig.counts());
-            let (mapped, unmapped) = counts.unwrap_or_default();
-            text.push_str(&format!("{}\t{}\t{mapped}\t{unmapped}\n", contig.name, contig.length));
-        }
-        text.push_str(&format!("*\t0\t0\t{}\n", self.without_contig));
-        text
     }
 
     /// The index in a format, with places for as many contigs as the genome has.

@@ -2,6 +2,7 @@
 
 pub mod bam;
 pub mod bgzf;
+pub mod columnar;
 pub mod fasta;
 pub mod fastq;
 pub mod index;

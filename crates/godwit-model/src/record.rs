@@ -268,6 +268,22 @@ impl<'a> RawRecord<'a> {
         self.cigar_bytes().chunks_exact(4).map(|op| CigarOp(u32::from_le_bytes([op[0], op[1], op[2], op[3]])))
     }
 
+    /// Whether the CIGAR was too long for its place and is in the `CG` tag.
+    #[inline]
+    pub fn has_cigar_in_tag(self) -> bool {
+        self.sequence_offset() - self.cigar_offset() == 8
+            && self.cigar_bytes().as_ptr() != self.0[self.cigar_offset()..].as_ptr()
+    }
+
+    /// One past the last 0-based position that the record covers: one base where it is unmapped or its CIGAR covers
+    /// none, as in `samtools view` with a region (htslib 1.16 `bam_endpos`).
+    #[inline]
+    pub fn end_position(self, flag: u16) -> i32 {
+        let mapped = flag & flags::UNMAPPED == 0;
+        let bases = if mapped { self.reference_bases().max(1) as i32 } else { 1 };
+        self.position().saturating_add(bases)
+    }
+
     #[inline]
     fn cigar_bytes(self) -> &'a [u8] {
         let inline = &self.0[self.cigar_offset()..self.sequence_offset()];

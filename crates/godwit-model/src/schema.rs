@@ -3,6 +3,8 @@
 //! A block crosses a pipe as one Arrow IPC stream per kind. What belongs to the whole block stands in the schema's
 //! metadata under the keys in [`metadata`].
 
+pub mod columnar;
+
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};

@@ -28,11 +28,10 @@ use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::{Collector, Outputs, Reduced};
+use crate::reduce::{Collector, Format, Outputs, Reduced};
 use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
-use crate::staging::StagedFile;
 
 use engine::Engine;
 use feed::{FeedLane, FeedReport, Feeder};
@@ -55,6 +54,8 @@ pub struct AlignOptions {
     pub sample: String,
     /// Output directory; made where it is missing.
     pub out: PathBuf,
+    /// Formats of the records, at least one.
+    pub formats: Vec<Format>,
     /// What `markdup` has too.
     pub job: JobOptions,
     /// Bases per block: bwa's `-K`.
@@ -85,9 +86,12 @@ pub fn align(
     options.job.check()?;
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     let inputs = input_files(options)?;
-    let outputs =
-        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
-    check_distinct(&inputs, &outputs.bam)?;
+    let outputs = Outputs {
+        stem: options.out.join(&options.sample),
+        formats: options.formats.clone(),
+        reference: Some(options.reference.clone()),
+    };
+    check_distinct(&inputs, &outputs.paths())?;
     observer.event(&Event::Stage { name: "checking the index" });
     engine::check_index(options)?;
     if let Some(message) = engine::note(&options.aligner) {
@@ -144,9 +148,10 @@ impl AlignJob<'_> {
         let Self { options, mut inputs, outputs, lanes, mut engine, facts, observer, .. } = self;
         let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
         let PlannedLanes { planned, groups, trimmer } = lanes;
-        let bam = StagedFile::keep(&outputs.bam).map_err(PipelineError::file("write", &outputs.bam))?;
+        let mut opened = outputs.open(true)?;
         observer.event(&Event::Stage { name: "aligning" });
         let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
+        opened.prepare(outputs, &header, temp)?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
         let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));
@@ -160,7 +165,7 @@ impl AlignJob<'_> {
         for input in &mut inputs {
             input.blake3 = fed.checksums.remove(&input.path);
         }
-        let mut reduced = collector.write(&header, &engine.hello().genome, outputs, bam, observer, cancelled)?;
+        let mut reduced = collector.write(&header, &engine.hello().genome, outputs, opened, observer, cancelled)?;
         reduced.staged.append(std::mem::take(&mut fed.reports));
         let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
         let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
@@ -201,7 +206,7 @@ fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_s
         Stage { name: "read", seconds: fed.seconds, rows: fed.reads, bytes: fed.bytes },
         Stage { name: "align and sort", seconds: aligning_seconds, rows: fed.records, bytes: reduced.spilled_bytes },
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: reduced.records, bytes: 0 },
-        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
+        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.written_bytes },
     ]
 }
 

@@ -4,9 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_formats::bam::BamError;
+use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
@@ -137,6 +139,12 @@ pub enum PipelineError {
         /// Reads that fastp says it took.
         seen: u64,
     },
+    /// CRAM that cannot be written: its reference, or a record.
+    #[error("cannot write CRAM")]
+    Cram(#[source] CramError),
+    /// Columns that cannot be written.
+    #[error("cannot write columns")]
+    Columns(#[source] ColumnarError),
     /// Names that do not tell reads apart.
     #[error(
         "several pairs of one read group share a name: more than one read, the last of them at {place}, has its mate on \
@@ -175,8 +183,11 @@ pub enum AlignmentsError {
     /// CRAM where reads are wanted.
     #[error("it is CRAM, which cannot be read here; make FASTQ of it and give that: `samtools fastq`")]
     CramReads,
-    /// Neither SAM nor BAM.
-    #[error("it is neither SAM nor BAM; convert it first, as with `samtools view -b`")]
+    /// CRAM from a pipe.
+    #[error("it is CRAM, which cannot be read from a pipe; name a file")]
+    CramPipe,
+    /// None of the formats that are read.
+    #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,
     /// A line of SAM.
     #[error("line {line}")]
@@ -193,6 +204,9 @@ pub enum AlignmentsError {
     /// A BAM file.
     #[error(transparent)]
     Bam(#[from] BamError),
+    /// A CRAM file.
+    #[error(transparent)]
+    Cram(#[from] CramError),
 }
 
 /// Whether the system failed, not the data: an I/O error is among the causes.
@@ -219,6 +233,9 @@ impl PipelineError {
             Self::Alignments { source, .. } if is_machine(source) => Blame::Machine,
             Self::Index { source, .. } if is_machine(source) => Blame::Machine,
             Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
+            Self::Cram(source) if is_machine(source) => Blame::Machine,
+            Self::Columns(source) if is_machine(source) => Blame::Machine,
+            Self::Cram(_) | Self::Columns(_) => Blame::Input,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
             Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => Blame::Input,
             Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,

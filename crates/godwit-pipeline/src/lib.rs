@@ -1,4 +1,4 @@
-//! The main job on one node: FASTQ to blocks, blocks through an aligner, records sorted and marked, one BAM written.
+//! The main job on one node: FASTQ to blocks, blocks through an aligner, records sorted and marked, written in any formats.
 //!
 //! [`align()`] is the whole of it; [`markdup()`] is its second half on reads aligned elsewhere; [`simulate`] makes reads
 //! whose truth is known. Jobs tell an [`Observer`] how they go on and stop when their flag is set. Nothing here knows a
@@ -42,7 +42,7 @@ pub use markdup::{MarkdupOptions, markdup};
 pub use marking::{MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use observer::{Event, Observer, Silent};
-pub use reduce::{DuplicatePolicy, Segment};
+pub use reduce::{DuplicatePolicy, Format, Segment};
 pub use reference::{build_index, current_index};
 pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
 pub use verify::{Check, Verdict, verify};

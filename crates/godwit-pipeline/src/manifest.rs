@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::Fact;
 use crate::reduce::{Reduced, Segment};
-use crate::staging::StagedFile;
+use crate::staging::{StagedDirectory, StagedFile};
 
 /// What a manifest's name ends in.
 pub const SUFFIX: &str = ".manifest.json";
@@ -65,6 +65,10 @@ impl Manifest {
             let described = if file.path() == bam { segmented(file, reduced) } else { whole(file) };
             described.map_err(|error| (file.path().to_owned(), error))
         };
+        let mut files: Vec<ManifestFile> = reduced.staged.files().iter().map(describe).collect::<Result<_, _>>()?;
+        for directory in reduced.staged.directories() {
+            files.extend(within(directory).map_err(|error| (directory.path().to_owned(), error))?);
+        }
         Ok(Self {
             godwit: env!("CARGO_PKG_VERSION").into(),
             verb: verb.into(),
@@ -72,7 +76,7 @@ impl Manifest {
             records: reduced.records,
             duplicates: reduced.duplicates,
             removed: reduced.removed,
-            files: reduced.staged.files().iter().map(describe).collect::<Result<_, _>>()?,
+            files,
         })
     }
 
@@ -101,6 +105,20 @@ impl Manifest {
 
 fn name_of(file: &StagedFile) -> String {
     file.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The files of a directory, in the order of their names.
+fn within(directory: &StagedDirectory) -> io::Result<Vec<ManifestFile>> {
+    let name = directory.path().file_name().unwrap_or_default().to_string_lossy();
+    let mut files = Vec::new();
+    for path in directory.files()? {
+        let file = std::fs::File::open(&path)?;
+        let bytes = file.metadata()?.len();
+        let blake3 = Some(checksum(&file, 0, bytes)?);
+        let name = format!("{name}/{}", path.file_name().unwrap_or_default().to_string_lossy());
+        files.push(ManifestFile { name, bytes, blake3, records: None, segments: Vec::new() });
+    }
+    Ok(files)
 }
 
 fn whole(file: &StagedFile) -> io::Result<ManifestFile> {

@@ -1,4 +1,5 @@
-//! Sorting and marking reads that were aligned elsewhere: SAM or BAM in any order in, the same reduce half as `align`.
+//! Sorting and marking reads that were aligned elsewhere: SAM, BAM or CRAM in any order in, the
+//! same reduce half as `align`.
 
 mod source;
 
@@ -21,10 +22,9 @@ use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
-use crate::reduce::{Collector, DuplicatePolicy, Outputs};
+use crate::reduce::{Collector, DuplicatePolicy, Format, Outputs};
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
-use crate::staging::StagedFile;
 
 use source::{Chunk, Encoder, Source};
 
@@ -35,11 +35,13 @@ const BLOCK_BYTES: usize = 32 << 20;
 /// What to mark and how.
 #[derive(Clone, Debug)]
 pub struct MarkdupOptions {
-    /// SAM or BAM; standard input under its name, [`godwit_formats::bgzf::STDIN`].
+    /// SAM, BAM or CRAM; standard input under its name, [`godwit_formats::bgzf::STDIN`].
     pub input: PathBuf,
-    /// The BAM to write; what goes beside it takes its name without `.bam`.
+    /// What to write, in the format its ending says; what goes beside it takes its name without the ending.
     pub out: PathBuf,
-    /// The reference, which some metrics need.
+    /// Formats to write beside that one.
+    pub formats: Vec<Format>,
+    /// The reference that CRAM needs, in or out, and some metrics.
     pub reference: Option<PathBuf>,
     /// What `align` has too.
     pub job: JobOptions,
@@ -57,25 +59,28 @@ pub fn markdup(
     let started = Instant::now();
     options.job.check()?;
     let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
-    let stem = stem_of(&options.out)?;
+    let outputs = outputs(options)?;
     let mut input = InputFile::of("the input", &options.input)?;
-    check_distinct(std::slice::from_ref(&input), &options.out)?;
+    check_distinct(std::slice::from_ref(&input), &outputs.paths())?;
     let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !directory.is_dir() {
         let remedy = "make it, or choose another --out".to_owned();
         return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
     }
     observer.event(&Event::Stage { name: "reading and sorting" });
-    let opened = Source::open(&options.input, options.job.threads, cancelled);
+    let temp = options.job.temp.as_deref().unwrap_or(directory);
+    create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
+    let mut written = outputs.open(false)?;
+    let reference = options.reference.as_deref().map(|reference| (reference, temp));
+    let opened = Source::open(&options.input, reference, options.job.threads, cancelled);
     let (mut source, mut header) = opened.map_err(|error| error.unless_cancelled(cancelled))?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
         return Err(not_grouped(&options.input));
     }
     let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
-    let temp = options.job.temp.as_deref().unwrap_or(directory);
-    create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
-    let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
+    mark_header(&mut header, options);
+    written.prepare(&outputs, &header, temp)?;
     let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref());
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
     let job = Job {
@@ -91,14 +96,12 @@ pub fn markdup(
     input.blake3 = source.checksum();
     drop(source);
     let sorted = Instant::now();
-    mark_header(&mut header, options);
-    let outputs = Outputs { bam: options.out.clone(), stem };
     let records = collector.records();
-    let reduced = collector.write(&header, &genome, &outputs, bam, observer, cancelled)?;
+    let reduced = collector.write(&header, &genome, &outputs, written, observer, cancelled)?;
     let stages = vec![
         Stage { name: "read and sort", seconds: (sorted - started).as_secs_f64(), rows: records, bytes },
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: records, bytes: 0 },
-        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.bam_bytes },
+        Stage { name: "write", seconds: reduced.writing_seconds, rows: reduced.records, bytes: reduced.written_bytes },
     ];
     let report = RunReport::new("markdup", &options.job.command, ("", ""));
     let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
@@ -121,12 +124,18 @@ pub fn markdup(
     )
 }
 
-/// The output's path without `.bam`.
-fn stem_of(out: &Path) -> Result<PathBuf, PipelineError> {
-    match out.extension() {
-        Some(extension) if extension == "bam" && out.file_stem().is_some() => Ok(out.with_extension("")),
-        _ => Err(PipelineError::Options { problem: format!("--out {} does not end in .bam", out.display()) }),
-    }
+/// The output's format, which its ending says, and its path without that.
+fn outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
+    let out = &options.out;
+    let extension = out.extension().filter(|_| out.file_stem().is_some());
+    let format = extension.and_then(|ending| Format::ALL.into_iter().find(|format| *ending == *format.extension()));
+    let Some(format) = format else {
+        let problem = format!("--out {} ends in none of .bam, .cram, .parquet and .arrow", out.display());
+        return Err(PipelineError::Options { problem });
+    };
+    let mut formats = options.formats.clone();
+    formats.push(format);
+    Ok(Outputs { stem: out.with_extension(""), formats, reference: options.reference.clone() })
 }
 
 fn not_grouped(input: &Path) -> PipelineError {

@@ -1,18 +1,23 @@
-//! The reduce half: runs and signatures in, one sorted, marked BAM with its index and statistics out.
+//! The reduce half: runs and signatures in, sorted and marked records out, in every format asked for, with
+//! indexes and statistics.
 //!
 //! `align` and `markdup` share it. Blocks go in as they come; nothing is written before every block is in, because the
 //! best pair of a duplicate set may be in the last one.
 
 mod annotate;
 mod collector;
+mod outputs;
 mod partition;
 mod qc;
 mod ranks;
+mod seal;
+mod sink;
 mod write;
 
 pub use collector::{Collector, ReduceOptions};
+pub use outputs::{Format, Outputs};
 pub use qc::Qc;
-pub use write::{Outputs, Reduced, Segment};
+pub use write::{Reduced, Segment};
 
 /// What becomes of duplicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

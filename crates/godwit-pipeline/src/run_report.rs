@@ -12,7 +12,7 @@ use crate::journal::Fact;
 use crate::key_numbers::KeyNumbers;
 use crate::manifest::{self, Manifest};
 use crate::observer::seconds;
-use crate::reduce::{Outputs, Reduced};
+use crate::reduce::{Format, Outputs, Reduced};
 use crate::report_page::ReportPage;
 use crate::run_directory::RunDirectory;
 
@@ -218,7 +218,7 @@ impl RunReport {
     pub fn publish(mut self, mut reduced: Reduced, publication: &Publication) -> Result<Self, PipelineError> {
         let Publication { outputs, json, page, identity, run, .. } = publication;
         // The page and the report tell times, so they are not in the manifest, which equal runs have in common.
-        let manifest = Manifest::of(&self.verb, identity, &reduced, &outputs.bam)
+        let manifest = Manifest::of(&self.verb, identity, &reduced, &outputs.path(Format::Bam))
             .map_err(|(path, source)| PipelineError::File { action: "read", path, source })?;
         if let Some(html) = self.page(&reduced, publication) {
             reduced.staged.write(page, html.as_bytes()).map_err(PipelineError::file("write", page))?;
@@ -233,7 +233,10 @@ impl RunReport {
             let text = text.map_err(std::io::Error::other);
             text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))?;
         }
-        if let Some(run) = run {
+        // Directories cannot be rolled forward; a run stopped between their names writes again what it has aligned.
+        if let Some(run) = run
+            && staged.directories().is_empty()
+        {
             run.publishing(staged).map_err(PipelineError::file("write the journal of", json))?;
         }
         reduced.staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
@@ -301,7 +304,7 @@ fn utc(moment: SystemTime) -> String {
 ///
 /// # Errors
 /// [`PipelineError::Options`].
-pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), PipelineError> {
+pub fn check_distinct(inputs: &[InputFile], outputs: &[PathBuf]) -> Result<(), PipelineError> {
     // Pipes too: what is read under two names is missing from both.
     let identity = |path: &Path| {
         let found = std::fs::metadata(path).ok().filter(|found| !found.is_dir())?;
@@ -316,7 +319,7 @@ pub fn check_distinct(inputs: &[InputFile], output: &Path) -> Result<(), Pipelin
             return Err(PipelineError::Options { problem });
         }
     }
-    match identity(output).and_then(|file| seen.get(&file)) {
+    match outputs.iter().find_map(|output| seen.get(&identity(output)?)) {
         Some(input) => Err(PipelineError::Options {
             problem: format!("the output would replace the input {}; choose another name", input.display()),
         }),

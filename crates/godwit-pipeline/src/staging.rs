@@ -3,14 +3,19 @@
 //! Each file is written aside, made durable and locked, so that two runs never write one file. Publishing renames all of
 //! them one after the other with nothing in between; where a rename fails, those before it are taken back.
 
+mod directory;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Files waiting for their names, in the order in which they will get them.
+pub use directory::StagedDirectory;
+
+/// Directories and files waiting for their names, in the order in which they will get them.
 #[derive(Default)]
 pub struct Staged {
+    directories: Vec<StagedDirectory>,
     files: Vec<StagedFile>,
 }
 
@@ -103,7 +108,13 @@ impl Staged {
 
     /// Adds all of `others`.
     pub fn append(&mut self, mut others: Self) {
+        self.directories.append(&mut others.directories);
         self.files.append(&mut others.files);
+    }
+
+    /// Adds a directory whose files are whole and durable.
+    pub fn add_directory(&mut self, directory: StagedDirectory) {
+        self.directories.push(directory);
     }
 
     /// Writes a small file.
@@ -118,9 +129,11 @@ impl Staged {
         Ok(())
     }
 
-    /// Name and size of each file.
+    /// Name and size of each directory and file.
     pub fn sizes(&self) -> impl Iterator<Item = (&Path, u64)> {
-        self.files.iter().map(|staged| (staged.path.as_path(), staged.file.metadata().map_or(0, |found| found.len())))
+        let directories = self.directories.iter().map(|staged| (staged.path(), staged.bytes()));
+        let size = |staged: &StagedFile| staged.file.metadata().map_or(0, |found| found.len());
+        directories.chain(self.files.iter().map(move |staged| (staged.path.as_path(), size(staged))))
     }
 
     /// The files, in the order in which they will get their names.
@@ -133,11 +146,22 @@ impl Staged {
         self.files.iter_mut().for_each(|staged| staged.kept = true);
     }
 
-    /// Gives every file its name. What had it before is replaced.
+    /// The directories.
+    pub fn directories(&self) -> &[StagedDirectory] {
+        &self.directories
+    }
+
+    /// Gives every directory and file its name. What had it before is replaced.
     ///
     /// # Errors
     /// What the file system reports; then none of these files has its name.
     pub fn publish(mut self) -> Result<(), (PathBuf, io::Error)> {
+        for at in 0..self.directories.len() {
+            if let Err(error) = self.directories[at].publish() {
+                self.directories[..at].iter_mut().for_each(StagedDirectory::take_back);
+                return Err((self.directories[at].path().to_owned(), error));
+            }
+        }
         for at in 0..self.files.len() {
             let renamed = fs::rename(&self.files[at].aside, &self.files[at].path);
             if let Err(error) = renamed {
@@ -148,11 +172,16 @@ impl Staged {
                         false => fs::remove_file(&published.path),
                     };
                 }
+                self.directories.iter_mut().for_each(StagedDirectory::take_back);
                 return Err((self.files[at].path.clone(), error));
             }
             self.files[at].published = true;
         }
-        let directories = self.files.iter().filter_map(|staged| staged.path.parent());
+        for directory in &self.directories {
+            directory.forget_replaced().map_err(|error| (directory.path().to_owned(), error))?;
+        }
+        let paths = self.files.iter().map(StagedFile::path).chain(self.directories.iter().map(StagedDirectory::path));
+        let directories = paths.filter_map(Path::parent);
         for directory in directories.collect::<std::collections::BTreeSet<_>>() {
             sync_directory(directory).map_err(|error| (directory.to_owned(), error))?;
         }

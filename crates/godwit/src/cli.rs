@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOptions, TaggingPolicy};
+use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, Format, MarkingOptions, TaggingPolicy};
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -37,7 +37,7 @@ pub enum Verb {
     /// Make what the aligner needs beside a reference
     #[command(after_help = "Example:\n  godwit index ref.fa")]
     Index(IndexArgs),
-    /// FASTQ to sorted, duplicate-marked BAM
+    /// FASTQ to sorted, duplicate-marked BAM, CRAM, Parquet or Arrow
     #[command(
         after_help = "Example:\n  godwit align --reference ref.fa --reads s_R1.fq.gz s_R2.fq.gz --sample S --out out"
     )]
@@ -153,7 +153,7 @@ pub struct AlignArgs {
     /// Options of the aligner that change records, in one string
     #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
     pub aligner_args: String,
-    /// Output formats
+    /// Output formats, any of bam, cram, parquet and arrow, all written in one pass
     #[arg(long, value_enum, value_delimiter = ',', default_value = "bam", value_name = "FORMATS")]
     pub format: Vec<FormatName>,
     #[command(flatten)]
@@ -212,6 +212,23 @@ pub enum Switch {
 pub enum FormatName {
     /// BAM with index
     Bam,
+    /// CRAM 3.0 with index
+    Cram,
+    /// A directory of Parquet files, one per partition
+    Parquet,
+    /// A directory of Arrow IPC files, one per partition
+    Arrow,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Bam => Self::Bam,
+            FormatName::Cram => Self::Cram,
+            FormatName::Parquet => Self::Parquet,
+            FormatName::Arrow => Self::Arrow,
+        }
+    }
 }
 
 /// How records are sorted and duplicates found, and what becomes of them.
@@ -339,17 +356,20 @@ impl MarkingArgs {
 
 #[derive(Args)]
 pub struct MarkdupArgs {
-    /// SAM or BAM, in any order; - is stdin
+    /// SAM, BAM or CRAM, in any order; - is stdin
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// The BAM to write
+    /// What to write, in the format its ending says: .bam, .cram, .parquet or .arrow
     #[arg(long, value_name = "OUT.bam")]
     pub out: PathBuf,
-    /// Take metrics of the BAM and make OUT.report.html
+    /// Formats to write beside that one, in the same pass
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
+    pub format: Vec<FormatName>,
+    /// Take metrics of what is written and make OUT.report.html
     #[arg(long)]
     pub metrics: bool,
-    /// The reference, FASTA: with it, metrics count mismatches
-    #[arg(long, value_name = "REF.fa", requires = "metrics")]
+    /// The reference, FASTA: CRAM needs it, in or out, and with it metrics count mismatches
+    #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
     #[command(flatten)]
     pub marking: MarkingArgs,

@@ -14,6 +14,8 @@ use anyhow::{Context, Result};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-model", &[]),
     ("godwit-formats", &["godwit-model"]),
+    // htslib's symbols clash with those of bwa's library, so CRAM is no part of what `godwit-bwa` links.
+    ("godwit-cram", &["godwit-model", "godwit-formats"]),
     ("godwit-kernels", &["godwit-model"]),
     // What aligners print becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels"]),
@@ -30,7 +32,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats"]),
     (
         "godwit-pipeline",
-        &["godwit-model", "godwit-exchange", "godwit-formats", "godwit-kernels", "godwit-engines", "godwit-fleet"],
+        &[
+            "godwit-model",
+            "godwit-exchange",
+            "godwit-cram",
+            "godwit-formats",
+            "godwit-kernels",
+            "godwit-engines",
+            "godwit-fleet",
+        ],
     ),
     (
         "godwit",
@@ -62,6 +72,7 @@ const DOORS: &[(&str, &str)] = &[
     ("arrow-flight", "godwit-flight"),
     ("datafusion", "godwit-query"),
     ("parquet", "godwit-formats"),
+    ("hts-sys", "godwit-cram"),
     ("clap", "godwit"),
     ("anyhow", "xtask"),
 ];

@@ -107,10 +107,6 @@ impl ContigIndex {
         }
     }
 
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.mapped, self.unmapped)
-    }
-
     /// Moves all offsets by that many bytes of the compressed file.
     pub(super) fn shift(&mut self, compressed_bytes: u64) {
         self.close_chunk(self.end);

@@ -106,7 +106,11 @@ fn compare_with_samtools(
     let their_bytes = std::fs::metadata(&index_path).unwrap().len();
     index.write(format, &genome, std::fs::File::create(&index_path).unwrap()).unwrap();
     assert_eq!(samtools(&["idxstats", text(&path)]).unwrap(), their_stats);
-    assert_eq!(index.idxstats(&genome).as_bytes(), their_stats);
+    let mut counted = ContigCounts::default();
+    for record in records.iter().map(|record| RawRecord::trusted(record)) {
+        counted.add(record.contig(), record.flag() & flags::UNMAPPED == 0);
+    }
+    assert_eq!(counted.idxstats(&genome).as_bytes(), their_stats);
     for (region, (ours, theirs)) in regions.iter().zip(counts(&path, &regions).iter().zip(theirs)) {
         assert_eq!(*ours, theirs, "{region}");
     }
@@ -218,7 +222,7 @@ fn records_out_of_order_or_range_are_refused() {
 fn an_empty_index_lists_every_contig() {
     let genome = genome(&[10, 20]);
     let index = IndexBuilder::merge(vec![(IndexBuilder::new(&genome), 77)]).unwrap();
-    assert_eq!(index.idxstats(&genome), "c0\t10\t0\t0\nc1\t20\t0\t0\n*\t0\t0\t0\n");
+    assert_eq!(ContigCounts::default().idxstats(&genome), "c0\t10\t0\t0\nc1\t20\t0\t0\n*\t0\t0\t0\n");
     let mut bai = Vec::new();
     index.write_bai(&genome, &mut bai).unwrap();
     assert_eq!(bai, [&b"BAI\x01\x02\0\0\0"[..], &[0; 16], &[0; 8]].concat());
@@ -238,9 +242,7 @@ proptest! {
         let genome = header.genome().unwrap();
         let mut numbers = Numbers::new(seed);
         let records = sorted_records(&header, (0..2000).map(|index| samples::line(&mut numbers, index)));
-        let (whole, _) = write_bam(&path, &header, &records, &[]);
         let (merged, offsets) = write_bam(&path, &header, &records, &cuts);
-        prop_assert_eq!(whole.idxstats(&genome), merged.idxstats(&genome));
         let mut bai = Vec::new();
         merged.write_bai(&genome, &mut bai).unwrap();
         let (contigs, without_contig) = parse_bai(&bai);

@@ -175,6 +175,27 @@ impl Header {
         }
     }
 
+    /// Gives every `@SQ` line without `M5` one. `checksum` is told `SN`, `LN` and the `M5` that is there, and returns the
+    /// right one.
+    ///
+    /// # Errors
+    /// Those of `checksum`, with the lines before changed.
+    pub fn try_fill_checksums<E>(
+        &mut self,
+        mut checksum: impl FnMut(&str, &str, Option<&str>) -> Result<String, E>,
+    ) -> Result<(), E> {
+        for (index, bytes) in self.lines.iter_mut().enumerate().filter(|(_, line)| line.starts_with(b"@SQ\t")) {
+            let line = Line { number: index + 1, bytes };
+            let text = |tag| line.tag(tag).map(|value| String::from_utf8_lossy(value).into_owned());
+            let present = text("M5");
+            let found = checksum(&text("SN").unwrap_or_default(), &text("LN").unwrap_or_default(), present.as_deref())?;
+            if present.is_none() {
+                bytes.extend_from_slice(format!("\tM5:{found}").as_bytes());
+            }
+        }
+        Ok(())
+    }
+
     fn of_kind(&self, kind: &'static str) -> impl Iterator<Item = Line<'_>> {
         let numbered = self.lines.iter().enumerate().map(|(index, bytes)| Line { number: index + 1, bytes });
         numbered.filter(move |line| &line.bytes[1..3] == kind.as_bytes())

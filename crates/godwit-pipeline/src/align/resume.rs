@@ -83,7 +83,7 @@ pub(super) fn close(
     outputs: &Outputs,
     observer: &dyn Observer,
 ) -> Result<RunReport, PipelineError> {
-    let path = outputs.bam.with_file_name(run_directory::NAME);
+    let path = outputs.stem.with_file_name(run_directory::NAME);
     let keep = run.has_work();
     let run = Arc::into_inner(run);
     match outcome {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 
+use godwit_cram as cram;
 use godwit_formats::bam::{self, RecordChunk};
 use godwit_formats::bgzf;
 use godwit_formats::sam::{self, Header, HeaderError, InputFormat, LineChunk, LineEncoder, ReadError};
@@ -24,6 +25,7 @@ pub(super) struct Source {
 enum Reader {
     Sam(sam::Reader),
     Bam(bam::Reader),
+    Cram(Box<cram::Reader>),
 }
 
 /// A block of input.
@@ -33,9 +35,11 @@ pub(super) enum Chunk {
 }
 
 impl Source {
-    /// Opens a file, known by its content, and reads its header.
+    /// Opens a file, known by its content, and reads its header. `reference`: what CRAM may need, and where scratch files
+    /// go.
     pub(super) fn open(
         path: &Path,
+        reference: Option<(&Path, &Path)>,
         threads: usize,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<(Self, Header), PipelineError> {
@@ -54,7 +58,16 @@ impl Source {
                 let header = reader.header().clone();
                 (Reader::Bam(reader), header)
             }
-            InputFormat::Cram | InputFormat::Unknown => {
+            InputFormat::Cram if input.is_read_once() => return Err(failed(AlignmentsError::CramPipe)),
+            InputFormat::Cram => {
+                let reference = reference.map(|(reference, scratch)| cram::Reference::open(reference, scratch));
+                let reference = reference.transpose().map_err(|error| failed(error.into()))?;
+                let reader =
+                    cram::Reader::open(path, reference.as_ref(), threads).map_err(|error| failed(error.into()))?;
+                let header = reader.header().clone();
+                (Reader::Cram(Box::new(reader)), header)
+            }
+            InputFormat::Unknown => {
                 // What cannot be read has no format, and a reason.
                 input.data().map_err(|error| failed(ReadError::from(error).into()))?;
                 return Err(failed(AlignmentsError::Format));
@@ -80,6 +93,8 @@ impl Source {
         match &self.reader {
             Reader::Sam(reader) => reader.checksum(),
             Reader::Bam(reader) => reader.checksum(),
+            // htslib reads it in its own order.
+            Reader::Cram(_) => None,
         }
     }
 
@@ -105,6 +120,12 @@ impl Source {
                     .map_err(|error| PipelineError::alignments(&self.path, error.into()))
             }
             Reader::Bam(reader) => {
+                let mut chunk = RecordChunk::default();
+                let more = reader.read_chunk(&mut chunk, bytes);
+                let more = more.map_err(|error| PipelineError::alignments(&self.path, error.into()))?;
+                Ok(more.then_some(Chunk::Records(chunk)))
+            }
+            Reader::Cram(reader) => {
                 let mut chunk = RecordChunk::default();
                 let more = reader.read_chunk(&mut chunk, bytes);
                 let more = more.map_err(|error| PipelineError::alignments(&self.path, error.into()))?;

@@ -1,10 +1,9 @@
-//! One partition: merge its runs, set the duplicate flag, compress, index, count.
+//! One partition: merge its runs, set the duplicate flag, count, and hand every record to all sinks.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_formats::bgzf;
-use godwit_formats::index::IndexBuilder;
+use godwit_formats::index::ContigCounts;
 use godwit_kernels::flagstat::Flagstat;
 use godwit_kernels::markdup::{DuplicateMode, Marking, Verdicts};
 use godwit_kernels::sort::LoserTree;
@@ -15,53 +14,30 @@ use super::DuplicatePolicy;
 use super::annotate::{Annotator, Judgement};
 use super::collector::Collected;
 use super::qc::QcWorker;
+use super::sink::{PartReport, PartSink};
+use crate::partitioned_file::PartWriter;
 use crate::read_groups::ReadGroups;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};
 
-/// Compression level of the output: fast, as intermediate files of this size want it.
-pub(super) const COMPRESSION_LEVEL: u8 = 1;
-/// Compression level of what nobody reads.
-pub(super) const UNCOMPRESSED: u8 = 0;
 /// Records written between two looks at whether the run was stopped.
 const RECORDS_BETWEEN_CHECKS: u32 = 1 << 16;
-/// Bytes of a record before its FLAG.
-const FLAG_OFFSET: usize = 14;
 
 /// What a partition adds up to.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct PartitionSummary {
-    /// Offsets are relative to the partition's start.
-    pub(super) index: IndexBuilder,
     pub(super) flagstat: Flagstat,
+    pub(super) contigs: ContigCounts,
     /// Duplicates left out.
     pub(super) removed: u64,
     /// Duplicates by library, where they are counted here.
     pub(super) tally: Option<DuplicateTally>,
-    /// BLAKE3 of the compressed bytes, hexadecimal.
-    pub(super) checksum: String,
+    /// What the sinks say.
+    pub(super) parts: PartReport,
 }
 
 /// Mapped primary records that are duplicates, by index of their library: without and with a mapped mate. Where templates
 /// are marked, only the records themselves tell.
 pub(super) type DuplicateTally = Vec<[u64; 2]>;
-
-/// Writes and hashes.
-struct Hashing<W> {
-    sink: W,
-    hasher: blake3::Hasher,
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.sink.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.sink.flush()
-    }
-}
 
 /// What is known when partitions are written.
 #[derive(Clone, Copy)]
@@ -102,21 +78,19 @@ impl<'c> RunJudgements<'c> {
     }
 }
 
-/// Writes the partition's records to `sink`, compressed at `level`. The sink comes back for the caller to finish.
-pub(super) fn write_partition<W: Write>(
+/// Writes the partition's records to all sinks and commits them. Returns the parts whose turn is not handed on yet.
+pub(super) fn write_partition<'t>(
     known: Known,
     split: &SplitPartition,
     qc: Option<&mut QcWorker>,
-    sink: W,
-    level: u8,
+    sinks: Vec<PartSink<'t>>,
     cancelled: &AtomicBool,
-) -> io::Result<(PartitionSummary, W)> {
+) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
     let mut cursors = known.runs.cursors(split)?;
     let marking = known.collected.marking.as_ref();
     let judgements: Vec<RunJudgements> = cursors.iter().map(|cursor| RunJudgements::new(marking, cursor)).collect();
     let mut tree = LoserTree::new(cursors.iter().map(|cursor| Some(cursor.key())).collect());
-    let sink = Hashing { sink, hasher: blake3::Hasher::new() };
-    let mut out = RecordWriter::new(known, qc, bgzf::Writer::new(sink, level));
+    let mut out = RecordWriter::new(known, qc, sinks);
     let mut records = 0u32;
     while let Some(source) = tree.winner() {
         records = records.wrapping_add(1);
@@ -129,37 +103,30 @@ pub(super) fn write_partition<W: Write>(
         let next = cursor.advance()?.then(|| cursor.key());
         tree.advance(next);
     }
-    let (sink, _) = out.bgzf.finish_blocks()?;
-    let checksum = sink.hasher.finalize().to_hex().to_string();
-    let RecordWriter { index, flagstat, removed, tally, .. } = out;
-    let tally = tally.map(|(_, tally)| tally);
-    Ok((PartitionSummary { index, flagstat, removed, tally, checksum }, sink.sink))
+    out.commit()
 }
 
-struct RecordWriter<'c, 'w, 'j, W: Write> {
-    bgzf: bgzf::Writer<Hashing<W>>,
-    index: IndexBuilder,
+struct RecordWriter<'c, 't, 'w, 'j> {
+    sinks: Vec<PartSink<'t>>,
     qc: Option<&'w mut QcWorker<'j>>,
-    flagstat: Flagstat,
-    removed: u64,
+    summary: PartitionSummary,
     policy: DuplicatePolicy,
     annotator: Option<Annotator<'c>>,
-    tally: Option<(&'c ReadGroups, DuplicateTally)>,
+    read_groups: &'c ReadGroups,
 }
 
-impl<'c, 'w, 'j, W: Write> RecordWriter<'c, 'w, 'j, W> {
-    fn new(known: Known<'c>, qc: Option<&'w mut QcWorker<'j>>, bgzf: bgzf::Writer<Hashing<W>>) -> Self {
+impl<'c, 't, 'w, 'j> RecordWriter<'c, 't, 'w, 'j> {
+    fn new(known: Known<'c>, qc: Option<&'w mut QcWorker<'j>>, sinks: Vec<PartSink<'t>>) -> Self {
         let Collected { options, read_groups, .. } = known.collected;
         let counts = options.marking.mode == DuplicateMode::Query;
+        let tally = counts.then(|| vec![[0; 2]; read_groups.libraries().len()]);
         Self {
-            bgzf,
-            index: IndexBuilder::new(known.genome),
+            sinks,
             qc,
-            flagstat: Flagstat::default(),
-            removed: 0,
+            summary: PartitionSummary { tally, ..PartitionSummary::default() },
             policy: options.duplicates,
             annotator: Annotator::new(options.marking, known.genome),
-            tally: counts.then(|| (read_groups, vec![[0; 2]; read_groups.libraries().len()])),
+            read_groups,
         }
     }
 
@@ -170,9 +137,9 @@ impl<'c, 'w, 'j, W: Write> RecordWriter<'c, 'w, 'j, W> {
             _ => record.flag() & !flags::DUPLICATE,
         };
         if judgement.duplicate
-            && let Some((read_groups, tally)) = &mut self.tally
+            && let Some(tally) = &mut self.summary.tally
         {
-            count(record, read_groups, tally);
+            count(record, self.read_groups, tally);
         }
         let removed = match self.policy {
             DuplicatePolicy::Remove => judgement.duplicate,
@@ -180,31 +147,28 @@ impl<'c, 'w, 'j, W: Write> RecordWriter<'c, 'w, 'j, W> {
             DuplicatePolicy::Mark | DuplicatePolicy::None => false,
         };
         if removed {
-            self.removed += 1;
+            self.summary.removed += 1;
             return Ok(());
         }
         let record = match &mut self.annotator {
             Some(annotator) => annotator.annotate(record, judgement),
             None => record,
         };
-        let bytes = record.bytes();
-        let length = (bytes.len() as u32).to_le_bytes();
-        let place = self.bgzf.write_record(&[
-            &length,
-            &bytes[..FLAG_OFFSET],
-            &flag.to_le_bytes(),
-            &bytes[FLAG_OFFSET + 2..],
-        ])?;
-        let mapped = flag & flags::UNMAPPED == 0;
-        // Placed unmapped records count as one base, whatever their CIGAR says (htslib 1.16 `bam_endpos`).
-        let span = if mapped { record.reference_bases() as i32 } else { 1 };
-        let end = record.position().saturating_add(span);
-        self.index.push(record.contig(), record.position(), end, mapped, place).map_err(io::Error::other)?;
-        self.flagstat.add(record, flag);
+        self.sinks.iter_mut().try_for_each(|sink| sink.write(record, flag))?;
+        self.summary.contigs.add(record.contig(), flag & flags::UNMAPPED == 0);
+        self.summary.flagstat.add(record, flag);
         match &mut self.qc {
             Some(qc) => qc.add(record, flag),
             None => Ok(()),
         }
+    }
+
+    fn commit(mut self) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
+        let mut parts = Vec::new();
+        for sink in self.sinks {
+            parts.extend(sink.commit(&mut self.summary.parts)?);
+        }
+        Ok((self.summary, parts))
     }
 }
 

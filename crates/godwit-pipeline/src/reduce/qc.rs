@@ -10,7 +10,7 @@ use godwit_kernels::qc::{Coverage, DepthMerger, PartitionDepth, RecordCounts, Re
 use godwit_model::{Genome, RawRecord};
 
 use super::collector::ReduceOptions;
-use super::write::Outputs;
+use super::outputs::Outputs;
 use crate::error::PipelineError;
 use crate::staging::Staged;
 

@@ -1,6 +1,6 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, ReadsOptions, RunReport, align};
+use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align};
 
 use super::{cancel_on_signal, or_stdin};
 use crate::cli::{AlignArgs, Switch, TrimmerName};
@@ -16,7 +16,10 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         return Ok(());
     }
     progress.say(&outcome(&report));
-    progress.say(&format!("wrote {}", args.out.join(format!("{}.bam", args.sample)).display()));
+    for format in formats(args) {
+        let path = args.out.join(format!("{}.{}", args.sample, format.extension()));
+        progress.say(&format!("wrote {}", path.display()));
+    }
     Ok(())
 }
 
@@ -24,6 +27,12 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
 pub fn outcome(report: &RunReport) -> String {
     let percent = report.duplicates as f64 * 100.0 / (report.records + report.removed).max(1) as f64;
     format!("{} records, {} duplicates ({percent:.2}%), {:.1} s", report.records, report.duplicates, report.seconds)
+}
+
+/// The formats asked for, each once, in their own order.
+fn formats(args: &AlignArgs) -> Vec<Format> {
+    let asked: Vec<Format> = args.format.iter().map(|format| (*format).into()).collect();
+    Format::ALL.into_iter().filter(|format| asked.contains(format)).collect()
 }
 
 fn options(args: &AlignArgs) -> AlignOptions {
@@ -34,6 +43,7 @@ fn options(args: &AlignArgs) -> AlignOptions {
         read_groups: args.read_group.clone(),
         sample: args.sample.clone(),
         out: args.out.clone(),
+        formats: formats(args),
         job: args.common.job(&args.marking, args.metrics == Switch::On),
         block_bases: args.block_bases,
         aligner: args.aligner.clone(),

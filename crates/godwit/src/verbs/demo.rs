@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
-use godwit_pipeline::{AlignOptions, AlignerChoice, PipelineError, ReadsOptions, RunReport, align, build_index};
+use godwit_pipeline::{
+    AlignOptions, AlignerChoice, Format, PipelineError, ReadsOptions, RunReport, align, build_index,
+};
 
 use super::{cancel_on_signal, simulate};
 use crate::cli::{DemoArgs, MarkingArgs};
@@ -57,6 +59,7 @@ fn make_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, Simulate
 
 fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOptions {
     AlignOptions {
+        formats: vec![Format::Bam],
         reference: reference.to_owned(),
         reads: ReadsOptions::default(),
         lanes: reads.lanes.iter().map(|files| files.to_vec()).collect(),

@@ -13,6 +13,7 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let options = MarkdupOptions {
         input: or_stdin(&args.input),
         out: args.out.clone(),
+        formats: args.format.iter().map(|format| (*format).into()).collect(),
         reference: args.reference.clone(),
         job: args.common.job(&args.marking, args.metrics),
     };

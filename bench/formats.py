@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What each output format costs: size, and CPU of the stage that writes, beside BAM.
+
+In: the BAM of `godwit markdup`. Each round marks it again into every set of formats, one after the other, with one thread; CPU is that
+of godwit between its event "writing" and its end, user and system.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+
+import _measure as bench
+import markdup
+
+SETS = [["bam"], ["bam", "parquet"], ["bam", "arrow"], ["bam", "parquet", "arrow"], ["bam", "cram"], ["cram"], ["parquet"], ["arrow"]]
+
+
+def cpu_s(process):
+    fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def write(godwit, source, fasta, scratch, formats):
+    """Writes once; returns CPU seconds of writing."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    command = [godwit, "markdup", source, "--out", scratch / f"out.{formats[0]}", "--threads", "1", "--json", "--reference", fasta]
+    if formats[1:]:
+        command += ["--format", ",".join(formats[1:])]
+    running = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+    started = None
+    for line in running.stderr:
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "stage" and event.get("name") == "writing":
+            started = cpu_s(running.pid)
+    os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+    ended = cpu_s(running.pid)
+    if running.wait() != 0 or started is None:
+        bench.fail(f"godwit markdup failed for {formats}")
+    return ended - started
+
+
+def size_bytes(path):
+    return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")
+    options = parser.parse_args()
+    bench.need("bwa")
+    godwit = bench.godwit_binary(options)
+    fasta = bench.reference(options, godwit)
+    source = markdup.aligned(options, godwit)
+    scratch = options.cache.resolve() / "scratch-formats"
+    measured, sizes = {",".join(formats): [] for formats in SETS}, {}
+    for _ in range(options.rounds):
+        for formats in SETS:
+            measured[",".join(formats)].append(write(godwit, source, fasta, scratch, formats))
+            sizes |= {name: size_bytes(scratch / f"out.{name}") for name in formats}
+    records = 2 * options.pairs
+    base = statistics.median(measured["bam"])
+    lines = ["# Formats", "", f"{options.pairs:,} pairs, one thread, {options.rounds} interleaved rounds; `bench/formats.py`.", ""]
+    lines += ["| formats | CPU s, median (range) | against BAM | records per CPU s |", "|---|---|---|---|"]
+    for name, values in measured.items():
+        median = statistics.median(values)
+        spread = f"{median:.2f} ({min(values):.2f}-{max(values):.2f})"
+        lines.append(f"| {name} | {spread} | {median / base:.2f} | {records / median:,.0f} |")
+    lines += ["", "| format | MB | against BAM |", "|---|---|---|"]
+    lines += [f"| {name} | {bytes_ / 1e6:.1f} | {bytes_ / sizes['bam']:.2f} |" for name, bytes_ in sizes.items()]
+    options.results.mkdir(parents=True, exist_ok=True)
+    around = bench.circumstances(options, godwit)
+    machine = f"{around['processor']}, {around['cores']} cores, Linux {around['kernel']}, load {around['load_at_end']:.1f}"
+    text = "\n".join(lines + ["", f"{machine}; reference {around['reference']}; commit {around['commit']}.", ""])
+    (options.results / "formats.md").write_text(text)
+    print(text)
+    shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()

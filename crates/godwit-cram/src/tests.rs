@@ -1,0 +1,119 @@
+use std::io::Write;
+
+use godwit_formats::bam::RecordChunk;
+use godwit_formats::sam::{Header, LineEncoder};
+use godwit_model::RawRecord;
+use proptest::prelude::*;
+
+use super::*;
+use crate::packing::{lay_out, pack};
+
+const SQ: &str = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:a\tLN:400\n@RG\tID:g\tSM:s\n";
+
+/// 400 bases, and the FASTA file that holds them.
+fn reference(directory: &std::path::Path) -> (String, std::path::PathBuf) {
+    let bases: String = (0..400u32).map(|at| char::from(b"ACGT"[(at * at / 7 + at / 3) as usize % 4])).collect();
+    let path = directory.join("a.fa");
+    std::fs::write(&path, format!(">a\n{}\n{}\n", &bases[..200], &bases[200..])).unwrap();
+    (bases, path)
+}
+
+fn packed(header: &Header, line: &str) -> Vec<u8> {
+    let mut record = Vec::new();
+    LineEncoder::new(&header.genome().unwrap()).encode(line.as_bytes(), &mut record).unwrap();
+    record
+}
+
+proptest! {
+    #[test]
+    fn records_come_back_from_htslibs_layout(
+        name in "[!-?A-~]{1,254}",
+        ops in prop_oneof![0usize..6, Just(65_535), Just(65_536), Just(70_000)],
+        tags in "(\tXX:Z:[ -~]{0,9})?(\tYY:i:-?[0-9]{1,8})?",
+    ) {
+        let header = Header::parse(b"@SQ\tSN:a\tLN:1000000\n").unwrap();
+        let cigar = if ops == 0 { "*".to_owned() } else { "1M1I".repeat(ops / 2) + if ops % 2 == 1 { "1M" } else { "" } };
+        let bases = if ops == 0 { "ACGTN".to_owned() } else { "A".repeat(ops) };
+        let record = packed(&header, &format!("{name}\t0\ta\t7\t60\t{cigar}\t*\t0\t0\t{bases}\t*{tags}"));
+        let mut data = Vec::new();
+        let flag = RawRecord::trusted(&record).flag();
+        let core = lay_out(RawRecord::trusted(&record), flag, &mut data);
+        prop_assert_eq!(core.cigar_ops as usize, ops);
+        let mut again = Vec::new();
+        prop_assert!(pack(&core, &data, &mut again).is_some());
+        prop_assert_eq!(again, record);
+    }
+}
+
+#[test]
+fn parts_behind_one_header_are_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (bases, fasta) = reference(directory.path());
+    let header = Header::parse(SQ.as_bytes()).unwrap();
+    let opened = Reference::open(&fasta, directory.path()).unwrap();
+    let encoder = Encoder::new(&header, &opened, directory.path()).unwrap();
+    let path = directory.path().join("a.cram");
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(encoder.header_bytes()).unwrap();
+    let mut expected = Vec::new();
+    for part in 0..3usize {
+        let mut encoder = encoder.part().unwrap();
+        for at in (part * 100)..(part * 100 + 90) {
+            let line = format!(
+                "r{at}\t0\ta\t{}\t9\t10M\t*\t0\t0\t{}\tABCDEFGHIJ\tXY:i:{at}\tRG:Z:g",
+                at + 1,
+                &bases[at..at + 10]
+            );
+            let record = packed(&header, &line);
+            encoder.write(RawRecord::trusted(&record), 0).unwrap();
+            expected.push(record);
+        }
+        let index = encoder.finish(&mut file).unwrap();
+        assert_eq!((index[0].contig, index[0].start_1based, index[0].container_offset), (0, part as i64 * 100 + 1, 0));
+    }
+    file.write_all(&EOF_CONTAINER).unwrap();
+    let mut reader = Reader::open(&path, Some(&opened), 2).unwrap();
+    assert!(reader.header().text().ends_with(b"@RG\tID:g\tSM:s\n"));
+    let mut chunk = RecordChunk::default();
+    let mut found = Vec::new();
+    while reader.read_chunk(&mut chunk, 1000).unwrap() {
+        found.extend(chunk.records().map(<[u8]>::to_vec));
+    }
+    assert_eq!(found.len(), 270);
+    for (found, expected) in found.iter().zip(&expected) {
+        let (found, expected) = (RawRecord::trusted(found), RawRecord::trusted(expected));
+        assert_eq!(
+            found.bytes()[..found.bytes().len() - found.tags().len()],
+            expected.bytes()[..expected.bytes().len() - expected.tags().len()]
+        );
+        assert_eq!(found.tag(*b"XY"), expected.tag(*b"XY"));
+        assert_eq!(found.tag(*b"MD"), Some((b'Z', &b"10"[..])));
+    }
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 2, "the reference and the CRAM");
+}
+
+#[test]
+fn a_part_that_is_given_up_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (bases, fasta) = reference(directory.path());
+    let header = Header::parse(SQ.as_bytes()).unwrap();
+    let encoder = Encoder::new(&header, &Reference::open(&fasta, directory.path()).unwrap(), directory.path()).unwrap();
+    let mut part = encoder.part().unwrap();
+    let record = packed(&header, &format!("r\t0\ta\t1\t9\t10M\t*\t0\t0\t{}\t*", &bases[..10]));
+    part.write(RawRecord::trusted(&record), 0).unwrap();
+    drop(part);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn checksums_are_those_of_the_standard() {
+    let directory = tempfile::tempdir().unwrap();
+    let fasta = directory.path().join("a.fa");
+    std::fs::write(&fasta, ">a\nacgtAC\n").unwrap();
+    let header = Header::parse(b"@SQ\tSN:a\tLN:6\tM5:0123456789abcdef0123456789abcdef\n").unwrap();
+    let reference = Reference::open(&fasta, directory.path()).unwrap();
+    let refused = Encoder::new(&header, &reference, directory.path()).err().unwrap();
+    // SAMv1 §1.3.2: bases in upper case. `printf ACGTAC | md5sum` of coreutils.
+    assert!(refused.to_string().contains("M5 is 1617b7d879d437fa4c87da5875264b14"), "{refused}");
+}

@@ -1,0 +1,22 @@
+//! Alignments as columns ([`godwit_model::schema::columnar`]), and the Parquet and Arrow files that hold them.
+//!
+//! Flows in: packed records in coordinate order. Flows out: record batches ([`Columns`]) and whole files, one per
+//! partition ([`ParquetPart`], [`ArrowPart`]). Nothing of a record is lost but the index bin, which readers recompute.
+//! Reading columns back is not done here.
+
+mod arrow_file;
+mod builder;
+mod error;
+mod layout;
+mod parquet_file;
+mod tags;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use arrow_file::ArrowPart;
+pub use builder::Columns;
+pub use error::ColumnarError;
+pub use layout::ColumnLayout;
+pub use parquet_file::ParquetPart;

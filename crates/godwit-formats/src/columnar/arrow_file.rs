@@ -1,0 +1,50 @@
+//! Arrow IPC files: batches that programs map into memory, their buffers compressed by themselves.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
+use arrow_schema::Schema;
+
+use super::error::ColumnarError;
+use super::layout::ColumnLayout;
+
+/// One Arrow file in the making. Dropping it leaves a file that no reader takes for whole.
+pub struct ArrowPart<W: Write> {
+    writer: FileWriter<W>,
+}
+
+impl<W: Write> ArrowPart<W> {
+    /// Starts a file.
+    ///
+    /// # Errors
+    /// [`ColumnarError::Arrow`].
+    pub fn new(layout: &ColumnLayout, out: W) -> Result<Self, ColumnarError> {
+        let metadata: HashMap<String, String> =
+            layout.metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let schema = Arc::new(Schema::new_with_metadata(layout.schema.fields().clone(), metadata));
+        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
+        let options = options.map_err(ColumnarError::Arrow)?;
+        let writer = FileWriter::try_new_with_options(out, &schema, options).map_err(ColumnarError::Arrow)?;
+        Ok(Self { writer })
+    }
+
+    /// Appends a batch.
+    ///
+    /// # Errors
+    /// [`ColumnarError::Arrow`].
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), ColumnarError> {
+        self.writer.write(batch).map_err(ColumnarError::Arrow)
+    }
+
+    /// Ends the file and returns what it was written to.
+    ///
+    /// # Errors
+    /// [`ColumnarError::Arrow`].
+    pub fn finish(mut self) -> Result<W, ColumnarError> {
+        self.writer.finish().and_then(|()| self.writer.into_inner()).map_err(ColumnarError::Arrow)
+    }
+}

@@ -1,0 +1,217 @@
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, UInt8Type, UInt16Type};
+use arrow_array::{Array, RecordBatch};
+use godwit_model::schema::columnar::{TAG_COLUMNS, TagType};
+use godwit_model::{RawRecord, flags};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use proptest::prelude::*;
+
+use super::*;
+use crate::sam::LineEncoder;
+use crate::sam::tests::samples::{self, Numbers};
+
+fn records(seed: u64, count: usize) -> Vec<Vec<u8>> {
+    let mut encoder = LineEncoder::new(&samples::header().genome().unwrap());
+    let mut numbers = Numbers::new(seed);
+    let packed = |index| {
+        let mut record = Vec::new();
+        encoder.encode(samples::line(&mut numbers, index).as_bytes(), &mut record).unwrap();
+        record
+    };
+    (0..count).map(packed).collect()
+}
+
+/// What `samtools view` shows of a record: its fields, then name, type and value of each tag.
+#[derive(Debug, PartialEq)]
+struct Shown {
+    name: Vec<u8>,
+    numbers: [i64; 7],
+    cigar: String,
+    bases: Vec<u8>,
+    qualities: Option<Vec<u8>>,
+    tags: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+fn integer(kind: u8, value: &[u8]) -> Vec<u8> {
+    let wide = |negative: bool| {
+        let mut bytes = [if negative { 0xff } else { 0 }; 8];
+        bytes[..value.len()].copy_from_slice(value);
+        i64::from_le_bytes(bytes)
+    };
+    let signed = kind.is_ascii_lowercase() && value.last().is_some_and(|byte| byte & 0x80 != 0);
+    wide(signed).to_string().into_bytes()
+}
+
+fn shown_tag(name: [u8; 2], kind: u8, value: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let is_integer = b"cCsSiI".contains(&kind);
+    (vec![name[0], name[1], kind], if is_integer { integer(kind, value) } else { value.to_vec() })
+}
+
+fn shown(record: &[u8], flag: u16) -> Shown {
+    let record = RawRecord::trusted(record);
+    let letter = |at: usize| b"=ACMGRSVTWYHKDBN"[usize::from(record.packed_bases()[at / 2] >> (4 * (1 - at % 2)) & 15)];
+    let qualities = Some(record.qualities().to_vec()).filter(|found| found.first().is_some_and(|first| *first != 0xff));
+    Shown {
+        name: record.name().to_vec(),
+        numbers: [
+            i64::from(flag),
+            i64::from(record.contig()),
+            i64::from(record.position()),
+            i64::from(record.mapping_quality()),
+            i64::from(record.mate_contig()),
+            i64::from(record.mate_position()),
+            i64::from(record.template_length()),
+        ],
+        cigar: record
+            .cigar()
+            .map(|op| format!("{}{}", op.bases(), char::from(b"MIDNSHP=X"[usize::from(op.code())])))
+            .collect(),
+        bases: (0..record.bases()).map(letter).collect(),
+        qualities,
+        tags: record
+            .each_tag()
+            .filter(|tag| !(record.has_cigar_in_tag() && &tag.name == b"CG"))
+            .map(|tag| shown_tag(tag.name, tag.kind, tag.value))
+            .collect(),
+    }
+}
+
+/// Tags of a row, as docs/formats/alignments.md tells readers to find them.
+fn row_tags(batch: &RecordBatch, row: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let column = |name: &str| batch.column_by_name(name).unwrap();
+    let others = column("other_tags").as_binary::<i32>();
+    let mut others = if others.is_null(row) { &[][..] } else { others.value(row) };
+    let mut seen = Vec::new();
+    let mut tags = Vec::new();
+    for entry in column("tag_layout").as_string::<i32>().value(row).as_bytes().chunks(3) {
+        let (name, kind) = ([entry[0], entry[1]], entry[2]);
+        let of_column = TAG_COLUMNS.iter().find(|(tag, of)| {
+            *tag == name && if *of == TagType::Text { kind == b'Z' } else { b"cCsSiI".contains(&kind) }
+        });
+        let label = match of_column {
+            Some(_) => Some(format!("tag_{}", String::from_utf8_lossy(&name))),
+            None if &name == b"RG" && kind == b'Z' => Some("read_group".to_owned()),
+            None => None,
+        };
+        let label = label.filter(|label| !seen.contains(label));
+        let value =
+            label.as_deref().map(column).filter(|values| !values.is_null(row)).map(|values| match values.data_type() {
+                arrow_schema::DataType::Int32 => values.as_primitive::<Int32Type>().value(row).to_string(),
+                arrow_schema::DataType::Utf8 => values.as_string::<i32>().value(row).to_owned(),
+                _ => {
+                    let names = values.as_dictionary::<Int32Type>();
+                    names.values().as_string::<i32>().value(names.keys().value(row) as usize).to_owned()
+                }
+            });
+        seen.extend(label);
+        match value {
+            Some(value) => tags.push((entry.to_vec(), value.into_bytes())),
+            None => {
+                // A record made of nothing but these tags lends its walk over them.
+                let fixed = [vec![0; 8], vec![1], vec![0; 23], vec![0], others.to_vec()].concat();
+                let tag = RawRecord::trusted(&fixed).each_tag().next().unwrap();
+                assert_eq!([tag.name[0], tag.name[1], tag.kind], entry);
+                tags.push(shown_tag(tag.name, tag.kind, tag.value));
+                others = &others[tag.end - tag.start..];
+            }
+        }
+    }
+    assert!(others.is_empty());
+    tags
+}
+
+fn row(batch: &RecordBatch, layout: &ColumnLayout, row: usize) -> Shown {
+    let column = |name: &str| batch.column_by_name(name).unwrap();
+    let int = |name: &str| i64::from(column(name).as_primitive::<Int32Type>().value(row));
+    let text = |name: &str| {
+        let values = column(name).as_string::<i32>();
+        if values.is_null(row) { "" } else { values.value(row) }.to_owned()
+    };
+    let contig = |name: &str| {
+        let values = column(name);
+        if values.is_null(row) {
+            return -1;
+        }
+        let value = match values.data_type() {
+            arrow_schema::DataType::Utf8 => values.as_string::<i32>().value(row),
+            _ => layout.contigs.value(values.as_dictionary::<Int32Type>().keys().value(row) as usize),
+        };
+        layout.contigs.iter().position(|name| name == Some(value)).unwrap() as i64
+    };
+    let qualities = column("qualities").as_binary::<i32>();
+    Shown {
+        name: text("name").into_bytes(),
+        numbers: [
+            i64::from(column("flags").as_primitive::<UInt16Type>().value(row)),
+            contig("contig"),
+            int("position"),
+            i64::from(column("mapping_quality").as_primitive::<UInt8Type>().value(row)),
+            contig("mate_contig"),
+            int("mate_position"),
+            int("template_length"),
+        ],
+        cigar: text("cigar"),
+        bases: text("bases").into_bytes(),
+        qualities: (!qualities.is_null(row)).then(|| qualities.value(row).to_vec()),
+        tags: row_tags(batch, row),
+    }
+}
+
+fn batch(layout: &ColumnLayout, records: &[Vec<u8>]) -> RecordBatch {
+    let mut columns = Columns::new(layout);
+    for record in records {
+        let record = RawRecord::trusted(record);
+        columns.push(record, record.flag() ^ flags::DUPLICATE);
+    }
+    columns.take_batch().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn nothing_that_sam_shows_is_lost(seed in any::<u64>()) {
+        let layout = ColumnLayout::new(&samples::header()).unwrap();
+        let records = records(seed, 60);
+        let direct = batch(&layout, &records);
+        let mut part = ParquetPart::new(&layout, Vec::new()).unwrap();
+        part.write(&direct).unwrap();
+        let file = part.finish().unwrap();
+        let builder = ParquetRecordBatchReaderBuilder::try_new(bytes_of(file)).unwrap();
+        let read: Vec<RecordBatch> = builder.with_batch_size(60).build().unwrap().map(Result::unwrap).collect();
+        for (index, record) in records.iter().enumerate() {
+            let expected = shown(record, RawRecord::trusted(record).flag() ^ flags::DUPLICATE);
+            prop_assert_eq!(&row(&direct, &layout, index), &expected);
+            prop_assert_eq!(&row(&read[0], &layout, index), &expected);
+        }
+    }
+}
+
+fn bytes_of(data: Vec<u8>) -> std::fs::File {
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &data).unwrap();
+    file
+}
+
+#[test]
+fn a_tag_given_twice_or_too_large_for_its_column_keeps_its_place() {
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let tags = "NM:i:4294967295\tNM:i:3\tMD:Z:5\tRG:Z:nobody\tXS:A:+\tXS:i:-7\tMD:Z:6\tRG:Z:lane1";
+    let mut encoder = LineEncoder::new(&samples::header().genome().unwrap());
+    let mut record = Vec::new();
+    encoder.encode(format!("r\t0\tchr1\t1\t0\t5M\t*\t0\t0\tACGTN\t*\t{tags}").as_bytes(), &mut record).unwrap();
+    let batch = batch(&layout, std::slice::from_ref(&record));
+    assert_eq!(row(&batch, &layout, 0), shown(&record, flags::DUPLICATE));
+    assert!(batch.column_by_name("tag_NM").unwrap().is_null(0));
+    assert_eq!(batch.column_by_name("tag_XS").unwrap().as_primitive::<Int32Type>().value(0), -7);
+}
+
+#[test]
+fn a_name_that_is_no_text_is_refused() {
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let mut record = records(1, 1).remove(0);
+    record[32] = 0xff;
+    let mut columns = Columns::new(&layout);
+    columns.push(RawRecord::trusted(&record), 0);
+    assert!(matches!(columns.take_batch(), Err(ColumnarError::NotUtf8 { .. })));
+}

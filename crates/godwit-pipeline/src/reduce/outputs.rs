@@ -1,0 +1,165 @@
+//! What a run writes, and the files in the making.
+
+use std::path::{Path, PathBuf};
+
+use godwit_cram as cram;
+use godwit_formats::columnar::ColumnLayout;
+use godwit_formats::sam::Header;
+
+use super::qc;
+use crate::error::PipelineError;
+use crate::manifest;
+use crate::staging::{StagedDirectory, StagedFile, aside_name};
+
+/// A format of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// One BAM file with its index.
+    Bam,
+    /// One CRAM file with its index; takes a reference.
+    Cram,
+    /// A directory of Parquet files, one per partition.
+    Parquet,
+    /// A directory of Arrow IPC files, one per partition.
+    Arrow,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Bam, Self::Cram, Self::Parquet, Self::Arrow];
+
+    /// The file name's ending, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Bam => "bam",
+            Self::Cram => "cram",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+}
+
+/// Names of the outputs, all in one directory.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    /// What `.bam`, `.flagstat.txt` and all the others are put behind.
+    pub stem: PathBuf,
+    /// Formats of the records, at least one.
+    pub formats: Vec<Format>,
+    /// The reference that CRAM needs, FASTA.
+    pub reference: Option<PathBuf>,
+}
+
+/// Files and directories that lack their names and their contents.
+pub struct Opened {
+    pub(super) bam: Option<StagedFile>,
+    pub(super) cram: Option<StagedFile>,
+    pub(super) parquet: Option<StagedDirectory>,
+    pub(super) arrow: Option<StagedDirectory>,
+    pub(super) encoder: Option<cram::Encoder>,
+    pub(super) columns: Option<ColumnLayout>,
+}
+
+impl Opened {
+    /// Whether there is a BAM and nothing else.
+    pub(super) fn is_bam_alone(&self) -> bool {
+        self.bam.is_some() && self.cram.is_none() && self.parquet.is_none() && self.arrow.is_none()
+    }
+
+    /// Prepares what depends on the header, so that a reference that does not fit is known before there is anything to
+    /// write. Must be called before writing.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`] where CRAM is wanted and no reference was given, [`PipelineError::Cram`] where it does not
+    /// fit; [`PipelineError::Columns`].
+    pub fn prepare(&mut self, outputs: &Outputs, header: &Header, scratch: &Path) -> Result<(), PipelineError> {
+        self.encoder = outputs.cram_encoder(header, scratch)?;
+        self.columns = outputs.columns(header)?;
+        Ok(())
+    }
+}
+
+impl Outputs {
+    /// The stem followed by a suffix.
+    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.stem.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    /// The file or directory of a format.
+    pub fn path(&self, format: Format) -> PathBuf {
+        self.beside(&format!(".{}", format.extension()))
+    }
+
+    /// Files and directories of all formats, in the order of [`Format`].
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let written = Format::ALL.into_iter().filter(|format| self.formats.contains(format));
+        written.map(|format| self.path(format)).collect()
+    }
+
+    /// What all files may be called while they lie aside.
+    pub(crate) fn aside_names(&self) -> Vec<String> {
+        let bam = [".bam", ".bam.bai", ".bam.csi", ".cram", ".cram.crai"];
+        let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
+        let beside = bam.iter().chain(&texts).chain(&qc::SUFFIXES).map(|suffix| self.beside(suffix));
+        let reports = ["run.json", "report.html"].map(|name| self.stem.with_file_name(name));
+        beside.chain(reports).map(|path| aside_name(&path)).collect()
+    }
+
+    /// The comment in a metrics file that says whose numbers these are and of which file: MultiQC takes the name of the
+    /// sample from it.
+    pub(crate) fn picard_comment(&self, tool: &str) -> String {
+        let path = self.path(Format::Bam);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        // MultiQC would take a part of the name for the whole.
+        let input = if name.contains(char::is_whitespace) { String::new() } else { format!(" --INPUT {name}") };
+        format!("godwit {}, the numbers of Picard {tool}{input}", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Makes the files and directories, so that what cannot be written is known before there is anything to write. Where
+    /// BAM is the only format and it is to be `kept`, it stays aside for a later process to go on with.
+    ///
+    /// # Errors
+    /// [`PipelineError::File`].
+    pub fn open(&self, kept: bool) -> Result<Opened, PipelineError> {
+        let kept = kept && self.formats.iter().all(|format| *format == Format::Bam);
+        let stage = if kept { StagedFile::keep } else { StagedFile::create };
+        let wanted = |format| self.formats.contains(&format).then(|| self.path(format));
+        let file = |format| {
+            let path = wanted(format);
+            path.map(|path| stage(&path).map_err(PipelineError::file("write", &path))).transpose()
+        };
+        let directory = |format| {
+            let path = wanted(format);
+            path.map(|path| StagedDirectory::create(&path).map_err(PipelineError::file("write", &path))).transpose()
+        };
+        Ok(Opened {
+            bam: file(Format::Bam)?,
+            cram: file(Format::Cram)?,
+            parquet: directory(Format::Parquet)?,
+            arrow: directory(Format::Arrow)?,
+            encoder: None,
+            columns: None,
+        })
+    }
+
+    /// What encodes CRAM under this header, where it is wanted: the reference is read and compared with the header.
+    fn cram_encoder(&self, header: &Header, scratch: &Path) -> Result<Option<cram::Encoder>, PipelineError> {
+        if !self.formats.contains(&Format::Cram) {
+            return Ok(None);
+        }
+        let Some(reference) = &self.reference else {
+            let problem = "CRAM holds differences to the reference; pass --reference REF.fa, or write BAM".into();
+            return Err(PipelineError::Options { problem });
+        };
+        let reference = cram::Reference::open(reference, scratch).map_err(PipelineError::Cram)?;
+        cram::Encoder::new(header, &reference, scratch).map(Some).map_err(PipelineError::Cram)
+    }
+
+    /// The columns under this header, where a format with columns is wanted.
+    fn columns(&self, header: &Header) -> Result<Option<ColumnLayout>, PipelineError> {
+        let wanted = self.formats.contains(&Format::Parquet) || self.formats.contains(&Format::Arrow);
+        wanted.then(|| ColumnLayout::new(header)).transpose().map_err(PipelineError::Columns)
+    }
+}

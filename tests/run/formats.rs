@@ -1,0 +1,269 @@
+//! CRAM, Parquet and Arrow beside BAM: the same records, whole files, indexes that find the same, and readers of others.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use godwit_tests::binary::godwit;
+use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::sam::SamText;
+use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::{fuzz, needs, scratch};
+
+use super::identity::align;
+
+const ALL: &str = "bam,cram,parquet,arrow";
+const REGIONS: [&str; 6] =
+    ["chr1:1-500", "chr1:16300-16500", "chr1:60000-60700", "chr2:1-40000", "chr3:29900-30000", "chr1:1-1"];
+
+fn options() -> AlignOptions {
+    AlignOptions { block_bases: 100_000, ..AlignOptions::default() }
+}
+
+/// One run with all formats, for all tests to look at.
+fn aligned() -> (Arc<Sample>, PathBuf) {
+    static RUN: OnceLock<PathBuf> = OnceLock::new();
+    let spec =
+        SampleSpec { seed: 17, lanes: vec![2500, 900], paired: true, alternate: false, comments: Comments::Illumina };
+    let sample = Sample::get(&spec);
+    let out = RUN.get_or_init(|| {
+        let out = scratch::directory("formats");
+        align(&sample, &options(), &out).args(["--threads", "2", "--partitions", "9", "--format", ALL]).succeeds();
+        out
+    });
+    (sample, out.clone())
+}
+
+fn samtools(words: &[&str], file: &Path, more: &[&str]) -> String {
+    let words = words.iter().map(AsRef::as_ref).chain([file.as_os_str()]).chain(more.iter().map(AsRef::as_ref));
+    String::from_utf8(Tool::need("samtools").run(words).stdout).expect("samtools prints text")
+}
+
+/// Records with the tags last that CRAM does not keep in their place: RG has a series of its own, and MD and NM are made
+/// again by whoever decodes (CRAMv3 §10.5, §10.6).
+fn with_made_tags_last(text: &str) -> Vec<String> {
+    let is_made = |field: &&str| ["MD:Z:", "NM:i:", "RG:Z:"].iter().any(|tag| field.starts_with(tag));
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let (mut made, kept): (Vec<&str>, Vec<&str>) = fields.into_iter().partition(is_made);
+        made.sort_unstable();
+        [kept, made].concat().join("\t")
+    };
+    text.lines().map(line).collect()
+}
+
+/// Long lists of records say nothing when printed: the first that differ do.
+fn assert_same_lines(found: &[String], expected: &[String], what: &str) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected, "{what}");
+    }
+    assert_eq!(found.len(), expected.len(), "{what}");
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+fn python() -> Option<Tool> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/fetch.sh");
+    let python = String::from_utf8(succeed(&mut std::process::Command::new(script)).stdout).expect("it prints a path");
+    Tool::find(python.trim_end())
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns").join(name)
+}
+
+fn run_python(name: &str, directory: &Path, words: &[&str]) -> String {
+    let words = words.iter().map(AsRef::as_ref);
+    let path = script(name);
+    let first = [path.as_os_str(), directory.as_os_str()];
+    let output = python().expect("tests/tools/columns/fetch.sh made it").run(first.into_iter().chain(words));
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
+#[test]
+fn the_cram_holds_what_the_bam_holds() {
+    needs!("bwa", "samtools");
+    let (sample, out) = aligned();
+    let (bam, cram) = (out.join("sample.bam"), out.join("sample.cram"));
+    samtools(&["quickcheck", "-v"], &cram, &[]);
+    let reference = sample.indexed_by_godwit().to_str().expect("scratch paths are text").to_owned();
+    let from_cram = samtools(&["view", "-T", &reference], &cram, &[]);
+    let expected = samtools(&["view"], &bam, &[]);
+    assert_same_lines(&with_made_tags_last(&from_cram), &with_made_tags_last(&expected), "CRAM");
+    assert!(expected.lines().count() > 6000);
+    // The header is the BAM's, but for the checksums that CRAM needs.
+    let header = samtools(&["view", "-H", "--no-PG"], &cram, &[]);
+    let without: Vec<&str> = header.lines().map(|line| line.split("\tM5:").next().unwrap_or_default()).collect();
+    assert_eq!(without, samtools(&["view", "-H", "--no-PG"], &bam, &[]).lines().collect::<Vec<_>>());
+    assert_eq!(header.matches("\tM5:").count(), header.matches("@SQ\t").count());
+}
+
+#[test]
+fn the_index_of_the_cram_is_that_of_samtools() {
+    needs!("bwa", "samtools");
+    let (sample, out) = aligned();
+    let cram = out.join("sample.cram");
+    let copy = scratch::directory("crai").join("copy.cram");
+    std::fs::copy(&cram, &copy).expect("the output can be copied");
+    samtools(&["index"], &copy, &[]);
+    let entries = |cram: &Path| {
+        let mut index = cram.as_os_str().to_owned();
+        index.push(".crai");
+        let mut text = String::new();
+        let file = std::fs::File::open(index).expect("there is an index");
+        std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(file), &mut text).expect("it is gzip");
+        text
+    };
+    assert_eq!(entries(&cram), entries(&copy));
+    let reference = sample.indexed_by_godwit().to_str().expect("scratch paths are text").to_owned();
+    for region in REGIONS.into_iter().chain(["tiny", "*"]) {
+        let count = |file: &Path| samtools(&["view", "-c", "-T", &reference], file, &[region]);
+        assert_eq!(count(&cram), count(&out.join("sample.bam")), "{region}");
+    }
+}
+
+#[test]
+fn columns_read_back_are_the_sam_of_the_bam() {
+    needs!("bwa", "samtools", "python3");
+    let (_sample, out) = aligned();
+    let expected = samtools(&["view", "-h", "--no-PG"], &out.join("sample.bam"), &[]);
+    for format in ["parquet", "arrow"] {
+        let found = run_python("sam.py", &out.join(format!("sample.{format}")), &[]);
+        assert_same_lines(&lines(&found), &lines(&expected), format);
+    }
+}
+
+#[test]
+fn columns_of_fuzzed_records_are_the_sam_of_their_bam() {
+    needs!("samtools", "python3");
+    let directory = scratch::directory("fuzzed-columns");
+    for seed in 900..912 {
+        let input = directory.join("input.sam");
+        std::fs::write(&input, fuzz::case(seed).to_text()).expect("the scratch directory can be written to");
+        let out = directory.join("found.bam");
+        let command = godwit().arg("markdup").arg(&input).arg("--out").arg(&out).args(["--format", "parquet,arrow"]);
+        command.args(["--partitions", "3"]).succeeds();
+        let expected = samtools(&["view", "-h", "--no-PG"], &out, &[]);
+        for format in ["parquet", "arrow"] {
+            let found = run_python("sam.py", &directory.join(format!("found.{format}")), &[]);
+            assert_same_lines(&lines(&found), &lines(&expected), &format!("seed {seed}, {format}"));
+        }
+    }
+}
+
+#[test]
+fn pyarrow_polars_and_duckdb_count_what_samtools_counts_and_read_little() {
+    needs!("bwa", "samtools", "python3");
+    let (_sample, out) = aligned();
+    let found = run_python("regions.py", &out.join("sample.parquet"), &REGIONS);
+    for (region, line) in REGIONS.iter().zip(found.lines()) {
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().expect("it prints numbers")).collect();
+        let expected: u64 =
+            samtools(&["view", "-c"], &out.join("sample.bam"), &[region]).trim().parse().expect("a count");
+        assert_eq!(numbers[..3], [expected; 3], "{region}");
+    }
+    let first = found.lines().next().expect("a line for each region");
+    let numbers: Vec<u64> = first.split(' ').map(|number| number.parse().expect("it prints numbers")).collect();
+    // One of nine partitions, and the ends of all files.
+    assert!(numbers[3] * 2 < numbers[4], "{} of {} bytes were read", numbers[3], numbers[4]);
+}
+
+#[test]
+fn bytes_depend_neither_on_threads_nor_on_the_other_formats() {
+    needs!("bwa");
+    let (sample, out) = aligned();
+    let other = scratch::directory("formats-again");
+    for formats in ["bam", "parquet,cram", "arrow"] {
+        let run = align(&sample, &options(), &other).args(["--partitions", "9", "--format", formats]);
+        run.args(["--threads", if formats == "bam" { "1" } else { "3" }]).succeeds();
+    }
+    let mut compared = 0;
+    for name in ["sample.bam", "sample.bam.bai", "sample.cram", "sample.cram.crai", "sample.parquet", "sample.arrow"] {
+        let mut files = vec![PathBuf::from(name)];
+        if out.join(name).is_dir() {
+            let entries = std::fs::read_dir(out.join(name)).expect("it can be read");
+            files = entries.map(|entry| Path::new(name).join(entry.expect("it can be read").file_name())).collect();
+            assert_eq!(files.len(), std::fs::read_dir(other.join(name)).expect("it is there").count(), "{name}");
+        }
+        for file in files {
+            let bytes = |directory: &Path| std::fs::read(directory.join(&file)).expect("a file can be read");
+            assert!(bytes(&out) == bytes(&other), "{} differs", file.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "only {compared} files were compared");
+}
+
+#[test]
+fn statistics_are_there_whatever_the_format() {
+    needs!("bwa");
+    let (sample, out) = aligned();
+    let other = scratch::directory("parquet-only");
+    align(&sample, &options(), &other).args(["--format", "parquet", "--partitions", "9"]).succeeds();
+    for name in ["sample.flagstat.txt", "sample.idxstats.txt", "sample.duplicates.txt"] {
+        let text = |directory: &Path| std::fs::read_to_string(directory.join(name)).expect("godwit wrote it");
+        assert_eq!(text(&out), text(&other), "{name}");
+    }
+    assert!(!other.join("sample.bam").exists());
+}
+
+#[test]
+fn marking_a_cram_is_marking_its_bam() {
+    needs!("bwa", "samtools");
+    let (sample, out) = aligned();
+    let directory = scratch::directory("markdup-cram");
+    let reference = sample.indexed_by_godwit();
+    for input in ["bam", "cram"] {
+        let command = godwit().arg("markdup").arg(out.join(format!("sample.{input}")));
+        let command = command.arg("--out").arg(directory.join(format!("from-{input}.cram")));
+        command.args(["--format", "bam", "--reference"]).arg(reference).succeeds();
+    }
+    let records = |name: &str| SamText::read(&directory.join(name)).to_text();
+    let (from_bam, from_cram) = (records("from-bam.bam"), records("from-cram.bam"));
+    let body = |text: &str| -> Vec<String> {
+        with_made_tags_last(text).into_iter().filter(|line| !line.starts_with('@')).collect()
+    };
+    assert_same_lines(&body(&from_cram), &body(&from_bam), "from CRAM and from BAM");
+    samtools(&["quickcheck", "-v"], &directory.join("from-cram.cram"), &[]);
+}
+
+#[test]
+fn a_reference_that_is_missing_or_another_is_named() {
+    needs!("bwa");
+    let (sample, out) = aligned();
+    let directory = scratch::directory("cram-reference");
+    let cram = out.join("sample.cram");
+    let text = std::fs::read_to_string(sample.indexed_by_godwit()).expect("the reference is text");
+    let other = directory.join("other.fa");
+    let (title, bases) = text.split_once('\n').expect("a title and bases");
+    let changed = if bases.starts_with('A') { 'C' } else { 'A' };
+    std::fs::write(&other, format!("{title}\n{changed}{}", &bases[1..])).expect("it can be written");
+    let renamed = directory.join("renamed.fa");
+    std::fs::write(&renamed, text.replacen(">chr1", ">1", 1)).expect("it can be written");
+    let markdup = |input: &Path, to: &str| {
+        godwit().arg("markdup").arg(input).arg("--out").arg(directory.join(to)).env("REF_PATH", "").env("REF_CACHE", "")
+    };
+    markdup(&cram, "a.bam").run().refuses(&[3], &["sample.cram", "--reference"]);
+    markdup(&cram, "a.bam").arg("--reference").arg(&other).run().refuses(&[3], &["chr1", "M5", "other.fa"]);
+    let bam = out.join("sample.bam");
+    markdup(&bam, "a.cram").run().refuses(&[2], &["--reference"]);
+    markdup(&bam, "a.cram").arg("--reference").arg(&renamed).run().refuses(&[3], &["no contig chr1", "renamed.fa"]);
+    markdup(&bam, "a.cram").arg("--reference").arg(directory.join("none.fa")).run().refuses(&[4], &["none.fa"]);
+    let whole = std::fs::read(&cram).expect("it can be read");
+    let cut = directory.join("cut.cram");
+    std::fs::write(&cut, &whole[..whole.len() - 38]).expect("it can be written");
+    let reference = sample.indexed_by_godwit();
+    markdup(&cut, "a.bam").arg("--reference").arg(reference).run().refuses(&[3], &["truncated"]);
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 64].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    std::fs::write(&cut, &damaged).expect("it can be written");
+    markdup(&cut, "a.bam").arg("--reference").arg(reference).run().refuses(&[3], &["record", "cut.cram"]);
+    markdup(&bam, "a.txt").run().refuses(&[2], &[".parquet"]);
+    let left = std::fs::read_dir(&directory).expect("it can be read");
+    let mut left: Vec<_> = left.map(|entry| entry.expect("it can be read").file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["cut.cram", "other.fa", "renamed.fa"], "only the test's own files are left");
+}
