@@ -14,8 +14,11 @@ mod text;
 
 pub use mutate::Mutator;
 
+/// A target: it returns, or it has failed.
+pub type Target = fn(&[u8]);
+
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),

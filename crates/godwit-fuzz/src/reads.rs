@@ -14,8 +14,11 @@ fn options(lenient: bool) -> LaneOptions {
     LaneOptions { block_bases: 50, batch_bytes: 100, decompress_threads: 1, lenient }
 }
 
+/// The name of a read and its bases.
+type NameAndBases = (Vec<u8>, Vec<u8>);
+
 /// Names and bases of all reads, and whether the lane is sound to its end.
-fn read(mut lane: LaneReader) -> (Vec<(Vec<u8>, Vec<u8>)>, bool) {
+fn read(mut lane: LaneReader) -> (Vec<NameAndBases>, bool) {
     let paired = lane.is_paired();
     let (mut reads, mut in_block) = (Vec::new(), 0);
     loop {
