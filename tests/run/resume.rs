@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use godwit_tests::binary::{Finished, Godwit};
 use godwit_tests::faults::{Fault, count_changes, with_fault};
+use godwit_tests::marking::{Marking, Tagging};
 use godwit_tests::pipeline::AlignOptions;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::{needs, scratch};
@@ -291,6 +292,27 @@ fn a_finished_run_says_so_and_is_replaced_only_without_resume() {
     undisturbed.assert_same(&out);
     assert_eq!(count(&align(&out).succeeds(), "aligned"), undisturbed.blocks);
     undisturbed.assert_same(&out);
+}
+
+#[test]
+fn whole_templates_and_tags_of_sets_go_on_with_the_same_bytes() {
+    needs!("bwa", "cc");
+    let marking = Marking { query: true, tagging: Tagging::All, set_members: true, ..Marking::default() };
+    let options = AlignOptions { marking, ..options() };
+    let sample = sample();
+    let run =
+        |out: &Path| identity::align(&sample, &options, out).args(["--threads", "1", "--partitions", "4", "--json"]);
+    let whole = scratch::directory("whole-templates");
+    let all = count_changes(run(&whole), &whole);
+    for share in [40, 90] {
+        let out = scratch::directory("stopped-templates");
+        with_fault(run(&out), &out, Fault::Kill, all * share / 100).run();
+        let resumed = run(&out).arg("--resume").succeeds();
+        assert!(resumed.stderr.contains("{\"event\":\"resumed\""), "{}", resumed.report());
+        for name in OUTPUTS {
+            assert!(fs::read(out.join(name)).expect("it is") == fs::read(whole.join(name)).expect("it is"), "{name}");
+        }
+    }
 }
 
 #[test]
