@@ -151,7 +151,8 @@ fn a_run_stopped_at_any_change_to_a_file_goes_on() {
 fn a_run_killed_again_and_again_gets_to_its_end() {
     needs!("bwa", "cc");
     let (undisturbed, all) = (Undisturbed::run(), changes());
-    for share in [3, 5] {
+    // What comes after the last partition is done as a whole, so a run has to get that far.
+    for share in [2, 3] {
         let out = scratch::directory("again-and-again");
         let mut runs = 0;
         while !with_fault(align(&out).arg("--resume"), &out, Fault::Kill, all / share).run().status.success() {

@@ -354,9 +354,8 @@ fn write_counts(
     write(".flagstat.txt", &totals.flagstat.to_string())?;
     write(".idxstats.txt", &totals.contigs.idxstats(genome))?;
     if let Some(metrics) = metrics {
-        let version = env!("CARGO_PKG_VERSION");
-        let comment = format!("godwit {version} {}", collected.options.marking_command_line);
-        write(".duplicates.txt", &metrics.to_text(&[comment]))?;
+        let (origin, command) = (outputs.picard_comment("MarkDuplicates"), &collected.options.marking_command_line);
+        write(".duplicates.txt", &metrics.to_text(&[format!("{origin} {command}")]))?;
     }
     Ok(())
 }
