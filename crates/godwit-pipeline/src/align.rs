@@ -112,7 +112,7 @@ pub fn align(
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
     let run = match resume::open(options, &outputs, &facts, observer)? {
-        resume::Found::Work(run) => Arc::new(run),
+        resume::Found::Work(run) => Arc::from(run),
         resume::Found::Complete(report) => return Ok(*report),
     };
     let outputs = &outputs;

@@ -16,7 +16,7 @@ use crate::run_report::RunReport;
 /// What there is to do.
 pub(super) enum Found {
     /// A run, with what is done of it already.
-    Work(RunDirectory),
+    Work(Box<RunDirectory>),
     /// Nothing: the outputs are there and are those of this command.
     Complete(Box<RunReport>),
 }
@@ -63,7 +63,7 @@ pub(super) fn open(
     if blocks > 0 {
         observer.event(&Event::Resumed { blocks, partitions });
     }
-    Ok(Found::Work(*run))
+    Ok(Found::Work(run))
 }
 
 /// The manifest of outputs that are all there.
