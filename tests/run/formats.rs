@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use godwit_tests::binary::godwit;
+use godwit_tests::binary::{Godwit, godwit};
+use godwit_tests::faults::{Fault, count_changes, with_fault};
 use godwit_tests::pipeline::AlignOptions;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::sam::SamText;
@@ -266,4 +267,78 @@ fn a_reference_that_is_missing_or_another_is_named() {
     let mut left: Vec<_> = left.map(|entry| entry.expect("it can be read").file_name()).collect();
     left.sort();
     assert_eq!(left, ["cut.cram", "other.fa", "renamed.fa"], "only the test's own files are left");
+}
+
+/// A small run with all formats, one partition at a time.
+fn small(out: &Path) -> Godwit {
+    let lanes = vec![500, 300];
+    let spec = SampleSpec { seed: 21, lanes, paired: true, alternate: false, comments: Comments::Illumina };
+    let options = AlignOptions { block_bases: 30_000, ..AlignOptions::default() };
+    let run = align(&Sample::get(&spec), &options, out);
+    run.args(["--threads", "1", "--partitions", "4", "--metrics", "off", "--format", ALL])
+}
+
+/// Every file below a directory with its bytes, but for those that tell times.
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in std::fs::read_dir(&next).expect("it can be read") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                pending.push(path);
+            } else if !path.ends_with("run.json") && !path.ends_with("report.html") {
+                let name = path.strip_prefix(directory).expect("it is below").to_owned();
+                found.push((name, std::fs::read(&path).expect("it can be read")));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_run_with_all_formats_goes_on_after_whatever_stopped_it() {
+    needs!("bwa", "cc");
+    let undisturbed = scratch::directory("all-formats");
+    let all = count_changes(small(&undisturbed), &undisturbed);
+    let expected = contents(&undisturbed);
+    assert!(expected.iter().any(|(name, _)| name.starts_with("sample.parquet")));
+    for (fault, first) in [(Fault::Kill, 1), (Fault::Error, 4), (Fault::FullDisk, 7)] {
+        for at in (first..=all).step_by((all / 9).max(1) as usize) {
+            let out = scratch::directory("all-formats-stopped");
+            let stopped = with_fault(small(&out), &out, fault, at).run();
+            if fault != Fault::Kill && !stopped.status.success() {
+                stopped.refuses(&[4], &[]);
+            }
+            let resumed = small(&out).arg("--resume").run();
+            assert!(resumed.status.success(), "{fault:?} at {at}: {}\nthen {}", stopped.report(), resumed.report());
+            let (found, names) = (contents(&out), |found: &[(PathBuf, Vec<u8>)]| -> Vec<PathBuf> {
+                found.iter().map(|(name, _)| name.clone()).collect()
+            });
+            assert_eq!(names(&found), names(&expected), "{fault:?} at {at}");
+            for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+                assert!(found == expected, "{fault:?} at {at}: {} differs", name.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_of_its_columns_goes_when_another_starts() {
+    needs!("bwa", "cc");
+    let out = scratch::directory("killed-columns");
+    let all = count_changes(small(&out), &out);
+    std::fs::remove_dir_all(&out).expect("it can be removed");
+    std::fs::create_dir(&out).expect("it can be made");
+    with_fault(small(&out), &out, Fault::Kill, all * 8 / 10).run();
+    let aside = out.join(".sample.parquet.godwit-part");
+    assert!(aside.is_dir(), "the run was not killed while it wrote columns");
+    let spec =
+        SampleSpec { seed: 21, lanes: vec![500, 300], paired: true, alternate: false, comments: Comments::Illumina };
+    align(&Sample::get(&spec), &options(), &out).args(["--threads", "1"]).succeeds();
+    let left = std::fs::read_dir(&out).expect("it can be read");
+    let hidden =
+        left.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with('.')));
+    assert_eq!(hidden.count(), 0, "something was left aside");
 }

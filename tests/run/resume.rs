@@ -287,6 +287,8 @@ fn a_finished_run_says_so_and_is_replaced_only_without_resume() {
     let other = AlignOptions { optical_distance: 2500, ..options() };
     let other = identity::align(&sample(), &other, &out).args(["--partitions", "4", "--resume"]).run();
     other.refuses(&[USAGE], &["--optical-distance 2500"]);
+    let more = align(&out).args(["--format", "bam,cram", "--resume"]).run();
+    more.refuses(&[USAGE], &["--format was bam and is bam,cram now"]);
     // An output that was removed is made again.
     fs::remove_file(out.join("sample.bam.bai")).expect("it was written");
     assert_eq!(count(&align(&out).arg("--resume").succeeds(), "aligned"), undisturbed.blocks);

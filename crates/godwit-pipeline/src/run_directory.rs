@@ -440,9 +440,9 @@ fn drop_leftovers(out: &Path, entries: &[Entry]) {
 }
 
 fn remove_aside(out: &Path, names: &[String]) {
-    for name in names {
+    for path in names.iter().map(|name| out.join(name)) {
         // Not there where the run ended before it wrote.
-        let _ = fs::remove_file(out.join(name));
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use directory::StagedDirectory;
+pub use directory::{StagedDirectory, replaced_name};
 
 /// Directories and files waiting for their names, in the order in which they will get them.
 #[derive(Default)]

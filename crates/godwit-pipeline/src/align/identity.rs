@@ -38,6 +38,8 @@ pub(super) fn facts(
     state("the version of fastp", trimmer.unwrap_or("none").to_owned());
     state("--sample", options.sample.clone());
     state("--partitions", options.job.partitions.to_string());
+    let formats: Vec<&str> = options.formats.iter().map(|format| format.extension()).collect();
+    state("--format", formats.join(","));
     state("the read groups", groups.lines().join(" | ").replace('\t', "\\t"));
     state("the index", index(engine, options)?);
     for (lane, files) in options.lanes.iter().enumerate() {

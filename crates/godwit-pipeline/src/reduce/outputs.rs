@@ -9,7 +9,7 @@ use godwit_formats::sam::Header;
 use super::qc;
 use crate::error::PipelineError;
 use crate::manifest;
-use crate::staging::{StagedDirectory, StagedFile, aside_name};
+use crate::staging::{StagedDirectory, StagedFile, aside_name, replaced_name};
 
 /// A format of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,13 +98,14 @@ impl Outputs {
         written.map(|format| self.path(format)).collect()
     }
 
-    /// What all files may be called while they lie aside.
+    /// What all files and directories may be called while they lie aside.
     pub(crate) fn aside_names(&self) -> Vec<String> {
-        let bam = [".bam", ".bam.bai", ".bam.csi", ".cram", ".cram.crai"];
+        let bam = [".bam", ".bam.bai", ".bam.csi", ".cram", ".cram.crai", ".parquet", ".arrow"];
         let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
         let beside = bam.iter().chain(&texts).chain(&qc::SUFFIXES).map(|suffix| self.beside(suffix));
         let reports = ["run.json", "report.html"].map(|name| self.stem.with_file_name(name));
-        beside.chain(reports).map(|path| aside_name(&path)).collect()
+        let replaced = [Format::Parquet, Format::Arrow].map(|format| replaced_name(&self.path(format)));
+        beside.chain(reports).map(|path| aside_name(&path)).chain(replaced).collect()
     }
 
     /// The comment in a metrics file that says whose numbers these are and of which file: MultiQC takes the name of the

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::aside_name;
+
 /// A directory beside its final place. Dropping it unpublished removes it and what it holds.
 pub struct StagedDirectory {
     path: PathBuf,
@@ -16,6 +18,11 @@ pub struct StagedDirectory {
     published: bool,
 }
 
+/// What an earlier directory is called while another one takes its name.
+pub fn replaced_name(path: &Path) -> String {
+    format!(".{}.godwit-old", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
 impl StagedDirectory {
     /// An empty directory that will be `path`; until then it lies beside it under another name.
     ///
@@ -24,8 +31,7 @@ impl StagedDirectory {
     /// [`io::ErrorKind::AlreadyExists`] where something has the name that is not such a directory.
     pub fn create(path: &Path) -> io::Result<Self> {
         refuse_foreign(path)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let aside = path.with_file_name(format!(".{name}.godwit-part"));
+        let aside = path.with_file_name(aside_name(path));
         fs::DirBuilder::new().recursive(true).mode(0o777).create(&aside)?;
         let lock = File::open(&aside)?;
         let busy =
@@ -44,7 +50,7 @@ impl StagedDirectory {
         for entry in fs::read_dir(&aside)? {
             fs::remove_file(entry?.path())?;
         }
-        let replaced = path.with_file_name(format!(".{name}.godwit-old"));
+        let replaced = path.with_file_name(replaced_name(path));
         Ok(Self { path: path.to_owned(), aside, replaced, lock, published: false })
     }
 
