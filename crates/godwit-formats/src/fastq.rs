@@ -154,6 +154,11 @@ impl LaneReader {
         self.first.bytes_read() + self.second.as_ref().map_or(0, Records::bytes_read)
     }
 
+    /// Bytes of the files up to the reads returned so far, estimated within a chunk of text; all of them at the end.
+    pub fn compressed_bytes_returned(&self) -> u64 {
+        self.first.bytes_passed() + self.second.as_ref().map_or(0, Records::bytes_passed)
+    }
+
     /// Bytes of the files on disk; `None` where one is a pipe.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
         let second = self.second.as_ref().map_or(Some(0), Records::bytes_total)?;

@@ -4,6 +4,7 @@
 //! with it. A full queue stops the threads until the reader catches up.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,7 +68,9 @@ pub(super) struct Inflated {
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     /// `None` once the text ended, and while dropping.
-    pieces: Option<Receiver<Piece>>,
+    pieces: Option<Receiver<(Piece, u64)>>,
+    /// Where in the file the text handed out last begins and ends.
+    span: Range<u64>,
     /// What comes after the text already handed out.
     fault: Option<Fault>,
     spare: Sender<Vec<u8>>,
@@ -88,13 +91,14 @@ impl ReadAhead {
         let (spare, spares) = bounded(ahead);
         let shared = Arc::new(Shared::default());
         let mut source = Source::new(file, Arc::clone(&shared));
-        let mut chunks = Chunks::new(sender, spares);
+        let mut chunks = Chunks::new(sender, spares, Arc::clone(&shared));
         let produce = move || {
             let result = produce(&mut source, &mut chunks, threads, accept);
             chunks.close(result);
         };
         let thread = thread::Builder::new().name("read-ahead".to_owned()).spawn(produce).map_err(Fault::Thread)?;
-        Ok(Self { pieces: Some(pieces), fault: None, spare, shared, bytes_total, thread: Some(thread) })
+        let pieces = Some(pieces);
+        Ok(Self { pieces, span: 0..0, fault: None, spare, shared, bytes_total, thread: Some(thread) })
     }
 
     /// A file that yields these chunks, without a thread.
@@ -102,16 +106,21 @@ impl ReadAhead {
     pub(crate) fn from_chunks(chunks: Vec<Vec<u8>>) -> Self {
         let (sender, pieces) = bounded(chunks.len() + 1);
         for piece in chunks.into_iter().map(Piece::Text).chain([Piece::End]) {
-            assert!(sender.send(piece).is_ok(), "the queue has room for all pieces");
+            assert!(sender.send((piece, 0)).is_ok(), "the queue has room for all pieces");
         }
         let (spare, _) = bounded(0);
-        Self { pieces: Some(pieces), fault: None, spare, shared: Arc::default(), bytes_total: None, thread: None }
+        let (pieces, shared) = (Some(pieces), Arc::default());
+        Self { pieces, span: 0..0, fault: None, spare, shared, bytes_total: None, thread: None }
     }
 
     /// The next text, never empty; `None` at the end of a whole file.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Fault> {
         while let Some(pieces) = &self.pieces {
-            let (text, fault) = match pieces.recv() {
+            let received = pieces.recv().map(|(piece, end)| {
+                self.span = self.span.end..end;
+                piece
+            });
+            let (text, fault) = match received {
                 Ok(Piece::Text(text)) => (text, None),
                 Ok(Piece::Pending(result)) => match result.recv() {
                     Ok(Inflated { text, fault }) => (text, fault),
@@ -155,6 +164,11 @@ impl ReadAhead {
         self.shared.bytes_read.load(Ordering::Relaxed)
     }
 
+    /// Where in the file the text handed out last begins and ends; both the end of the file once there is no more.
+    pub(crate) fn span(&self) -> Range<u64> {
+        if self.pieces.is_none() { self.span.end..self.span.end } else { self.span.clone() }
+    }
+
     /// Whether the file is not compressed, so that offsets in the text are offsets in the file. Known once text, or the
     /// end, was handed out.
     pub(super) fn is_plain(&self) -> bool {
@@ -188,15 +202,16 @@ impl Drop for ReadAhead {
 /// The thread's end: text goes in, chunks go out.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    pieces: Sender<Piece>,
+    pieces: Sender<(Piece, u64)>,
     spares: Receiver<Vec<u8>>,
+    shared: Arc<Shared>,
     chunk: Vec<u8>,
     filled: usize,
 }
 
 impl Chunks {
-    fn new(pieces: Sender<Piece>, spares: Receiver<Vec<u8>>) -> Self {
-        Self { pieces, spares, chunk: Vec::new(), filled: 0 }
+    fn new(pieces: Sender<(Piece, u64)>, spares: Receiver<Vec<u8>>, shared: Arc<Shared>) -> Self {
+        Self { pieces, spares, shared, chunk: Vec::new(), filled: 0 }
     }
 
     /// Where the next text goes; never empty.
@@ -225,7 +240,8 @@ impl Chunks {
 
     /// Hands over a piece behind everything flushed before.
     pub(super) fn send(&mut self, piece: Piece) -> Result<(), Fault> {
-        self.pieces.send(piece).map_err(|_| Fault::Stopped)
+        let end = self.shared.offset.load(Ordering::Relaxed);
+        self.pieces.send((piece, end)).map_err(|_| Fault::Stopped)
     }
 
     /// The chunks that the reader has given back.
