@@ -23,6 +23,8 @@ usage:
   godwit-bwa align --reference REF.fa --threads N [--share-index] [-- BWA-MEM-OPTIONS]
       blocks of reads on stdin, aligned blocks on stdout, until stdin ends
       --share-index  map the index files, so that processes on one machine share the memory
+  godwit-bwa check -- BWA-MEM-OPTIONS
+      whether align would take these options
   godwit-bwa --version
 
 example:
@@ -53,6 +55,7 @@ fn run(arguments: &[String]) -> Result<(), Error> {
         }
         ["index", reference] => index::build(reference.as_ref()),
         [index::PART, reference, prefix] => index::build_part(reference.as_ref(), prefix.as_ref()),
+        ["check", "--", ..] => options::AlignmentOptions::parse(&arguments[2..], 1).map(drop),
         ["align", ..] => align::run(&align_arguments(&arguments[1..])?),
         _ => Err(usage("expected index, align, --version or --help; see godwit-bwa --help".into())),
     }

@@ -3,11 +3,14 @@
 mod feed;
 mod header;
 mod identity;
+pub(crate) mod plan;
+mod read_names;
 mod resume;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arrow_array::BinaryArray;
@@ -76,13 +79,7 @@ pub fn align(
     let started = Instant::now();
     options.job.check()?;
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
-    if options.lanes.len() >= BlockId::MAX_LANES as usize {
-        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
-    }
-    let inputs = input_files(options)?;
-    let outputs =
-        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
-    check_distinct(&inputs, &outputs.bam)?;
+    let (inputs, outputs) = checked_inputs(options)?;
     observer.event(&Event::Stage { name: "checking the index" });
     current_index(&options.reference)?;
     let checked = Instant::now();
@@ -163,6 +160,18 @@ impl AlignJob<'_> {
     }
 }
 
+/// What is read and what is to be written, checked against each other.
+fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), PipelineError> {
+    if options.lanes.len() >= BlockId::MAX_LANES as usize {
+        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
+    }
+    let inputs = input_files(options)?;
+    let outputs =
+        Outputs { bam: options.out.join(format!("{}.bam", options.sample)), stem: options.out.join(&options.sample) };
+    check_distinct(&inputs, &outputs.bam)?;
+    Ok((inputs, outputs))
+}
+
 fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
     for file in options.lanes.iter().flatten() {
@@ -184,9 +193,9 @@ fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_s
 /// What the feeding thread tells the one that takes answers, for progress.
 #[derive(Default)]
 struct SharedProgress {
-    bytes_read: AtomicU64,
     bytes_total: AtomicU64,
-    reads_fed: AtomicU64,
+    /// Bytes of input up to the end of each block that was fed and has not come back, oldest first. The aligner bounds it.
+    block_ends: Mutex<VecDeque<u64>>,
     feeding_done: AtomicBool,
 }
 
@@ -261,10 +270,9 @@ impl AlignRun<'_> {
             reads += block.reads;
             let id = block.id;
             self.take_block(block)?;
-            let fed = self.progress.reads_fed.load(Ordering::Relaxed).max(1);
             let total = self.progress.bytes_total.load(Ordering::Relaxed);
-            let read = self.progress.bytes_read.load(Ordering::Relaxed) as f64 / total as f64;
-            let fraction = (total > 0).then_some(read * reads as f64 / fed as f64);
+            let end = self.progress.block_ends.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let fraction = end.filter(|_| total > 0).map(|end| (end as f64 / total as f64).min(1.0));
             self.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
         }
         Ok(reads)

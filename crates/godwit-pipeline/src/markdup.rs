@@ -1,5 +1,6 @@
 //! Sorting and marking reads that were aligned elsewhere: SAM or BAM in any order in, the same reduce half as `align`.
 
+pub(crate) mod plan;
 mod source;
 
 use std::ops::Range;
@@ -53,20 +54,7 @@ pub fn markdup(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
-    options.job.check()?;
-    let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
-    let stem = stem_of(&options.out)?;
-    let mut input = InputFile::of("the input", &options.input)?;
-    if input.bytes.is_none() {
-        let problem = format!("{} is not a file; markdup cannot read pipes", options.input.display());
-        return Err(PipelineError::Options { problem });
-    }
-    check_distinct(std::slice::from_ref(&input), &options.out)?;
-    let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !directory.is_dir() {
-        let remedy = "make it, or choose another --out".to_owned();
-        return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
-    }
+    let Checked { memory, mut input, stem, directory } = Checked::of(options)?;
     observer.event(&Event::Stage { name: "reading and sorting" });
     let (mut source, mut header) = Source::open(&options.input, options.job.threads)?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
@@ -74,7 +62,7 @@ pub fn markdup(
         return Err(not_grouped(&options.input));
     }
     let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
-    let temp = options.job.temp.as_deref().unwrap_or(directory);
+    let temp = options.job.temp.as_deref().unwrap_or(&directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let bam = StagedFile::create(&options.out).map_err(PipelineError::file("write", &options.out))?;
     let reduce_options = options.job.reduce_options(memory, temp);
@@ -109,6 +97,36 @@ pub fn markdup(
     ];
     report.publish(&outputs.beside(".run.json"), reduced, &outputs, &identity, None)?;
     Ok(report)
+}
+
+/// What is known before anything is read.
+struct Checked {
+    memory: MemoryPlan,
+    input: InputFile,
+    /// The output's path without `.bam`.
+    stem: PathBuf,
+    /// The output's directory.
+    directory: PathBuf,
+}
+
+impl Checked {
+    fn of(options: &MarkdupOptions) -> Result<Self, PipelineError> {
+        options.job.check()?;
+        let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
+        let stem = stem_of(&options.out)?;
+        let input = InputFile::of("the input", &options.input)?;
+        if input.bytes.is_none() {
+            let problem = format!("{} is not a file; markdup cannot read pipes", options.input.display());
+            return Err(PipelineError::Options { problem });
+        }
+        check_distinct(std::slice::from_ref(&input), &options.out)?;
+        let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !directory.is_dir() {
+            let remedy = "make it, or choose another --out".to_owned();
+            return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
+        }
+        Ok(Self { memory, input, stem, directory: directory.to_owned() })
+    }
 }
 
 /// The output's path without `.bam`.
@@ -206,6 +224,7 @@ impl Job<'_> {
         let path = blocks.source.path().to_owned();
         if let Some((ordinal, chunk)) = blocks.next()? {
             self.add_chunk(&mut Encoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
+            self.tell(&blocks);
         }
         let (sender, receiver) = mpsc::sync_channel::<(u32, Chunk)>(1);
         let receiver = Mutex::new(receiver);
@@ -238,12 +257,16 @@ impl Job<'_> {
                     }
                     Err(error) => failure.note(blocks.next_ordinal, error),
                 }
-                let (bytes, total_bytes) = (blocks.bytes, blocks.source.plain_bytes());
-                self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
+                self.tell(&blocks);
             }
             drop(sender);
         });
         failure.into_result().map(|()| blocks.bytes)
+    }
+
+    fn tell(&self, blocks: &BlockReader<'_>) {
+        let (bytes, total_bytes) = (blocks.bytes, blocks.source.plain_bytes());
+        self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
     }
 
     /// Turns a block of input into a sorted run and its signatures.

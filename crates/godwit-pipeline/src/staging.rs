@@ -50,8 +50,6 @@ impl StagedFile {
         }
         let aside = path.with_file_name(aside_name(path));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
-        let busy =
-            || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit writes this file; wait for it to end");
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(busy()),
@@ -164,6 +162,24 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
+fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another godwit writes this file; wait for it to end")
+}
+
+/// Whether [`StagedFile::create`] would find the name taken, without making anything.
+///
+/// # Errors
+/// As there.
+pub fn check_available(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
+    }
+    match File::open(path.with_file_name(aside_name(path))).map(|file| file.try_lock_shared()) {
+        Ok(Err(TryLockError::WouldBlock)) => Err(busy()),
+        _ => Ok(()),
+    }
+}
+
 /// Writes one small file aside and renames it when it is whole and durable.
 ///
 /// # Errors
@@ -215,7 +231,9 @@ mod tests {
         let first = StagedFile::create(&path).unwrap();
         let second = StagedFile::create(&path).err().map(|error| error.kind());
         assert_eq!(second, Some(io::ErrorKind::ResourceBusy));
+        assert!(check_available(&path).is_err());
         drop(first);
+        assert!(check_available(&path).is_ok() && names(directory.path()).is_empty());
         assert!(StagedFile::create(&path).is_ok());
     }
 

@@ -60,6 +60,64 @@ impl BwaOptions {
     }
 }
 
+/// Whether the program is there, is the right one, and would take these options of `bwa mem`; no index is loaded.
+///
+/// # Errors
+/// [`EngineError::NotFound`], [`EngineError::VersionMismatch`], [`EngineError::Usage`], [`EngineError::Io`] and
+/// [`EngineError::Died`].
+pub fn check_arguments(arguments: &[String]) -> Result<(), EngineError> {
+    let program = program(None)?;
+    let found = version(&program)?;
+    for (component, expected, found) in
+        [("godwit", env!("CARGO_PKG_VERSION"), found.godwit), ("bwa", BWA_VERSION, found.engine)]
+    {
+        if expected != found {
+            let expected = expected.to_owned();
+            return Err(EngineError::VersionMismatch { program, component, expected, found });
+        }
+    }
+    let mut command = Command::new(&program);
+    command.args(["check", "--"]).args(arguments);
+    let started = child::start(program, command)?;
+    let handle = ChildHandle::new(started.state.clone());
+    drop((started.stdin, started.stdout));
+    handle.wait()
+}
+
+/// What a program says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramVersion {
+    /// Version of godwit it belongs to.
+    pub godwit: String,
+    /// Version of bwa inside.
+    pub engine: String,
+}
+
+/// Path and version of the program that would be run.
+///
+/// # Errors
+/// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::Protocol`] when it is another program.
+pub fn installed() -> Result<(PathBuf, ProgramVersion), EngineError> {
+    let program = program(None)?;
+    version(&program).map(|version| (program, version))
+}
+
+fn version(program: &Path) -> Result<ProgramVersion, EngineError> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map_err(|source| EngineError::Io { program: program.to_owned(), action: "start", source })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // `godwit-bwa 0.1.0 (bwa 0.7.17)`
+    let versions = text.trim().strip_prefix(PROGRAM).and_then(|rest| rest.trim().split_once(" (bwa "));
+    match versions.and_then(|(godwit, rest)| Some((godwit, rest.strip_suffix(')')?))) {
+        Some((godwit, engine)) => Ok(ProgramVersion { godwit: godwit.to_owned(), engine: engine.to_owned() }),
+        None => Err(EngineError::Protocol {
+            program: program.to_owned(),
+            problem: format!("asked for its version it said {:?}", text.lines().next().unwrap_or_default()),
+            source: None,
+        }),
+    }
+}
+
 /// Makes the five index files beside `reference`, byte for byte those of `bwa index`. Nothing half-made is left in
 /// place of a file.
 ///

@@ -1,6 +1,7 @@
 //! Lanes to blocks: reads files and feeds the aligner.
 
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -103,6 +104,11 @@ impl Feeder<'_> {
                     self.writer.write(&batch)?;
                 }
                 LaneEvent::BlockEnd { reads, .. } => {
+                    if self.run.finished_block(id).is_none() {
+                        // Before the block can come back.
+                        let end = bytes_before + reader.compressed_bytes_returned();
+                        progress.block_ends.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
+                    }
                     self.end_block(id, reads, content.finish(), report)?;
                     open = false;
                     first_ordinal += reads;
@@ -116,8 +122,6 @@ impl Feeder<'_> {
                 }
             }
             report.bytes = bytes_before + reader.compressed_bytes_read();
-            progress.reads_fed.store(report.reads, Ordering::Relaxed);
-            progress.bytes_read.store(report.bytes, Ordering::Relaxed);
         }
         report.checksums.extend(reader.checksums());
         Ok(())

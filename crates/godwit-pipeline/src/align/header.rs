@@ -9,6 +9,7 @@ use godwit_formats::sam::{Header, HeaderError};
 
 use super::AlignOptions;
 use super::feed::FeedLane;
+use super::read_names::NameOrigin;
 use crate::error::PipelineError;
 use crate::read_groups::ReadGroups;
 
@@ -64,6 +65,11 @@ impl LaneGroups {
     /// Distinct `@RG` lines, in order of their first lane.
     pub(super) fn lines(&self) -> &[String] {
         &self.lines
+    }
+
+    /// The ID of each lane's read group.
+    pub(super) fn ids(&self) -> &[String] {
+        &self.ids
     }
 
     /// Lanes with what their reads belong to.
@@ -128,21 +134,20 @@ fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// One line per lane: flow cell and lane where the first read name tells them (Casava 1.8 names have seven fields:
-/// instrument, run, flow cell, lane, tile, x, y), else the lane's number. The sample is its own library. Pipes can be read
-/// only once, so their read names are not looked at.
+/// One line per lane, from what the name of its first read tells, else from the lane's number. Files whose names tell of
+/// one lane of one flow cell share a line: they are one lane, and optical duplicates are looked for across them. The
+/// sample is its own library. Pipes can be read only once, so their read names are not looked at.
 fn made(options: &AlignOptions) -> Result<Vec<String>, PipelineError> {
     let sample = &options.sample;
     let mut lines = Vec::new();
     for (index, files) in options.lanes.iter().enumerate() {
-        let name = first_read_name(files)?;
-        let fields: Vec<&str> = name.split(':').collect();
-        lines.push(match fields[..] {
-            [_, _, flowcell, lane, _, _, _] => {
-                format!("@RG\tID:{flowcell}.{lane}\tSM:{sample}\tLB:{sample}\tPL:ILLUMINA\tPU:{flowcell}.{lane}")
-            }
-            _ => format!("@RG\tID:{sample}.{}\tSM:{sample}\tLB:{sample}", index + 1),
-        });
+        let origin = NameOrigin::of(&first_read_name(files)?);
+        let id = origin.id.unwrap_or_else(|| format!("{sample}.{}", index + 1));
+        let mut line = format!("@RG\tID:{id}\tSM:{sample}\tLB:{sample}");
+        for (tag, value) in [("PL", origin.platform), ("PU", origin.unit.as_deref())] {
+            line += &value.map(|value| format!("\t{tag}:{value}")).unwrap_or_default();
+        }
+        lines.push(line);
     }
     Ok(lines)
 }
