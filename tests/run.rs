@@ -5,11 +5,16 @@
 
 mod bad_input;
 mod conduct;
+mod configuration;
 mod docs;
+mod doctor;
+mod dry_run;
+mod events;
 mod flight;
 mod identity;
 mod oracle;
 mod picard;
+mod read_names;
 mod real_data;
 mod resume;
 mod validity;

@@ -23,13 +23,17 @@ pub fn path() -> PathBuf {
 }
 
 /// A command line of godwit under construction.
+///
+/// It reads no configuration of whoever runs the tests.
 pub fn godwit() -> Godwit {
-    Godwit { command: Command::new(path()) }
+    godwit_at(&path())
 }
 
 /// A command line of the godwit at `path`.
 pub fn godwit_at(path: &std::path::Path) -> Godwit {
-    Godwit { command: Command::new(path) }
+    let mut command = Command::new(path);
+    command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
+    Godwit { command }
 }
 
 /// See [`godwit`].
@@ -58,6 +62,12 @@ impl Godwit {
     /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Runs it there.
+    pub fn current_dir(mut self, directory: &std::path::Path) -> Self {
+        self.command.current_dir(directory);
         self
     }
 

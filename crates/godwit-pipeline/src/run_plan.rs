@@ -142,7 +142,7 @@ impl RecordBytes {
     }
 
     /// Bytes of scratch: records that are not kept in memory, and signatures beyond theirs. A run that can be gone on with
-    /// keeps all blocks with their signatures besides.
+    /// keeps all blocks with their signatures besides, and there every partition may have to wait for its turn.
     pub(crate) fn scratch_bytes(&self, records: u64, memory: &MemoryPlan, signatures: bool, resumable: bool) -> u64 {
         let resident_bytes = records as f64 * (self.packed + ORDER_BYTES_PER_RECORD as f64);
         let spilled_share = match resumable {
@@ -152,7 +152,8 @@ impl RecordBytes {
         let sorted_bytes = (records * SIGNATURE_BYTES_PER_READ).saturating_sub(memory.marker_bytes as u64);
         let kept_bytes = if resumable { records * KEPT_SIGNATURE_BYTES_PER_READ } else { 0 };
         let signature_bytes = if signatures { sorted_bytes + kept_bytes } else { 0 };
-        (records as f64 * self.scratch * spilled_share) as u64 + signature_bytes
+        let waiting_share = if resumable { self.output } else { 0.0 };
+        (records as f64 * (self.scratch * spilled_share + waiting_share)) as u64 + signature_bytes
     }
 }
 
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(bytes.scratch_bytes(500, &memory, true, false), 0);
         assert_eq!(bytes.scratch_bytes(1000, &memory, true, false), 75_000);
         assert_eq!(bytes.scratch_bytes(2000, &memory, true, false), 225_000 + 52_000);
-        assert_eq!(bytes.scratch_bytes(500, &memory, true, true), 75_000 + 18_000);
-        assert_eq!(bytes.scratch_bytes(500, &memory, false, true), 75_000);
+        assert_eq!(bytes.scratch_bytes(500, &memory, true, true), 75_000 + 50_000 + 18_000);
+        assert_eq!(bytes.scratch_bytes(500, &memory, false, true), 75_000 + 50_000);
     }
 }

@@ -1,9 +1,15 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod values;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOptions, TaggingPolicy};
+
+use crate::config::{Config, THIS_RUN, is_configurable};
+use crate::failure::Failure;
+use values::{parse_milliseconds, parse_rate, parse_sample, parse_size};
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -11,21 +17,85 @@ use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, MarkingOption
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
+    /// Read this configuration file in place of the user's and the project's
+    #[arg(long, global = true, value_name = "FILE", help_heading = THIS_RUN, conflicts_with = "no_config")]
+    pub config: Option<PathBuf>,
+    /// Read no configuration file
+    #[arg(long, global = true, help_heading = THIS_RUN)]
+    pub no_config: bool,
+}
+
+/// Why there is nothing to run.
+pub enum Stop {
+    /// What clap found wrong, or a request for help.
+    CommandLine(clap::Error),
+    /// A configuration that cannot be used.
+    Config(Failure),
+}
+
+impl From<clap::Error> for Stop {
+    fn from(error: clap::Error) -> Self {
+        Self::CommandLine(error)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Config(failure)
+    }
 }
 
 impl Cli {
-    /// Parses the arguments of the process.
+    /// Parses the arguments of the process on top of configuration files and the environment.
     ///
     /// # Errors
-    /// What clap found wrong, or a request for help.
-    pub fn from_environment() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+    /// [`Stop`].
+    pub fn from_environment() -> Result<Self, Stop> {
+        // What is required may stand in a file; which files count stands on the command line. Help and what is wrong
+        // whatever the files say come from the true definition.
+        let relaxed = Self::command().mut_subcommands(|verb| verb.mut_args(|arg| arg.required(false)));
+        let matches = relaxed.try_get_matches().or_else(|_| Self::command().try_get_matches())?;
+        let (verb, verb_matches) = matches.subcommand().expect("clap asks for a verb where none is given");
+        let (matches, configured) = if is_configurable(&Self::command(), verb) {
+            let given = verb_matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
+            let config = Config::load(&Self::command(), given, verb_matches.get_flag("no_config"))?;
+            let (command, configured) = config.apply(Self::command(), verb, verb_matches)?;
+            (command.try_get_matches()?, configured)
+        } else {
+            (Self::command().try_get_matches()?, Vec::new())
+        };
         let mut cli = Self::from_arg_matches(&matches)?;
         if let (Verb::Align(args), Some((_, align))) = (&mut cli.verb, matches.subcommand()) {
             let lanes = align.get_occurrences::<PathBuf>("reads").into_iter().flatten();
             args.lanes = lanes.map(|files| files.cloned().collect()).collect();
         }
+        if let Some(common) = cli.common_mut() {
+            common.configured = configured;
+        }
         Ok(cli)
+    }
+
+    /// The common options of the verb, where it has them.
+    pub fn common(&self) -> Option<&Common> {
+        match &self.verb {
+            Verb::Index(args) => Some(&args.common),
+            Verb::Align(args) => Some(&args.common),
+            Verb::Markdup(args) => Some(&args.common),
+            Verb::Verify(args) => Some(&args.common),
+            Verb::Demo(args) => Some(&args.common),
+            _ => None,
+        }
+    }
+
+    fn common_mut(&mut self) -> Option<&mut Common> {
+        match &mut self.verb {
+            Verb::Index(args) => Some(&mut args.common),
+            Verb::Align(args) => Some(&mut args.common),
+            Verb::Markdup(args) => Some(&mut args.common),
+            Verb::Verify(args) => Some(&mut args.common),
+            Verb::Demo(args) => Some(&mut args.common),
+            _ => None,
+        }
     }
 }
 
@@ -48,6 +118,12 @@ pub enum Verb {
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),
+    /// What is installed, allowed and possible on this machine, and how to mend what is not
+    #[command(after_help = "Example:\n  godwit doctor --reference ref.fa --bandwidth 10G --rtt 40")]
+    Doctor(DoctorArgs),
+    /// Show where options come from
+    #[command(after_help = "Example:\n  godwit config show")]
+    Config(ConfigArgs),
     /// Make reads from a diploid copy of a reference, with known variants and duplicates
     #[command(hide = true, after_help = "Example:\n  godwit simulate --reference ref.fa --pairs 1000 --out sim")]
     Simulate(SimulateArgs),
@@ -57,6 +133,9 @@ pub enum Verb {
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),
+    /// Write manual pages, or the reference of all verbs as Markdown
+    #[command(hide = true, after_help = "Example:\n  godwit man --out /usr/local/share/man/man1")]
+    Man(ManArgs),
 }
 
 /// Options of every verb that works for a while.
@@ -65,7 +144,7 @@ pub struct Common {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Memory of godwit itself, the aligner apart (512M, 8G) [default: 8G; align: 512M or what its blocks need]
+    /// Memory of godwit itself, the aligner apart (512M, 8G) [default: 8G or half the machine; align: 512M or what its blocks need]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
     /// Directory for scratch files [default: beside the output]
@@ -83,6 +162,9 @@ pub struct Common {
     /// What to log
     #[arg(long, value_enum, default_value_t = LogLevel::Info, value_name = "LEVEL")]
     pub log: LogLevel,
+    /// Flags that files and the environment add, filled by [`Cli::from_environment`].
+    #[arg(skip)]
+    pub configured: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,19 +213,19 @@ pub struct AlignArgs {
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     /// FASTQ of one lane: one file, or read 1 and read 2; again for each lane
-    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true)]
+    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true, help_heading = THIS_RUN)]
     pub reads: Vec<PathBuf>,
     /// `reads` by occurrence, filled by [`Cli::from_environment`].
     #[arg(skip)]
     pub lanes: Vec<Vec<PathBuf>>,
     /// Sample name: names the output and fills SM
-    #[arg(long, value_name = "NAME", value_parser = parse_sample)]
+    #[arg(long, value_name = "NAME", value_parser = parse_sample, help_heading = THIS_RUN)]
     pub sample: String,
     /// Output directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub out: PathBuf,
     /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
-    #[arg(long, value_name = "@RG..")]
+    #[arg(long, value_name = "@RG..", help_heading = THIS_RUN)]
     pub read_group: Vec<String>,
     /// The aligner
     #[arg(long, value_enum, default_value_t = AlignerName::Bwa)]
@@ -166,8 +248,11 @@ pub struct AlignArgs {
     #[arg(long)]
     pub lenient: bool,
     /// Go on with a run of the same command that was stopped; nothing is done twice
-    #[arg(long)]
+    #[arg(long, help_heading = THIS_RUN)]
     pub resume: bool,
+    /// Check what can be checked, print what a run would need, and write nothing
+    #[arg(long, help_heading = THIS_RUN)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub common: Common,
 }
@@ -307,8 +392,11 @@ pub struct MarkdupArgs {
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// The BAM to write
-    #[arg(long, value_name = "OUT.bam")]
+    #[arg(long, value_name = "OUT.bam", help_heading = THIS_RUN)]
     pub out: PathBuf,
+    /// Check what can be checked, print what a run would need, and write nothing
+    #[arg(long, help_heading = THIS_RUN)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub marking: MarkingArgs,
     #[command(flatten)]
@@ -327,7 +415,7 @@ pub struct VerifyArgs {
 #[derive(Args)]
 pub struct DemoArgs {
     /// Where to put everything
-    #[arg(long, value_name = "DIR", default_value = "godwit-demo")]
+    #[arg(long, value_name = "DIR", default_value = "godwit-demo", help_heading = THIS_RUN)]
     pub out: PathBuf,
     /// Read pairs to make
     #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
@@ -450,20 +538,53 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// `512M`, `8G`, `1T`, `64K` or plain bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        "T" | "TB" | "TIB" => 40,
-        unit => return Err(format!("{unit} is not a unit of size; use K, M, G or T")),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| "a size is a whole number and a unit, as in 512M or 8G".to_string())?;
-    number.checked_mul(1 << unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".into())
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Check the index of this reference too
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: Option<PathBuf>,
+    /// Directory for scratch files, to check
+    #[arg(long, value_name = "DIR")]
+    pub temp: Option<PathBuf>,
+    /// Output directory, to check [default: the working directory]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    pub out: Option<PathBuf>,
+    /// Bandwidth of a network path in bits a second (10G, 500M), for advice on TCP
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
+    pub bandwidth: Option<u64>,
+    /// Round-trip time of the path, milliseconds
+    #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN)]
+    pub rtt: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+#[derive(Subcommand)]
+pub enum ConfigAction {
+    /// Print every value that counts and where it is from, as a configuration file
+    #[command(after_help = "Example:\n  godwit config show > godwit.toml")]
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+pub struct ManArgs {
+    /// Write a page for each verb into this directory [default: print that of godwit]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the reference as Markdown instead
+    #[arg(long, conflicts_with = "out")]
+    pub markdown: bool,
 }
 
 /// The two letters of a SAM tag (SAMv1 §1.5, 2023-05-24).
@@ -474,19 +595,6 @@ fn parse_tag(text: &str) -> Result<[u8; 2], String> {
     }
 }
 
-/// Sample names become file names and `SM` values.
-fn parse_sample(text: &str) -> Result<String, String> {
-    let fine = !text.is_empty()
-        && text.len() <= 200
-        && !text.starts_with('.')
-        && text.chars().all(|c| !c.is_control() && c != '/');
-    if fine {
-        Ok(text.into())
-    } else {
-        Err("a sample name is a file name: no /, no control characters, no leading dot".into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -494,15 +602,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_take_binary_units() {
-        assert_eq!(parse_size("8G"), Ok(8 << 30));
-        assert_eq!(parse_size("128M"), Ok(128 << 20));
-        assert_eq!(parse_size("1000"), Ok(1000));
-        assert!(parse_size("8X").is_err() && parse_size("").is_err() && parse_size("0G").is_err());
-        assert!(parse_size("99999999999T").is_err());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, RunReport, align};
+use godwit_pipeline::{AlignOptions, RunReport, align, plan_align};
 
-use super::cancel_on_signal;
+use super::{cancel_on_signal, plan};
 use crate::cli::AlignArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -10,6 +10,11 @@ use crate::progress::Progress;
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
+    if args.dry_run {
+        let plan = plan_align(&options(args), &progress)?;
+        progress.clear();
+        return plan::tell(&plan, args.common.json);
+    }
     let report = align(&options(args), &progress, &cancel_on_signal()?)?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));

@@ -1,8 +1,8 @@
 //! `godwit markdup`: the reduce half on reads aligned elsewhere.
 
-use godwit_pipeline::{MarkdupOptions, markdup};
+use godwit_pipeline::{MarkdupOptions, markdup, plan_markdup};
 
-use super::{align, cancel_on_signal};
+use super::{align, cancel_on_signal, plan};
 use crate::cli::MarkdupArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -12,6 +12,11 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let options =
         MarkdupOptions { input: args.input.clone(), out: args.out.clone(), job: args.common.job(&args.marking) };
+    if args.dry_run {
+        let plan = plan_markdup(&options, &progress)?;
+        progress.clear();
+        return plan::tell(&plan, args.common.json);
+    }
     let report = markdup(&options, &progress, &cancel_on_signal()?)?;
     progress.say(&align::outcome(&report));
     Ok(())
