@@ -61,21 +61,11 @@ impl Reader {
     /// # Errors
     /// [`CramError`] naming the record; `out` then holds the good records before it.
     pub fn read_chunk(&mut self, out: &mut RecordChunk, max_bytes: usize) -> Result<bool, CramError> {
-        out.data.clear();
-        out.ends.clear();
-        out.first_record = self.records;
-        while out.ends.is_empty() || out.data.len() < max_bytes {
-            let start = out.data.len();
-            let read = self.read_record(&mut out.data);
-            if !matches!(read, Ok(true)) {
-                out.data.truncate(start);
-                read?;
-                break;
-            }
-            out.ends.push(out.data.len());
-            self.records += 1;
-        }
-        Ok(!out.ends.is_empty())
+        out.fill(self.records, max_bytes, |data| {
+            let more = self.read_record(data)?;
+            self.records += u64::from(more);
+            Ok(more)
+        })
     }
 
     /// Appends one record; false at the end of the file.

@@ -32,6 +32,33 @@ impl RecordChunk {
         let mut start = 0;
         self.ends.iter().map(move |end| &self.data[std::mem::replace(&mut start, *end)..*end])
     }
+
+    /// Replaces the records by those that `read` appends one at a time until it says that there are no more (false):
+    /// about `max_bytes`, at least one. The first is the `first_record`th of the file, 0-based. False where none came.
+    ///
+    /// # Errors
+    /// Those of `read`; the good records before it then are there, and nothing of the bad one.
+    pub fn fill<E>(
+        &mut self,
+        first_record: u64,
+        max_bytes: usize,
+        mut read: impl FnMut(&mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        self.data.clear();
+        self.ends.clear();
+        self.first_record = first_record;
+        while self.ends.is_empty() || self.data.len() < max_bytes {
+            let start = self.data.len();
+            let more = read(&mut self.data);
+            if !matches!(more, Ok(true)) {
+                self.data.truncate(start);
+                more?;
+                break;
+            }
+            self.ends.push(self.data.len());
+        }
+        Ok(!self.ends.is_empty())
+    }
 }
 
 /// Reads a BAM file that nobody vouched for.
@@ -94,21 +121,11 @@ impl Reader {
     /// # Errors
     /// [`BamError`] naming the record, or the place of damage; `out` then holds the good records before it.
     pub fn read_chunk(&mut self, out: &mut RecordChunk, max_bytes: usize) -> Result<bool, BamError> {
-        out.data.clear();
-        out.ends.clear();
-        out.first_record = self.records;
-        while out.ends.is_empty() || out.data.len() < max_bytes {
-            let start = out.data.len();
-            let read = self.read_record(&mut out.data);
-            if !matches!(read, Ok(true)) {
-                out.data.truncate(start);
-                read?;
-                break;
-            }
-            out.ends.push(out.data.len());
-            self.records += 1;
-        }
-        Ok(!out.ends.is_empty())
+        out.fill(self.records, max_bytes, |data| {
+            let more = self.read_record(data)?;
+            self.records += u64::from(more);
+            Ok(more)
+        })
     }
 
     /// Appends one record; false at the end of the file.
