@@ -27,6 +27,18 @@ pub fn directory(label: &str) -> PathBuf {
     path
 }
 
+/// Names of what is in a directory, sorted.
+///
+/// # Panics
+/// When it cannot be read.
+pub fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).expect("the directory can be read");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Where failing inputs are kept for people: not removed by later runs.
 pub fn keepsakes() -> PathBuf {
     let path = target_directory().join("e2e-failures");

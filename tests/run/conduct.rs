@@ -28,14 +28,6 @@ fn marked() -> PathBuf {
     out.join("sample.bam")
 }
 
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("the directory can be read");
-    let mut names: Vec<String> =
-        entries.map(|e| e.expect("it can").file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
 /// Waits until a run has made a file.
 fn wait_for(path: &Path) {
     let started = Instant::now();
@@ -131,7 +123,7 @@ fn a_failed_rerun_does_not_put_new_statistics_beside_an_old_bam() {
     fs::create_dir(&report).expect("a directory can be made");
     let again = godwit().arg("markdup").arg(&bam).args(["--duplicates", "remove", "--out"]).arg(&out).run();
     again.refuses(&[MACHINE], &["again.run.json"]);
-    let left = names(bam.parent().expect("it lies in a directory"));
+    let left = scratch::names(bam.parent().expect("it lies in a directory"));
     assert!(!left.iter().any(|name| name.ends_with("godwit-part")), "{left:?}");
 }
 
@@ -148,7 +140,7 @@ fn an_interrupted_run_leaves_nothing_and_no_aligner() {
         unsafe { libc::kill(run.process_id() as libc::pid_t, signal) };
         let finished = run.finish();
         finished.refuses(&[INTERRUPTED], &["interrupted"]);
-        assert_eq!(names(&out), [] as [String; 0]);
+        assert_eq!(scratch::names(&out), [] as [String; 0]);
     }
 }
 

@@ -80,7 +80,7 @@ impl Undisturbed {
     /// `out` holds what an undisturbed run leaves, and nothing else.
     fn assert_same(&self, out: &Path) {
         self.assert_no_half_file(out);
-        let mut names: Vec<String> = names(out);
+        let mut names: Vec<String> = scratch::names(out);
         names.retain(|name| name != "run.json" && name != "report.html");
         assert_eq!(names, OUTPUTS);
         assert!(out.join("run.json").is_file());
@@ -109,14 +109,6 @@ impl Undisturbed {
 
 fn count(finished: &Finished, event: &str) -> usize {
     finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).expect("the directory can be read");
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// The changes to files that a run makes.
@@ -194,15 +186,15 @@ fn what_is_kept_is_for_its_owner_only() {
     let run = stopped().join(".godwit");
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(&run), 0o700);
-    assert_eq!(names(&run), ["blocks", "journal", "parts"]);
-    names(&run).iter().for_each(|name| assert_eq!(mode(&run.join(name)), 0o600, "{name}"));
+    assert_eq!(scratch::names(&run), ["blocks", "journal", "parts"]);
+    scratch::names(&run).iter().for_each(|name| assert_eq!(mode(&run.join(name)), 0o600, "{name}"));
 }
 
 #[test]
 fn other_options_inputs_or_references_are_refused_and_named() {
     needs!("bwa", "cc");
     let out = stopped();
-    let kept = names(&out.join(".godwit"));
+    let kept = scratch::names(&out.join(".godwit"));
     let sample = sample();
     let refused = |options: &AlignOptions, words: &[&str], named: &[&str]| {
         let run = identity::align(&sample, options, &out).args(["--threads", "1", "--partitions", "4", "--resume"]);
@@ -230,7 +222,7 @@ fn other_options_inputs_or_references_are_refused_and_named() {
     let base = if text.as_bytes()[middle] == b'A' { "C" } else { "A" };
     fs::write(&other, format!("{}{base}{}", &text[..middle], &text[middle + 1..])).expect("scratch can be written to");
     with_reads(&["cannot resume", "file 1 of lane 2"]);
-    assert_eq!(names(&out.join(".godwit")), kept, "a refusal keeps what there is");
+    assert_eq!(scratch::names(&out.join(".godwit")), kept, "a refusal keeps what there is");
     // Dates say nothing: the same files, copied, are the same.
     fs::write(&other, &text).expect("scratch can be written to");
     align(&out).arg("--resume").succeeds();
@@ -349,11 +341,11 @@ fn data_in_another_directory_is_found_again_and_removed() {
     let words = |run: Godwit| run.arg("--temp").arg(&temp);
     let stopped = with_fault(words(align(&out)), &out, Fault::Kill, all / 10).run();
     assert!(stopped.status.code().is_none(), "{}", stopped.report());
-    assert_eq!(names(&out.join(".godwit")), ["journal"]);
+    assert_eq!(scratch::names(&out.join(".godwit")), ["journal"]);
     let resumed = words(align(&out)).arg("--resume").succeeds();
     assert!(resumed.stderr.contains("{\"event\":\"resumed\""), "{}", resumed.report());
     undisturbed.assert_same(&out);
-    assert_eq!(names(&temp), [] as [String; 0]);
+    assert_eq!(scratch::names(&temp), [] as [String; 0]);
 }
 
 #[test]
@@ -373,7 +365,7 @@ fn an_interrupted_run_says_how_to_go_on() {
     // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
     unsafe { libc::kill(run.process_id() as libc::pid_t, libc::SIGINT) };
     run.finish().refuses(&[INTERRUPTED], &["interrupted", "--resume"]);
-    assert_eq!(names(&out).iter().filter(|name| !name.starts_with('.')).count(), 0);
+    assert_eq!(scratch::names(&out).iter().filter(|name| !name.starts_with('.')).count(), 0);
     let resumed = identity::align(&sample, &options, &out).args(["--threads", "1", "--resume", "--json"]).succeeds();
     assert!(resumed.stderr.contains("{\"event\":\"resumed\""), "{}", resumed.report());
     let whole = scratch::directory("whole");
