@@ -55,18 +55,7 @@ impl StagedFile {
         }
         let aside = path.with_file_name(aside_name(path));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
-        let busy =
-            || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit writes this file; wait for it to end");
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(busy()),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        // The other run may have published or removed what was opened, between opening and locking.
-        let (ours, named) = (file.metadata()?, fs::metadata(&aside));
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
-            return Err(busy());
-        }
+        hold(&file, &aside, "another godwit writes this file; wait for it to end")?;
         Ok(Self { path: path.to_owned(), aside, file, published: false, kept })
     }
 
@@ -92,6 +81,22 @@ impl Drop for StagedFile {
             // Best effort: the error that led here is being reported already.
             let _ = fs::remove_file(&self.aside);
         }
+    }
+}
+
+/// Locks what was opened at `aside` against other runs; `busy` says that one has it.
+fn hold(opened: &File, aside: &Path, busy: &'static str) -> io::Result<()> {
+    let busy = || io::Error::new(io::ErrorKind::ResourceBusy, busy);
+    match opened.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(busy()),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // The other run may have published or removed what was opened, between opening and locking.
+    let (ours, named) = (opened.metadata()?, fs::metadata(aside));
+    match named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
+        true => Ok(()),
+        false => Err(busy()),
     }
 }
 

@@ -1,11 +1,11 @@
 //! A directory of files that takes its name as a whole: a Parquet or Arrow data set.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::aside_name;
+use super::{aside_name, hold};
 
 /// A directory beside its final place. Dropping it unpublished removes it and what it holds.
 pub struct StagedDirectory {
@@ -34,18 +34,7 @@ impl StagedDirectory {
         let aside = path.with_file_name(aside_name(path));
         fs::DirBuilder::new().recursive(true).mode(0o777).create(&aside)?;
         let lock = File::open(&aside)?;
-        let busy =
-            || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit writes this directory; wait for it to end");
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(busy()),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        // The other run may have published or removed what was opened, between opening and locking.
-        let (ours, named) = (lock.metadata()?, fs::metadata(&aside));
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())) {
-            return Err(busy());
-        }
+        hold(&lock, &aside, "another godwit writes this directory; wait for it to end")?;
         // A run that was killed left its files.
         for entry in fs::read_dir(&aside)? {
             fs::remove_file(entry?.path())?;
