@@ -33,7 +33,7 @@ use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 
-use engine::Engine;
+use engine::{Engine, FoundEngine};
 use feed::{FeedLane, FeedReport, Feeder};
 use header::LaneGroups;
 use lanes::Lane;
@@ -93,7 +93,7 @@ pub fn align(
     };
     check_distinct(&inputs, &outputs.paths())?;
     observer.event(&Event::Stage { name: "checking the index" });
-    engine::check_index(options)?;
+    let engine = FoundEngine::find(options)?;
     if let Some(message) = engine::note(&options.aligner) {
         observer.event(&Event::Warning { message });
     }
@@ -104,7 +104,6 @@ pub fn align(
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
     }
     let groups = LaneGroups::new(options, &planned)?;
-    let engine = Engine::open(options)?;
     let facts = identity::facts(options, &groups, trimmer.as_deref(), &engine)?;
     let lanes = PlannedLanes { planned, groups, trimmer };
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
@@ -135,7 +134,7 @@ struct AlignJob<'r> {
     inputs: Vec<InputFile>,
     outputs: &'r Outputs,
     lanes: PlannedLanes,
-    engine: Engine,
+    engine: FoundEngine,
     facts: Vec<Fact>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
@@ -145,11 +144,12 @@ struct AlignJob<'r> {
 
 impl AlignJob<'_> {
     fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
-        let Self { options, mut inputs, outputs, lanes, mut engine, facts, observer, .. } = self;
+        let Self { options, mut inputs, outputs, lanes, engine, facts, observer, .. } = self;
         let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
         let PlannedLanes { planned, groups, trimmer } = lanes;
         let mut opened = outputs.open(true)?;
         observer.event(&Event::Stage { name: "aligning" });
+        let mut engine = engine.open(options)?;
         let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
         opened.prepare(outputs, &header, temp)?;
         let read_groups =

@@ -33,6 +33,11 @@ const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name
 const BWA_MEM2: Engine =
     Engine { program: "godwit-bwa-mem2", variable: "GODWIT_BWA_MEM2", name: "bwa-mem2", version: "2.2.1" };
 
+/// Version of the library that the program for such an index has to link.
+pub fn library_version(kind: IndexKind) -> &'static str {
+    engine(kind).version
+}
+
 fn engine(kind: IndexKind) -> &'static Engine {
     match kind {
         IndexKind::Bwa => &BWA,

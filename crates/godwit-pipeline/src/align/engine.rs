@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_engines::ChildHandle;
-use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
+use godwit_engines::aligner::bwa::{self, BwaOptions, IndexKind};
 use godwit_engines::aligner::foreign::{self, SamSession};
 use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_engines::aligner::template::{CommandTemplate, LaneValues};
@@ -16,7 +16,23 @@ use crate::error::PipelineError;
 use crate::reference::current_index;
 use crate::run_report::AlignerReport;
 
-/// The aligner, found, its index checked.
+/// The aligner, found, its index checked; nothing runs yet.
+pub(super) struct FoundEngine {
+    version: String,
+    kind: FoundKind,
+}
+
+enum FoundKind {
+    /// One of godwit's programs.
+    Own(IndexKind),
+    Minimap2(Minimap2),
+    Template {
+        template: CommandTemplate,
+        program: PathBuf,
+    },
+}
+
+/// The aligner at work.
 pub(super) struct Engine {
     hello: Hello,
     kind: Kind,
@@ -35,45 +51,72 @@ enum Kind {
 /// The three ends of a process.
 pub(super) type Ends = (BlockWriter, BlockReader, ChildHandle);
 
-/// Refuses an aligner whose index is not there or belongs to something else, before anything is made.
-///
-/// # Errors
-/// [`PipelineError`].
-pub(super) fn check_index(options: &AlignOptions) -> Result<(), PipelineError> {
-    let index = |kind| current_index(&options.reference, kind).map(drop);
-    match &options.aligner {
-        AlignerChoice::Bwa => index(IndexKind::Bwa),
-        AlignerChoice::BwaMem2 => index(IndexKind::BwaMem2),
-        AlignerChoice::Minimap2 => {
-            Minimap2::find(&options.aligner_args)?.check_index(&options.reference)?;
-            Ok(())
-        }
-        AlignerChoice::Template(_) if options.aligner_args.is_empty() => Ok(()),
-        AlignerChoice::Template(_) => {
-            let problem = "--aligner-args goes with a named aligner; write the options into the command line".into();
-            Err(PipelineError::Options { problem })
+impl FoundEngine {
+    /// Finds the aligner. Refuses one whose index is not there or belongs to something else, before anything is made.
+    ///
+    /// # Errors
+    /// [`PipelineError`].
+    pub(super) fn find(options: &AlignOptions) -> Result<Self, PipelineError> {
+        let own = |kind| {
+            current_index(&options.reference, kind)?;
+            Ok(Self { version: bwa::library_version(kind).to_owned(), kind: FoundKind::Own(kind) })
+        };
+        match &options.aligner {
+            AlignerChoice::Bwa => own(IndexKind::Bwa),
+            AlignerChoice::BwaMem2 => own(IndexKind::BwaMem2),
+            AlignerChoice::Minimap2 => {
+                let minimap2 = Minimap2::find(&options.aligner_args)?;
+                minimap2.check_index(&options.reference)?;
+                Ok(Self { version: minimap2.version().to_owned(), kind: FoundKind::Minimap2(minimap2) })
+            }
+            AlignerChoice::Template(template) if options.aligner_args.is_empty() => {
+                let (program, version) = template.find()?;
+                let kind = FoundKind::Template { template: template.clone(), program };
+                Ok(Self { version: version.unwrap_or_default(), kind })
+            }
+            AlignerChoice::Template(_) => {
+                let problem =
+                    "--aligner-args goes with a named aligner; write the options into the command line".into();
+                Err(PipelineError::Options { problem })
+            }
         }
     }
-}
 
-impl Engine {
-    /// Finds the aligner; starts it where one process takes all lanes.
+    /// Its version; empty where it tells none.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The files of its index, and whether each follows from the others, so that its size says enough.
+    pub(super) fn index_files(&self, options: &AlignOptions) -> Vec<(PathBuf, bool)> {
+        let beside = |extension: &str| {
+            let mut path = options.reference.as_os_str().to_owned();
+            path.push(extension);
+            PathBuf::from(path)
+        };
+        let of_kind = |kind: IndexKind| {
+            let derived = |extension: &str| ![".amb", ".ann", ".pac"].contains(&extension);
+            let files = kind.extensions().map(|extension| (beside(extension), derived(extension)));
+            files.into_iter().chain([(beside(".alt"), false)]).collect()
+        };
+        match &self.kind {
+            FoundKind::Own(kind) => of_kind(*kind),
+            FoundKind::Minimap2(_) => vec![(Minimap2::index_path(&options.reference), true)],
+            FoundKind::Template { .. } => vec![(options.reference.clone(), true)],
+        }
+    }
+
+    /// Starts it where one process takes all lanes.
     ///
     /// # Errors
     /// [`PipelineError::Engine`].
-    pub(super) fn open(options: &AlignOptions) -> Result<Self, PipelineError> {
-        let kind = match &options.aligner {
-            AlignerChoice::Bwa => IndexKind::Bwa,
-            AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
-            AlignerChoice::Minimap2 => {
-                let minimap2 = Minimap2::find(&options.aligner_args)?;
-                let hello = foreign::hello(&options.reference, minimap2.version())?;
-                return Ok(Self { hello, kind: Kind::Minimap2(minimap2) });
-            }
-            AlignerChoice::Template(template) => {
-                let (program, version) = template.find()?;
-                let hello = foreign::hello(&options.reference, &version.unwrap_or_default())?;
-                return Ok(Self { hello, kind: Kind::Template { template: template.clone(), program } });
+    pub(super) fn open(self, options: &AlignOptions) -> Result<Engine, PipelineError> {
+        let foreign = || foreign::hello(&options.reference, &self.version);
+        let kind = match self.kind {
+            FoundKind::Own(kind) => kind,
+            FoundKind::Minimap2(minimap2) => return Ok(Engine { hello: foreign()?, kind: Kind::Minimap2(minimap2) }),
+            FoundKind::Template { template, program } => {
+                return Ok(Engine { hello: foreign()?, kind: Kind::Template { template, program } });
             }
         };
         let session = BwaOptions {
@@ -85,9 +128,11 @@ impl Engine {
             share_index: false,
         }
         .start()?;
-        Ok(Self { hello: session.hello().clone(), kind: Kind::Own(Some(session)) })
+        Ok(Engine { hello: session.hello().clone(), kind: Kind::Own(Some(session)) })
     }
+}
 
+impl Engine {
     pub(super) fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -137,26 +182,6 @@ impl Engine {
             (choice, Kind::Own(_)) => format!("{} mem {}", choice.name(), arguments(blocks)),
         };
         (options.aligner.name().to_owned(), line)
-    }
-
-    /// The files of its index, and whether each follows from the others, so that its size says enough.
-    pub(super) fn index_files(&self, options: &AlignOptions) -> Vec<(PathBuf, bool)> {
-        let beside = |extension: &str| {
-            let mut path = options.reference.as_os_str().to_owned();
-            path.push(extension);
-            PathBuf::from(path)
-        };
-        let of_kind = |kind: IndexKind| {
-            let derived = |extension: &str| ![".amb", ".ann", ".pac"].contains(&extension);
-            let files = kind.extensions().map(|extension| (beside(extension), derived(extension)));
-            files.into_iter().chain([(beside(".alt"), false)]).collect()
-        };
-        match (&self.kind, &options.aligner) {
-            (Kind::Own(_), AlignerChoice::BwaMem2) => of_kind(IndexKind::BwaMem2),
-            (Kind::Own(_), _) => of_kind(IndexKind::Bwa),
-            (Kind::Minimap2(_), _) => vec![(Minimap2::index_path(&options.reference), true)],
-            (Kind::Template { .. }, _) => vec![(options.reference.clone(), true)],
-        }
     }
 
     /// For `run.json`.

@@ -10,7 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 
 use super::AlignOptions;
-use super::engine::Engine;
+use super::engine::FoundEngine;
 use super::header::{LaneGroups, command_line};
 use crate::error::PipelineError;
 use crate::journal::Fact;
@@ -28,12 +28,12 @@ pub(super) fn facts(
     options: &AlignOptions,
     groups: &LaneGroups,
     trimmer: Option<&str>,
-    engine: &Engine,
+    engine: &FoundEngine,
 ) -> Result<Vec<Fact>, PipelineError> {
     let mut facts = Vec::new();
     let mut state = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
     state("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
-    state(&format!("the version of {}", options.aligner.name()), engine.hello().engine_version.clone());
+    state(&format!("the version of {}", options.aligner.name()), engine.version().to_owned());
     state("the command", command_line(options));
     state("the version of fastp", trimmer.unwrap_or("none").to_owned());
     state("--sample", options.sample.clone());
@@ -52,7 +52,7 @@ pub(super) fn facts(
 }
 
 /// BLAKE3 of the index: the content of what it is made of, the size of what follows from that.
-fn index(engine: &Engine, options: &AlignOptions) -> Result<String, PipelineError> {
+fn index(engine: &FoundEngine, options: &AlignOptions) -> Result<String, PipelineError> {
     let mut hasher = blake3::Hasher::new();
     for (path, by_size) in engine.index_files(options) {
         let described = describe(&path, by_size).map_err(PipelineError::file("read", &path))?;
