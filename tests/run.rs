@@ -12,6 +12,7 @@ mod flight;
 mod formats;
 mod identity;
 mod inputs;
+mod nodes;
 mod oracle;
 mod picard;
 mod qc;

@@ -24,12 +24,12 @@ pub fn path() -> PathBuf {
 
 /// A command line of godwit under construction.
 pub fn godwit() -> Godwit {
-    Godwit { command: Command::new(path()), stdin: None }
+    godwit_at(&path())
 }
 
 /// A command line of the godwit at `path`.
 pub fn godwit_at(path: &std::path::Path) -> Godwit {
-    Godwit { command: Command::new(path), stdin: None }
+    Godwit { command: Command::new(path), stdin: None, stderr: None }
 }
 
 /// See [`godwit`].
@@ -37,6 +37,7 @@ pub fn godwit_at(path: &std::path::Path) -> Godwit {
 pub struct Godwit {
     command: Command,
     stdin: Option<Stdio>,
+    stderr: Option<Stdio>,
 }
 
 impl Godwit {
@@ -68,6 +69,12 @@ impl Godwit {
         self
     }
 
+    /// Lets it speak to something else than the test.
+    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.stderr = Some(stderr.into());
+        self
+    }
+
     /// Lets no file grow beyond `bytes`: writes fail with "file too large" as they would on a full disk.
     pub fn largest_file(mut self, bytes: u64) -> Self {
         use std::os::unix::process::CommandExt;
@@ -92,7 +99,7 @@ impl Godwit {
             .command
             .stdin(self.stdin.unwrap_or_else(Stdio::null))
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(self.stderr.unwrap_or_else(Stdio::piped))
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
         Running { child, shown }

@@ -17,6 +17,7 @@ pub mod marking;
 pub mod metrics;
 pub mod picard;
 pub mod pipeline;
+pub mod processes;
 pub mod qc;
 pub mod random;
 pub mod reads;

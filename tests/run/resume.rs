@@ -20,7 +20,7 @@ const INTERRUPTED: i32 = 130;
 const SLICE: u64 = 20;
 
 /// Outputs that are the same bytes in every run. `run.json` and `report.html` tell times.
-const OUTPUTS: [&str; 11] = [
+pub(super) const OUTPUTS: [&str; 11] = [
     "sample.alignment_summary.txt",
     "sample.bam",
     "sample.bam.bai",

@@ -13,12 +13,15 @@ const USAGE: &str = "usage: cargo xtask CHORE
 chores:
   tidy                 check what the compiler does not: which crate may use which, lengths of functions and
                        files, manifests, words and file names that stay out
+  sim [--seed N] [--seeds COUNT]
+                       run the decisions of many nodes in simulated worlds with faults; a seed is one world
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&root()),
+        ["sim", rest @ ..] => simulate(rest),
         ["bench"] => list_benches(&root()),
         ["bench", name, rest @ ..] => bench(&root(), name, rest),
         [] | ["help" | "--help" | "-h"] => {
@@ -66,6 +69,15 @@ fn list_benches(root: &Path) -> Result<()> {
         println!("{name}");
     }
     Ok(())
+}
+
+/// Built with the profile of the tests, so that it is there after them. A program of its own, so that the other chores need
+/// not wait for what it is built of.
+fn simulate(arguments: &[&str]) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--"];
+    let status = Command::new(cargo).args(run).args(arguments).status().context("cannot start cargo")?;
+    if status.success() { Ok(()) } else { bail!("some worlds failed") }
 }
 
 fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {

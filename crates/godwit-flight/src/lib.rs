@@ -17,9 +17,11 @@ pub mod server;
 mod tls;
 mod transport;
 
-pub use client::{Answers, Batches, Client, Sender};
+pub use arrow_flight::FlightDescriptor;
+pub use client::{Answers as Answered, Batches, Client, Sender};
 pub use error::FlightError;
-pub use server::{DataPlane, Download, Server, Upload, Uploaded};
+pub use server::{Answers, DataPlane, Download, Server, Upload, Uploaded};
 pub use tls::{ClientTls, ServerTls, TlsError};
+pub use tonic::Status;
 pub use tonic::service::Routes;
 pub use transport::{Access, Address, Token, Tuning};

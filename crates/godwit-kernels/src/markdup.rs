@@ -37,7 +37,8 @@ pub use verdicts::Verdicts;
 pub const DEFAULT_OPTICAL_DISTANCE: i32 = 100;
 
 /// Which of Picard's two ways of marking is meant: its outcome depends on the order of its input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DuplicateMode {
     /// As on coordinate-sorted input: reads are marked, that is mapped primary records; ties are broken by that order.
     #[default]

@@ -3,6 +3,7 @@
 //! Sort, marking and writing look at a few fields and carry the rest; [`RawRecord`] reads those fields where they lie.
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use crate::flags;
 
@@ -11,7 +12,7 @@ const FIXED_BYTES: usize = 32;
 
 /// Coordinate order of records as one integer: contig (unplaced last), position, strand. It is the order of
 /// `samtools sort` 1.16, which looks at FLAG 0x10 on unmapped reads too; ties keep the order of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Pod, Zeroable, Serialize, Deserialize)]
 #[repr(transparent)]
 pub struct SortKey(pub u64);
 

@@ -6,6 +6,7 @@ mod header;
 mod identity;
 mod lanes;
 mod resume;
+mod spread;
 mod trim;
 
 use std::path::{Path, PathBuf};
@@ -13,14 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use arrow_array::BinaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt16Type};
+use arrow_array::{BinaryArray, RecordBatch};
 use godwit_engines::EngineError;
-use godwit_engines::aligner::{AlignedBlock, AlignerChoice, BlockReader};
+use godwit_engines::aligner::{AlignedBlock, AlignerChoice, BlockReader, BlockWriter};
 use godwit_formats::fastq::LaneOptions;
+use godwit_formats::sam::Header;
 use godwit_kernels::markdup::BlockSignatures;
-use godwit_model::{BlockId, DuplicateCounts, SortKey, flags};
+use godwit_model::{BlockId, DuplicateCounts, Genome, SortKey, flags};
 
 use crate::error::PipelineError;
 use crate::job::JobOptions;
@@ -28,7 +30,7 @@ use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::{Collector, Format, Outputs, Reduced};
+use crate::reduce::{Collector, Format, Opened, Outputs, Reduced};
 use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
@@ -38,6 +40,8 @@ use feed::{FeedLane, FeedReport, Feeder};
 use header::LaneGroups;
 use lanes::Lane;
 pub use lanes::ReadsOptions;
+pub use spread::{ExchangeReport, Launch, Spread};
+use spread::{HeadOfRun, SpreadJob};
 
 /// What to align and how.
 #[derive(Clone, Debug)]
@@ -70,7 +74,7 @@ pub struct AlignOptions {
     pub resume: bool,
 }
 
-/// Runs the main job and returns its report, which is also in `run.json`.
+/// Runs the main job and returns its report, which is also in `run.json`. With `spread` other processes align and write.
 ///
 /// What it does is kept in a run directory until the outputs have their names, so that another run with
 /// [`AlignOptions::resume`] can go on after whatever stopped this one.
@@ -79,11 +83,15 @@ pub struct AlignOptions {
 /// [`PipelineError`]; no output has its name then.
 pub fn align(
     options: &AlignOptions,
+    spread: Option<&Spread>,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
     options.job.check()?;
+    if spread.is_some() {
+        spread::check(options)?;
+    }
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     let inputs = input_files(options)?;
     let outputs = Outputs {
@@ -115,7 +123,8 @@ pub fn align(
         resume::Found::Complete(report) => return Ok(*report),
     };
     let outputs = &outputs;
-    let job = AlignJob { options, inputs, outputs, lanes, engine, facts, observer, cancelled, started, checked };
+    let job =
+        AlignJob { options, spread, inputs, outputs, lanes, engine, facts, observer, cancelled, started, checked };
     let outcome = job.run(memory, temp, &run);
     resume::close(outcome, run, outputs, observer)
 }
@@ -131,6 +140,7 @@ struct PlannedLanes {
 /// What is to be done, once it is known to make sense.
 struct AlignJob<'r> {
     options: &'r AlignOptions,
+    spread: Option<&'r Spread<'r>>,
     inputs: Vec<InputFile>,
     outputs: &'r Outputs,
     lanes: PlannedLanes,
@@ -147,25 +157,43 @@ impl AlignJob<'_> {
         let Self { options, mut inputs, outputs, lanes, engine, facts, observer, .. } = self;
         let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
         let PlannedLanes { planned, groups, trimmer } = lanes;
-        let mut opened = outputs.open(true)?;
+        let mut opened = outputs.open(self.spread.is_none())?;
         observer.event(&Event::Stage { name: "aligning" });
-        let mut engine = engine.open(options)?;
+        let mut head = match self.spread {
+            Some(spread) => Some(HeadOfRun::open(spread, options, run, observer, cancelled)?),
+            None => None,
+        };
+        let mut engine = match &mut head {
+            Some(head) => engine.elsewhere(head.first_hello()?),
+            None => engine.open(options)?,
+        };
         let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
         opened.prepare(outputs, &header, temp)?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
         let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));
-        let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(run.clone()))?;
+        let kept_by = Some(run.clone()).filter(|_| head.is_none());
+        let collector = Collector::new(reduce_options, &read_groups, cancelled, kept_by)?;
         let lanes = groups.feed_lanes(planned, &read_groups);
         let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
-        let aligning = AlignRun { observer, cancelled, collector, lane_libraries, progress: SharedProgress::default() };
-        let mut fed = aligning.all_lanes(lanes, &mut engine, &groups, options, run)?;
-        let collector = aligning.collector;
-        let aligned = Instant::now();
+        let progress = SharedProgress::default();
+        progress.bytes_total.store(feed::input_bytes(&lanes), Ordering::Relaxed);
+        let (groups, read_groups, genome) = (&groups, &read_groups, &engine.hello().genome.clone());
+        let given = Given { options, groups, read_groups, header: &header, genome, outputs, run, observer, cancelled };
+        let worked = match head {
+            Some(head) => {
+                let job = SpreadJob { given, spool: &head.spool(), lane_libraries, progress };
+                job.run(head, lanes, collector, opened)?
+            }
+            None => {
+                let aligning = AlignRun { given, collector, lane_libraries, progress };
+                aligning.run(lanes, &mut engine, opened)?
+            }
+        };
+        let Worked { mut fed, mut reduced, aligned, exchange } = worked;
         for input in &mut inputs {
             input.blake3 = fed.checksums.remove(&input.path);
         }
-        let mut reduced = collector.write(&header, &engine.hello().genome, outputs, opened, observer, cancelled)?;
         reduced.staged.append(std::mem::take(&mut fed.reports));
         let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
         let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
@@ -176,7 +204,8 @@ impl AlignJob<'_> {
             .inputs(inputs)
             .stages(stages)
             .reduced(&reduced, started.elapsed())
-            .ran(options.job.threads, resumed, started.elapsed());
+            .ran(options.job.threads, resumed, started.elapsed())
+            .exchanged(exchange);
         report.publish(
             reduced,
             &Publication {
@@ -219,9 +248,54 @@ struct SharedProgress {
     feeding_done: AtomicBool,
 }
 
-struct AlignRun<'r> {
+impl SharedProgress {
+    /// The share of the input that is aligned once so many reads are, where it is known.
+    fn fraction(&self, reads: u64) -> Option<f64> {
+        let fed = self.reads_fed.load(Ordering::Relaxed).max(1);
+        let total = self.bytes_total.load(Ordering::Relaxed);
+        let read = self.bytes_read.load(Ordering::Relaxed) as f64 / total as f64;
+        (total > 0).then_some(read * reads as f64 / fed as f64)
+    }
+}
+
+impl AlignOptions {
+    /// How files of reads are read.
+    fn lane_options(&self) -> LaneOptions {
+        LaneOptions {
+            block_bases: self.block_bases,
+            decompress_threads: self.job.threads,
+            lenient: self.lenient,
+            ..LaneOptions::default()
+        }
+    }
+}
+
+/// What is settled before the first read is aligned.
+#[derive(Clone, Copy)]
+struct Given<'r> {
+    options: &'r AlignOptions,
+    groups: &'r LaneGroups,
+    read_groups: &'r ReadGroups,
+    header: &'r Header,
+    genome: &'r Genome,
+    outputs: &'r Outputs,
+    run: &'r RunDirectory,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
+}
+
+/// What came of a run; the files still lack their names.
+struct Worked {
+    fed: FeedReport,
+    reduced: Reduced,
+    /// When the last block was aligned.
+    aligned: Instant,
+    /// Where nodes did it.
+    exchange: Option<ExchangeReport>,
+}
+
+struct AlignRun<'r> {
+    given: Given<'r>,
     collector: Collector,
     /// Index of the library of each lane.
     lane_libraries: Vec<u16>,
@@ -229,22 +303,19 @@ struct AlignRun<'r> {
 }
 
 impl AlignRun<'_> {
+    /// Aligns everything and writes the files.
+    fn run(self, lanes: Vec<FeedLane>, engine: &mut Engine, opened: Opened) -> Result<Worked, PipelineError> {
+        let fed = self.all_lanes(lanes, engine)?;
+        let aligned = Instant::now();
+        let Given { header, genome, outputs, observer, cancelled, .. } = self.given;
+        let reduced = self.collector.write(header, genome, outputs, opened, observer, cancelled)?;
+        Ok(Worked { fed, reduced, aligned, exchange: None })
+    }
+
     /// Aligns all lanes, by one process or by one for each.
-    fn all_lanes(
-        &self,
-        lanes: Vec<FeedLane>,
-        engine: &mut Engine,
-        groups: &LaneGroups,
-        options: &AlignOptions,
-        run: &RunDirectory,
-    ) -> Result<FeedReport, PipelineError> {
-        let lane_options = LaneOptions {
-            block_bases: options.block_bases,
-            decompress_threads: options.job.threads,
-            lenient: options.lenient,
-            ..LaneOptions::default()
-        };
-        self.progress.bytes_total.store(feed::input_bytes(&lanes), Ordering::Relaxed);
+    fn all_lanes(&self, lanes: Vec<FeedLane>, engine: &mut Engine) -> Result<FeedReport, PipelineError> {
+        let Given { options, groups, run, .. } = self.given;
+        let lane_options = options.lane_options();
         let mut fed = FeedReport::default();
         let mut lanes = lanes.into_iter().enumerate();
         let lanes_at_once = engine.lanes_per_process(lanes.len());
@@ -263,7 +334,7 @@ impl AlignRun<'_> {
     /// other side; it is the one reported.
     fn exchange(
         &self,
-        feeder: Feeder<'_>,
+        feeder: Feeder<'_, BlockWriter>,
         reader: BlockReader,
         child: &godwit_engines::ChildHandle,
     ) -> Result<FeedReport, PipelineError> {
@@ -271,7 +342,7 @@ impl AlignRun<'_> {
         self.progress.feeding_done.store(false, Ordering::Release);
         let (fed, taken) = std::thread::scope(|scope| {
             let feeding = scope.spawn(|| {
-                let fed = feeder.run(&self.progress, self.cancelled);
+                let fed = feeder.run(&self.progress, self.given.cancelled);
                 if fed.is_err() {
                     child.kill();
                 }
@@ -287,7 +358,7 @@ impl AlignRun<'_> {
             watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (fed, taken)
         });
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.given.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
         let (mut fed, returned) = match (fed, taken) {
@@ -307,7 +378,7 @@ impl AlignRun<'_> {
     /// A child that is busy aligning does not notice a signal to its parent; this thread does.
     fn kill_when_cancelled(&self, child: &godwit_engines::ChildHandle) {
         while !self.progress.feeding_done.load(Ordering::Acquire) {
-            if self.cancelled.load(Ordering::Relaxed) {
+            if self.given.cancelled.load(Ordering::Relaxed) {
                 child.kill();
                 return;
             }
@@ -321,11 +392,8 @@ impl AlignRun<'_> {
             reads += block.reads;
             let id = block.id;
             self.take_block(block)?;
-            let fed = self.progress.reads_fed.load(Ordering::Relaxed).max(1);
-            let total = self.progress.bytes_total.load(Ordering::Relaxed);
-            let read = self.progress.bytes_read.load(Ordering::Relaxed) as f64 / total as f64;
-            let fraction = (total > 0).then_some(read * reads as f64 / fed as f64);
-            self.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
+            let fraction = self.progress.fraction(reads);
+            self.given.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
         }
         Ok(reads)
     }
@@ -335,21 +403,27 @@ impl AlignRun<'_> {
         let mut counts = vec![DuplicateCounts::default(); library + 1];
         counts[library] = block.counts;
         let signatures = BlockSignatures { pairs: block.pairs, ends: block.ends, counts };
-        let mut keys = Vec::with_capacity(block.records as usize);
-        let mut chunks: Vec<BinaryArray> = Vec::with_capacity(block.batches.len());
-        for batch in block.batches {
-            // Columns as `schema::alignments` has them; the engine checked every batch against it.
-            let (contigs, positions) =
-                (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int32Type>());
-            let flag = batch.column(2).as_primitive::<UInt16Type>();
-            let places = contigs.values().iter().zip(positions.values()).zip(flag.values());
-            keys.extend(
-                places.map(|((contig, position), flag)| SortKey::new(*contig, *position, flag & flags::REVERSE != 0)),
-            );
-            chunks.push(batch.column(5).as_binary::<i32>().clone());
-        }
+        let (chunks, keys) = records_and_keys(block.batches, block.records);
         self.collector.add_block(block.id, chunks, &keys, &signatures)
     }
+}
+
+/// The packed records of a block in the aligner's order, and their sort keys.
+pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<BinaryArray>, Vec<SortKey>) {
+    let mut keys = Vec::with_capacity(records as usize);
+    let mut chunks: Vec<BinaryArray> = Vec::with_capacity(batches.len());
+    for batch in batches {
+        // Columns as `schema::alignments` has them; the engine checked every batch against it.
+        let (contigs, positions) =
+            (batch.column(0).as_primitive::<Int32Type>(), batch.column(1).as_primitive::<Int32Type>());
+        let flag = batch.column(2).as_primitive::<UInt16Type>();
+        let places = contigs.values().iter().zip(positions.values()).zip(flag.values());
+        keys.extend(
+            places.map(|((contig, position), flag)| SortKey::new(*contig, *position, flag & flags::REVERSE != 0)),
+        );
+        chunks.push(batch.column(5).as_binary::<i32>().clone());
+    }
+    (chunks, keys)
 }
 
 /// Of the failures of both sides, the one that came first: whatever is not the engine's led godwit to stop the engine.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
+use godwit_exchange::ExchangeError;
 use godwit_formats::bam::BamError;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
@@ -28,6 +29,8 @@ pub enum Blame {
     Machine,
     /// An outside program.
     Engine,
+    /// Another machine, or the network.
+    Remote,
     /// Whoever stopped the run.
     Interrupted,
     /// godwit.
@@ -166,6 +169,23 @@ pub enum PipelineError {
         /// Come out.
         written: u64,
     },
+    /// The network between the nodes of a run.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// No node is left to work.
+    #[error("no node is left to go on: {last}")]
+    NoNodes {
+        /// What the last one that left said.
+        last: String,
+    },
+    /// A node found something wrong that all others would find too.
+    #[error("{message} (on {node})")]
+    Node {
+        /// Its name.
+        node: String,
+        /// What, where and what to do.
+        message: String,
+    },
     /// Stopped from outside.
     #[error("interrupted; nothing was left behind")]
     Interrupted,
@@ -250,7 +270,8 @@ impl PipelineError {
                 EngineError::WrongIndex { .. } | EngineError::Reference { .. } => Blame::Input,
                 _ => Blame::Engine,
             },
-            Self::Untrimmed { .. } => Blame::Engine,
+            Self::Exchange(_) | Self::NoNodes { .. } => Blame::Remote,
+            Self::Untrimmed { .. } | Self::Node { .. } => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }

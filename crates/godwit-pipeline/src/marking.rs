@@ -3,12 +3,14 @@
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BarcodeError, BarcodeTags, BlockDetails, DuplicateMode};
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use crate::error::PipelineError;
 use crate::reduce::DuplicatePolicy;
 
 /// Which duplicates get a `DT` tag: `LB` for those of the library, `SQ` for optical ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TaggingPolicy {
     /// None (`TAGGING_POLICY=DontTag`).
     #[default]
@@ -20,7 +22,7 @@ pub enum TaggingPolicy {
 }
 
 /// Options of duplicate marking that are off by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkingOptions {
     /// What is marked: reads or whole templates.
     pub mode: DuplicateMode,

@@ -5,6 +5,7 @@
 //! an earlier process sealed is completed where it lies.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +19,13 @@ use crate::staging::StagedFile;
 
 /// Bytes a part gathers before they are handed on.
 const HANDOVER_BYTES: usize = 1 << 20;
+/// Bytes of a page, or a multiple: what a client of a network file system writes back as one.
+const PAGE_BYTES: u64 = 64 << 10;
 
 /// A file in parts. Dropping it removes what is there.
 pub struct PartitionedFile<'s> {
-    staged: StagedFile,
+    /// None where parts are only made, for a file that another process puts together.
+    staged: Option<StagedFile>,
     spill: &'s SpillFile,
     /// Bytes of waiting parts that may stay in memory.
     waiting_budget: usize,
@@ -88,12 +92,25 @@ impl<'s> PartitionedFile<'s> {
     /// Parts of an empty file.
     pub fn new(staged: StagedFile, spill: &'s SpillFile, waiting_budget: usize) -> Self {
         Self {
-            staged,
+            staged: Some(staged),
             spill,
             waiting_budget,
             waiting_bytes: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
             state: Mutex::default(),
+        }
+    }
+
+    /// Parts for a file that another process puts together: all of them are sealed in the spill, none has its turn.
+    pub fn apart(spill: &'s SpillFile) -> Self {
+        let turn = usize::MAX;
+        Self {
+            staged: None,
+            spill,
+            waiting_budget: 0,
+            waiting_bytes: AtomicUsize::new(0),
+            turn: AtomicUsize::new(turn),
+            state: Mutex::new(State { turn, ..State::default() }),
         }
     }
 
@@ -104,7 +121,20 @@ impl<'s> PartitionedFile<'s> {
 
     /// The file as it is so far.
     pub fn staged(&self) -> &StagedFile {
-        &self.staged
+        self.staged.as_ref().expect("where parts are made apart, none of them gets to the file")
+    }
+
+    /// Completes a part that another process put where it belongs.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] where it does not follow the part before it.
+    pub fn placed(&self, index: usize, extent: PartExtent) -> io::Result<()> {
+        self.restore(index, &PartPlace::File { offset: extent.offset, bytes: extent.bytes })
+    }
+
+    /// Bytes of the parts whose places are known.
+    pub fn placed_bytes(&self) -> u64 {
+        self.lock().offset
     }
 
     /// Completes a part that an earlier process sealed, instead of writing it.
@@ -155,7 +185,7 @@ impl<'s> PartitionedFile<'s> {
             let bytes = piece.bytes();
             match piece {
                 Piece::Memory(data) => {
-                    self.staged.file().write_all_at(&data, offset)?;
+                    self.staged().file().write_all_at(&data, offset)?;
                     self.waiting_bytes.fetch_sub(bytes as usize, Ordering::Relaxed);
                 }
                 Piece::Spilled { offset: from, bytes } => self.copy_from_spill(from, offset, bytes)?,
@@ -175,7 +205,7 @@ impl<'s> PartitionedFile<'s> {
         while bytes > 0 {
             let chunk = buffer.len().min(bytes);
             self.spill.read_at(from, &mut buffer[..chunk])?;
-            self.staged.file().write_all_at(&buffer[..chunk], to)?;
+            self.staged().file().write_all_at(&buffer[..chunk], to)?;
             from += chunk as u64;
             to += chunk as u64;
             bytes -= chunk;
@@ -195,19 +225,64 @@ impl<'s> PartitionedFile<'s> {
         };
         if extents.len() != parts {
             let message =
-                format!("{} of {parts} parts of {} were written", extents.len(), self.staged.path().display());
+                format!("{} of {parts} parts of {} were written", extents.len(), self.staged().path().display());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        self.staged.file().write_all_at(last_bytes, end)?;
-        self.staged.file().set_len(end + last_bytes.len() as u64)?;
-        self.staged.file().sync_all()?;
+        let file = self.staged().file();
+        file.write_all_at(last_bytes, end)?;
+        file.set_len(end + last_bytes.len() as u64)?;
+        file.sync_all()?;
         Ok(extents)
     }
 
     /// A sealed file, to be published with others.
     pub fn into_staged(self) -> StagedFile {
-        self.staged
+        self.staged.expect("where parts are made apart, there is no file to seal")
     }
+}
+
+/// What a part has in pages of the file that it shares with its neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartEdges {
+    /// Bytes before the first page that is the part's alone; the whole part where there is none.
+    pub first: Vec<u8>,
+    /// Bytes behind the last such page.
+    pub last: Vec<u8>,
+}
+
+/// Copies a part that was made apart into the file, as far as it has pages to itself: on network file systems two
+/// machines that write one page undo each other's work. Returns what is left for the one who puts the file together.
+///
+/// # Errors
+/// What the file system reports.
+pub fn copy_part(spill: &SpillFile, place: &PartPlace, file: &File, offset: u64) -> io::Result<PartEdges> {
+    let pieces = match place {
+        PartPlace::Spill(pieces) => &pieces[..],
+        PartPlace::File { .. } => return Err(io::Error::other("the part is in a file already")),
+    };
+    let end = offset + pieces.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let own = offset.next_multiple_of(PAGE_BYTES)..end / PAGE_BYTES * PAGE_BYTES;
+    let mut edges = PartEdges::default();
+    let mut buffer = vec![0; HANDOVER_BYTES];
+    let mut at = offset;
+    for (from, bytes) in pieces {
+        let mut done = 0;
+        while done < *bytes {
+            let chunk = &mut buffer[..HANDOVER_BYTES.min((bytes - done) as usize)];
+            spill.read_at(from + done, chunk)?;
+            let within = |position: u64| position.clamp(at, at + chunk.len() as u64) - at;
+            let (start, stop) = match own.is_empty() {
+                true => (chunk.len(), chunk.len()),
+                false => (within(own.start) as usize, within(own.end) as usize),
+            };
+            edges.first.extend_from_slice(&chunk[..start]);
+            file.write_all_at(&chunk[start..stop], at + start as u64)?;
+            edges.last.extend_from_slice(&chunk[stop..]);
+            at += chunk.len() as u64;
+            done += chunk.len() as u64;
+        }
+    }
+    Ok(edges)
 }
 
 impl Piece {
@@ -289,7 +364,7 @@ impl PartWriter<'_> {
             self.written += waiting.bytes;
             self.file.place(start + self.written, waiting)?;
         }
-        self.file.staged.file().write_all_at(&self.buffer, start + self.written)?;
+        self.file.staged().file().write_all_at(&self.buffer, start + self.written)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -352,6 +427,31 @@ mod tests {
                 assert_eq!(write_parts(&order, budget), (expected.clone(), extents.clone()));
             }
         }
+    }
+
+    #[test]
+    fn parts_made_apart_fill_the_file_with_their_edges() {
+        let directory = tempfile::tempdir().unwrap();
+        let spill = SpillFile::create(directory.path(), Arc::default()).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let sizes = [10, 300_000, PAGE_BYTES as usize, 0, 5_000_000, 70_000, 1];
+        let (mut offset, mut expected) = (7, vec![0; 7]);
+        let parts = PartitionedFile::apart(&spill);
+        for (index, bytes) in sizes.into_iter().enumerate() {
+            let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8 ^ index as u8).collect();
+            let mut part = parts.part(index);
+            content.chunks(999_999).for_each(|chunk| part.write_all(chunk).unwrap());
+            let place = part.seal().unwrap();
+            let edges = copy_part(&spill, &place, &file, offset).unwrap();
+            file.write_all_at(&edges.first, offset).unwrap();
+            offset += bytes as u64;
+            file.write_all_at(&edges.last, offset - edges.last.len() as u64).unwrap();
+            assert!(edges.first.len() + edges.last.len() < 2 * PAGE_BYTES as usize);
+            expected.extend(content);
+        }
+        let mut written = vec![0; expected.len()];
+        file.read_exact_at(&mut written, 0).unwrap();
+        assert!(written == expected);
     }
 
     #[test]

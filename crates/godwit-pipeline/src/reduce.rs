@@ -5,6 +5,7 @@
 //! best pair of a duplicate set may be in the last one.
 
 mod annotate;
+mod apart;
 mod collector;
 mod outputs;
 mod partition;
@@ -14,13 +15,18 @@ mod seal;
 mod sink;
 mod write;
 
+pub(crate) use apart::{Gathering, PartMaker, PartMakerOptions};
 pub use collector::{Collector, ReduceOptions};
-pub use outputs::{Format, Outputs};
+pub use outputs::{Format, Opened, Outputs};
 pub use qc::Qc;
+pub(crate) use write::Decided;
 pub use write::{Reduced, Segment};
 
+use serde::{Deserialize, Serialize};
+
 /// What becomes of duplicates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum DuplicatePolicy {
     /// FLAG 0x400 is set on them and cleared on all others.
     Mark,

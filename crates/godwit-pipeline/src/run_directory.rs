@@ -29,6 +29,8 @@ use crate::staging::{Staged, StagedFile, sync_directory};
 
 /// Its name within the output directory.
 pub const NAME: &str = ".godwit";
+/// What nodes of a run share, within it.
+const NODES: &str = "nodes";
 /// Bytes read at a time to check what is there.
 const CHECK_BYTES: usize = 1 << 20;
 
@@ -94,6 +96,7 @@ impl RunDirectory {
         let going_on = resume && blocks > 0 && matches!(entries.first(), Some(Entry::Start { .. }));
         if !going_on {
             drop_leftovers(out, &entries);
+            let _ = fs::remove_dir_all(path.join(NODES));
             journal.clear().map_err(failed)?;
             let data = temp.map(|temp| data_below(temp, out));
             let data_bytes = data.as_ref().map(|data| data.as_os_str().as_bytes().to_vec());
@@ -190,6 +193,15 @@ impl RunDirectory {
         let hash =
             hash_stretches(&[(block.offset, block.bytes())], |offset, bytes| self.blocks.read_at(offset, bytes))?;
         Ok(hash == block.checksum)
+    }
+
+    /// A directory for what goes on between nodes, made anew; nobody goes on with it.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn for_nodes(&self) -> io::Result<PathBuf> {
+        let path = self.out.join(NAME).join(NODES);
+        create_private_directory(&path).map(|()| path)
     }
 
     /// The spill of sorted runs.
@@ -327,6 +339,7 @@ impl RunDirectory {
         let _ = fs::remove_file(self.data.join("blocks"));
         let _ = fs::remove_file(self.data.join("parts"));
         let path = self.out.join(NAME);
+        let _ = fs::remove_dir_all(path.join(NODES));
         if self.data != path {
             let _ = fs::remove_dir(&self.data);
         }

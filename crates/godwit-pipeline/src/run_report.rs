@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::align::ExchangeReport;
 use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::key_numbers::KeyNumbers;
@@ -56,6 +57,9 @@ pub struct RunReport {
     pub seconds: f64,
     /// What an earlier, stopped process had finished.
     pub resumed: ResumedWork,
+    /// What went between nodes; `None` where one process did it all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<ExchangeReport>,
     /// The outputs were there already; nothing ran.
     #[serde(skip)]
     pub already_complete: bool,
@@ -159,6 +163,12 @@ impl RunReport {
         self.threads = threads;
         self.resumed = resumed;
         self.started = utc(SystemTime::now() - elapsed);
+        self
+    }
+
+    /// With what went between nodes.
+    pub fn exchanged(mut self, exchange: Option<ExchangeReport>) -> Self {
+        self.exchange = exchange;
         self
     }
 

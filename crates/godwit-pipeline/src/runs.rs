@@ -5,10 +5,12 @@
 //! memory a frame is a stretch of the block's order; spilled it is one LZ4 block.
 
 mod cursor;
+mod slices;
 mod store;
 mod table;
 
 pub use cursor::Cursor;
+pub use slices::{Shares, SlicePlace, SliceStore};
 pub use store::{FinishedRuns, RunStore, SortedBlock, SplitPartition};
 pub use table::RunTable;
 

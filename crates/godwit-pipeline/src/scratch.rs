@@ -66,6 +66,19 @@ impl SpillFile {
         std::mem::take(&mut *digest.lock().unwrap_or_else(PoisonError::into_inner)).finalize()
     }
 
+    /// Takes room for bytes that are written later; returns where. What is never written reads as zeros.
+    pub fn reserve(&self, bytes: u64) -> u64 {
+        self.end.fetch_add(bytes, Ordering::Relaxed)
+    }
+
+    /// Writes into room that was taken.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.end.load(Ordering::Relaxed)

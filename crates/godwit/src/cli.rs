@@ -1,11 +1,15 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod nodes;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, Format, MarkingOptions, TaggingPolicy};
+
+pub use nodes::{NodeArgs, Place, PlaceArgs};
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -57,6 +61,9 @@ pub enum Verb {
     /// Measure a network or a server
     #[command(subcommand, after_help = "Example:\n  godwit bench flight --streams 1,2,4")]
     Bench(BenchVerb),
+    /// Work for a run over many nodes; started by `godwit align --on`, not by people
+    #[command(hide = true, after_help = "Example:\n  godwit node --rendezvous out/.godwit/rendezvous")]
+    Node(NodeArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),
@@ -173,6 +180,8 @@ pub struct AlignArgs {
     /// Go on with a run of the same command that was stopped; nothing is done twice
     #[arg(long)]
     pub resume: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub common: Common,
 }

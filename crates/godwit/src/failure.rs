@@ -48,6 +48,7 @@ impl From<PipelineError> for Failure {
             Blame::Input => Exit::Input,
             Blame::Machine => Exit::Machine,
             Blame::Engine => Exit::Engine,
+            Blame::Remote => Exit::Remote,
             Blame::Interrupted => Exit::Interrupted,
             Blame::Bug => Exit::Bug,
         };

@@ -7,7 +7,9 @@ mod demo;
 
 mod index;
 mod markdup;
+mod node;
 mod simulate;
+mod spread;
 mod verify;
 
 use std::io::{ErrorKind, Write};
@@ -34,6 +36,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Bench(verb) => bench::run(&verb),
+        Verb::Node(args) => node::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
 }

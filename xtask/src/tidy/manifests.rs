@@ -63,6 +63,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-engines"]),
     // End-to-end tests see what users see: the programs and their files.
     ("godwit-tests", &[]),
+    // Decisions alone, in a world of its own.
+    ("godwit-sim", &["godwit-model", "godwit-exchange"]),
     ("xtask", &[]),
 ];
 

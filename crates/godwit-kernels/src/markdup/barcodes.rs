@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use godwit_model::{CigarOp, RawRecord, flags};
 
 /// Where barcodes stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BarcodeTags {
     /// Tag of the barcode that mates share (`BARCODE_TAG`).
     pub molecule: Option<[u8; 2]>,

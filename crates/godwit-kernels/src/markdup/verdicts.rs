@@ -39,6 +39,18 @@ impl Verdicts {
         Self::is_set(self.of_block(record.block()), record.index())
     }
 
+    /// The bits of every block that has duplicates, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (BlockId, &[u64])> {
+        self.blocks.iter().map(|(block, words)| (*block, words.as_slice()))
+    }
+
+    /// Verdicts that were told elsewhere.
+    pub fn from_blocks(blocks: impl IntoIterator<Item = (BlockId, Vec<u64>)>) -> Self {
+        let blocks: HashMap<BlockId, Vec<u64>> = blocks.into_iter().collect();
+        let duplicates = blocks.values().flatten().map(|word| u64::from(word.count_ones())).sum();
+        Self { blocks, duplicates }
+    }
+
     /// Number of duplicates.
     pub fn duplicates(&self) -> u64 {
         self.duplicates

@@ -3,6 +3,7 @@
 use std::io;
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use super::adapters::is_adapter;
 use super::histogram::Histogram;
@@ -33,7 +34,7 @@ pub trait ReferenceBases {
 }
 
 /// Counts of first reads, last reads and reads without a mate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlignmentSummary {
     first: Category,
     last: Category,
@@ -41,7 +42,7 @@ pub struct AlignmentSummary {
 }
 
 /// Counts of one kind of read; PF is "passes filter".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Category {
     reads: u64,
     pf_reads: u64,

@@ -1,6 +1,7 @@
 //! Bases and qualities by cycle of the sequencer.
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 /// Which read of its template a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +30,12 @@ pub(super) type BaseCounts = [u64; 16];
 pub(super) type QualityCounts = [u64; 256];
 
 /// Counts for each cycle, 0-based; index 0 is of first reads, 1 of last ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cycles {
     /// As stored in the record, by end and strand (forward, reverse).
     pub(super) bases: [[Vec<BaseCounts>; 2]; 2],
     /// By end.
+    #[serde(with = "qualities")]
     pub(super) qualities: [Vec<QualityCounts>; 2],
 }
 
@@ -111,6 +113,33 @@ impl Cycles {
         [(1, 8), (2, 4), (4, 2), (8, 1)].map(|(code, complement): (usize, usize)| {
             forward.map_or(0, |counts| counts[code]) + reverse.map_or(0, |counts| counts[complement])
         })
+    }
+}
+
+/// Qualities as lists without the zeros at their end.
+mod qualities {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::QualityCounts;
+
+    pub(super) fn serialize<S: Serializer>(ends: &[Vec<QualityCounts>; 2], to: S) -> Result<S::Ok, S::Error> {
+        let used = |counts: &QualityCounts| counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        let cycles = |end: &Vec<QualityCounts>| end.iter().map(|counts| counts[..used(counts)].to_vec()).collect();
+        let ends: [Vec<Vec<u64>>; 2] = [cycles(&ends[0]), cycles(&ends[1])];
+        ends.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[Vec<QualityCounts>; 2], D::Error> {
+        let cycle = |counts: &Vec<u64>| {
+            let mut all = [0; 256];
+            let used = all.get_mut(..counts.len()).ok_or_else(|| D::Error::custom("more than 256 qualities"))?;
+            used.copy_from_slice(counts);
+            Ok(all)
+        };
+        let [first, last] = <[Vec<Vec<u64>>; 2]>::deserialize(from)?;
+        let end = |cycles: Vec<Vec<u64>>| cycles.iter().map(cycle).collect::<Result<_, _>>();
+        Ok([end(first)?, end(last)?])
     }
 }
 

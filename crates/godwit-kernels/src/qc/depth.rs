@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::overlap::{Overlaps, Stretch, Unjoined};
@@ -21,14 +22,14 @@ const HEAD_RUNS: usize = 1 << 16;
 const LEFT_OUT: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flags::DUPLICATE;
 
 /// Positions in a row that have one depth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) positions: u32,
     pub(super) depth: i32,
 }
 
 /// Depth of a partition on one contig.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Track {
     /// Where the head starts.
     pub(super) start: u32,
@@ -146,7 +147,7 @@ impl Sweep {
 }
 
 /// Depth of a partition on one contig, for both tools.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContigPart {
     pub(super) contig: i32,
     /// As mosdepth counts, but for mates in other partitions.
@@ -168,6 +169,7 @@ pub struct PartitionDepth {
 }
 
 /// The depth of a whole partition.
+#[derive(Serialize, Deserialize)]
 pub struct FinishedDepth(pub(super) Vec<ContigPart>);
 
 impl Default for PartitionDepth {

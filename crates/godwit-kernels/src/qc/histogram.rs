@@ -1,12 +1,14 @@
 //! Counts by whole number, with the summary numbers htsjdk computes of them.
 
+use serde::{Deserialize, Serialize};
+
 use std::collections::BTreeMap;
 
 /// Values below this are counted in an array, the few above in a tree.
 const ARRAY_VALUES: u64 = 8192;
 
 /// How often each value occurred. Summaries follow htsjdk 4.2.0 `Histogram`, operation by operation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     low: Vec<u64>,
     high: BTreeMap<u64, u64>,

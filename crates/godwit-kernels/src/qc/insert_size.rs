@@ -1,6 +1,7 @@
 //! Insert sizes as Picard 3.4.0 `CollectInsertSizeMetrics` counts and prints them (`InsertSizeMetricsCollector`).
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::picard_header;
@@ -45,7 +46,7 @@ impl Orientation {
 }
 
 /// Insert sizes of all pairs that are no duplicates, by orientation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InsertSizes {
     sizes: [Histogram; 3],
 }

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// A stretch of a contig, 0-based, half-open.
 pub(super) type Stretch = (u32, u32);
 
 /// A read that overlaps its mate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mate {
     pub(super) start: u32,
     pub(super) end: u32,
@@ -50,7 +51,7 @@ pub(super) struct Overlaps {
 }
 
 /// What a partition could not join.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Unjoined {
     pub(super) waiting: Vec<(u128, Mate)>,
     pub(super) unmet: Vec<(u128, Mate)>,

@@ -3,6 +3,7 @@
 use std::io;
 
 use godwit_model::{RawRecord, flags};
+use serde::{Deserialize, Serialize};
 
 use super::alignment_summary::{AlignmentSummary, ReferenceBases, SummaryTags};
 use super::cycles::{Cycles, End};
@@ -58,7 +59,7 @@ impl Alignment<'_> {
 }
 
 /// Counts of records in any order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RecordCounts {
     /// Picard's insert sizes.
     pub inserts: InsertSizes,
@@ -70,7 +71,9 @@ pub struct RecordCounts {
     pub cycles: Cycles,
     /// Mapping qualities of mapped primary records.
     pub mapping_qualities: Histogram,
+    #[serde(skip)]
     codes: Vec<u8>,
+    #[serde(skip)]
     blocks: Vec<Block>,
 }
 

@@ -7,6 +7,7 @@ mod text;
 
 use godwit_model::{RawRecord, flags};
 use libdeflater::Crc;
+use serde::{Deserialize, Serialize};
 
 use super::cycles::End;
 use super::histogram::Histogram;
@@ -31,7 +32,7 @@ pub(super) struct StatsRead {
 }
 
 /// The counts; see [`SamtoolsStats::to_text`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamtoolsStats {
     /// 32-bit sums of checksums of names, bases and qualities, with overflow.
     checksums: [u32; 3],
@@ -52,7 +53,7 @@ pub struct SamtoolsStats {
 }
 
 /// Plain sums.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Numbers {
     first: u64,
     last: u64,

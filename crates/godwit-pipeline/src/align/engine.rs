@@ -130,6 +130,11 @@ impl FoundEngine {
         .start()?;
         Ok(Engine { hello: session.hello().clone(), kind: Kind::Own(Some(session)) })
     }
+
+    /// The same aligner where nodes run it, one of which has told who it is.
+    pub(super) fn elsewhere(self, hello: Hello) -> Engine {
+        Engine { hello, kind: Kind::Own(None) }
+    }
 }
 
 impl Engine {

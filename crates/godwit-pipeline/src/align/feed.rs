@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use arrow_array::RecordBatch;
 use godwit_engines::aligner::{BlockHeader, BlockWriter};
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
@@ -25,12 +26,45 @@ pub(super) struct FeedLane {
     pub(super) membership: Membership,
 }
 
+/// Where blocks of reads go, one after the other.
+pub(super) trait BlockSink {
+    /// Starts a block. May wait until there is room for it.
+    fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError>;
+
+    /// Takes reads of the block.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError>;
+
+    /// Ends the block.
+    fn end_block(&mut self) -> Result<(), PipelineError>;
+
+    /// There are no more blocks.
+    fn finish(self) -> Result<(), PipelineError>;
+}
+
+impl BlockSink for BlockWriter {
+    fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError> {
+        Ok(Self::start_block(self, header)?)
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError> {
+        Ok(Self::write(self, batch)?)
+    }
+
+    fn end_block(&mut self) -> Result<(), PipelineError> {
+        Ok(Self::end_block(self)?)
+    }
+
+    fn finish(self) -> Result<(), PipelineError> {
+        Ok(Self::finish(self)?)
+    }
+}
+
 /// Feeds all lanes, one after the other; the files of the next lane are read ahead meanwhile.
-pub(super) struct Feeder<'r> {
+pub(super) struct Feeder<'r, W> {
     /// With their numbers.
     pub(super) lanes: Vec<(usize, FeedLane)>,
     pub(super) lane_options: LaneOptions,
-    pub(super) writer: BlockWriter,
+    pub(super) writer: W,
     pub(super) options: &'r AlignOptions,
     /// Blocks that need not be aligned again.
     pub(super) run: &'r RunDirectory,
@@ -57,7 +91,7 @@ pub(super) struct FeedReport {
     pub(super) reports: Staged,
 }
 
-impl Feeder<'_> {
+impl<W: BlockSink> Feeder<'_, W> {
     /// Feeds everything and closes the aligner's input.
     pub(super) fn run(
         mut self,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, Marker, MarkerOptions, Marking};
-use godwit_model::{BlockId, Genome, SortKey};
+use godwit_model::{BlockId, Genome, PartitionPlan, SortKey};
 
 use super::DuplicatePolicy;
 use crate::error::PipelineError;
@@ -15,7 +15,7 @@ use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::read_groups::ReadGroups;
 use crate::run_directory::RunDirectory;
-use crate::runs::{FinishedRuns, RunStore, SortedBlock};
+use crate::runs::{FinishedRuns, RunStore, RunTable, SortedBlock};
 use crate::scratch::SpillFile;
 
 /// How to reduce.
@@ -158,6 +158,32 @@ impl Collector {
             (Some(block), Some(table)) => block.finish(id, records, signatures, &table, store.plan()).map_err(scratch),
             _ => Ok(()),
         }
+    }
+
+    /// Takes a block whose records are kept elsewhere: how many they are, their signatures and the table of their frames.
+    /// All blocks have to be cut by the same plan.
+    ///
+    /// # Errors
+    /// When scratch space fails, or the table is none of this plan.
+    pub fn add_block_elsewhere(
+        &self,
+        id: BlockId,
+        records: u64,
+        signatures: &BlockSignatures,
+        table: &RunTable,
+        plan: &PartitionPlan,
+    ) -> Result<(), PipelineError> {
+        let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
+        if let Some(marker) = &self.marker {
+            let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
+            marker.add_block(id, signatures, BlockDetails::default()).map_err(scratch)?;
+        }
+        let new = || RunStore::new(plan.clone(), 0, self.spill.clone(), true);
+        if !self.store.get_or_init(new).restore(id, table) {
+            return Err(scratch(std::io::Error::other("a block's table does not fit the partitions")));
+        }
+        self.records.fetch_add(records, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Records taken in so far.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_formats::fasta::{self, FaiRecord, FastaError, Windows};
-use godwit_kernels::qc::{Coverage, DepthMerger, PartitionDepth, RecordCounts, ReferenceBases};
+use godwit_kernels::qc::{Coverage, DepthMerger, FinishedDepth, PartitionDepth, RecordCounts, ReferenceBases};
 use godwit_model::{Genome, RawRecord};
+use serde::{Deserialize, Serialize};
 
 use super::collector::ReduceOptions;
 use super::outputs::Outputs;
@@ -36,6 +37,13 @@ pub(super) struct QcWorker<'j> {
     counts: RecordCounts,
     depth: PartitionDepth,
     reference: Option<ReferenceWindows>,
+}
+
+/// The metrics of one part.
+#[derive(Serialize, Deserialize)]
+pub(super) struct QcPart {
+    counts: RecordCounts,
+    depth: FinishedDepth,
 }
 
 /// The metrics of a file.
@@ -83,6 +91,12 @@ impl QcJob {
         }
     }
 
+    /// Takes the metrics of a part that was written elsewhere, the `at`th of the file.
+    pub(super) fn take_part(&self, at: usize, part: QcPart) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).merge(&part.counts);
+        self.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, part.depth);
+    }
+
     /// When all threads have ended.
     pub(super) fn finish(self, genome: &Genome) -> Qc {
         let counts = self.counts.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -103,6 +117,13 @@ impl QcWorker<'_> {
     pub(super) fn end_partition(&mut self, at: usize) {
         let depth = self.depth.finish();
         self.job.depth.lock().unwrap_or_else(PoisonError::into_inner).add(at, depth);
+    }
+}
+
+impl QcWorker<'_> {
+    /// What was counted since the last time, for a job elsewhere.
+    pub(super) fn take_part(&mut self) -> QcPart {
+        QcPart { counts: std::mem::take(&mut self.counts), depth: self.depth.finish() }
     }
 }
 

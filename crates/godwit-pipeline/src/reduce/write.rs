@@ -87,11 +87,9 @@ impl Collector {
         observer: &dyn Observer,
         cancelled: &AtomicBool,
     ) -> Result<Reduced, PipelineError> {
-        observer.event(&Event::Stage { name: "deciding duplicates" });
-        let mut collected = self.finish(genome)?;
+        let Decided { mut collected, partitions } = self.decide(genome, observer)?;
         observer.event(&Event::Stage { name: "writing" });
         let started = Instant::now();
-        let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
         number_sets(&mut collected, &partitions, cancelled).map_err(|error| writing_failed(error, &outputs.stem))?;
         let collected = &collected;
         let targets = targets(collected, opened);
@@ -106,6 +104,49 @@ impl Collector {
             }
             None => Vec::new(),
         };
+        let written = Written { summaries, qc, kept: kept.load(Ordering::Relaxed), started };
+        written.complete(collected, targets, genome, outputs)
+    }
+
+    /// Ends the input and decides duplicates.
+    ///
+    /// # Errors
+    /// [`PipelineError`].
+    pub(crate) fn decide(self, genome: &Genome, observer: &dyn Observer) -> Result<Decided, PipelineError> {
+        observer.event(&Event::Stage { name: "deciding duplicates" });
+        let collected = self.finish(genome)?;
+        let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
+        Ok(Decided { collected, partitions })
+    }
+}
+
+/// Duplicates are decided, nothing is written.
+pub(crate) struct Decided {
+    pub(super) collected: Collected,
+    pub(super) partitions: Vec<SplitPartition>,
+}
+
+/// All partitions are written.
+pub(super) struct Written {
+    /// Of each partition, in order.
+    pub(super) summaries: Vec<PartitionSummary>,
+    pub(super) qc: Option<QcJob>,
+    /// Partitions that an earlier process wrote.
+    pub(super) kept: usize,
+    /// When writing began.
+    pub(super) started: Instant,
+}
+
+impl Written {
+    /// Checks that nothing is missing, ends the files and adds what goes beside them.
+    pub(super) fn complete(
+        self,
+        collected: &Collected,
+        targets: Targets,
+        genome: &Genome,
+        outputs: &Outputs,
+    ) -> Result<Reduced, PipelineError> {
+        let Self { summaries, qc, kept, started } = self;
         let totals = Totals::add_up(&summaries);
         let expected = collected.records - totals.removed;
         if totals.flagstat.records() != expected {
@@ -130,7 +171,7 @@ impl Collector {
             writing_seconds: started.elapsed().as_secs_f64(),
             spilled_bytes: collected.spill.bytes()
                 + collected.run.as_ref().map_or(0, |run| run.blocks().bytes() + run.parts().bytes()),
-            kept_partitions: kept.load(Ordering::Relaxed),
+            kept_partitions: kept,
             flagstat: totals.flagstat,
             duplication: metrics,
             qc,
@@ -138,7 +179,7 @@ impl Collector {
     }
 }
 
-fn targets(collected: &Collected, opened: Opened) -> Targets<'_> {
+pub(super) fn targets(collected: &Collected, opened: Opened) -> Targets<'_> {
     let files = usize::from(opened.bam.is_some()) + usize::from(opened.cram.is_some());
     let waiting = collected.options.memory.waiting_bytes / files.max(1);
     let run = collected.run.as_deref().filter(|_| opened.is_bam_alone());

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_array::{Array, BinaryArray};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, RawRecord, SortKey};
+use serde::{Deserialize, Serialize};
 
 use super::{Cursor, ENTRY_HEADER, FRAME_BYTES, Frame, Run, RunBytes, RunTable};
 use crate::memory_hints::prefetch;
@@ -34,10 +35,10 @@ pub struct FinishedRuns {
 }
 
 /// A stretch of the genome that is merged and written by one worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitPartition {
     /// Index in the plan.
-    partition: usize,
+    pub partition: usize,
     /// Smallest key.
     from: SortKey,
     /// First key beyond.
@@ -106,18 +107,9 @@ impl RunStore {
         if !resident {
             self.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        let mut writer = FrameCutter {
-            frames: Vec::new(),
-            first_item: 0,
-            plain_bytes: 0,
-            spill: (!resident || self.keep).then(|| FrameSpill {
-                file: &self.spill,
-                plain: Vec::new(),
-                packed: Vec::new(),
-            }),
-        };
+        let mut writer = FrameCutter::new((!resident || self.keep).then(|| FrameSpill::new(&*self.spill)));
         let partition_frames = writer.cut(&records, self.plan.starts())?;
-        let frames = writer.frames;
+        let frames = writer.into_frames();
         let bytes = if resident { RunBytes::Memory(records) } else { RunBytes::Spilled };
         let run = Run { block, frames, partition_frames, bytes };
         let table = self.keep.then(|| RunTable::of(&run));
@@ -134,6 +126,10 @@ impl RunStore {
 }
 
 impl FinishedRuns {
+    pub(super) fn new(plan: PartitionPlan, runs: Vec<Run>, spill: Arc<SpillFile>) -> Self {
+        Self { plan, runs, spill }
+    }
+
     /// The partitions to write, in genome order: those of the plan, the overgrown ones in pieces.
     pub fn partitions(&self) -> Vec<SplitPartition> {
         let starts = self.plan.starts();
@@ -278,7 +274,7 @@ impl SortedBlock {
 }
 
 /// Cuts the records of a run into frames, and packs these into the spill where the run does not stay in memory.
-struct FrameCutter<'s> {
+pub(super) struct FrameCutter<'s> {
     frames: Vec<Frame>,
     /// First record of the frame being filled.
     first_item: usize,
@@ -287,15 +283,23 @@ struct FrameCutter<'s> {
     spill: Option<FrameSpill<'s>>,
 }
 
-struct FrameSpill<'s> {
-    file: &'s SpillFile,
+pub(super) struct FrameSpill<'s> {
+    file: &'s dyn Spill,
     plain: Vec<u8>,
     packed: Vec<u8>,
 }
 
-impl FrameCutter<'_> {
+impl<'s> FrameCutter<'s> {
+    pub(super) fn new(spill: Option<FrameSpill<'s>>) -> Self {
+        Self { frames: Vec::new(), first_item: 0, plain_bytes: 0, spill }
+    }
+
+    pub(super) fn into_frames(self) -> Vec<Frame> {
+        self.frames
+    }
+
     /// Cuts all records and returns the first frame of each partition, and one past the last frame.
-    fn cut(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
+    pub(super) fn cut(&mut self, block: &SortedBlock, starts: &[SortKey]) -> io::Result<Vec<u32>> {
         let mut partition_frames = vec![0];
         for (index, item) in block.items.iter().enumerate() {
             while starts.get(partition_frames.len()).is_some_and(|start| *start <= item.key) {
@@ -331,7 +335,11 @@ impl FrameCutter<'_> {
     }
 }
 
-impl FrameSpill<'_> {
+impl<'s> FrameSpill<'s> {
+    pub(super) fn new(file: &'s dyn Spill) -> Self {
+        Self { file, plain: Vec::new(), packed: Vec::new() }
+    }
+
     /// Packs the records of a frame into the spill; returns where, and how many bytes.
     fn write(&mut self, block: &SortedBlock, items: &[Item]) -> io::Result<(u64, u32)> {
         self.plain.clear();

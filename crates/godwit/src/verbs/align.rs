@@ -2,7 +2,7 @@
 
 use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align};
 
-use super::{cancel_on_signal, or_stdin};
+use super::{cancel_on_signal, or_stdin, spread};
 use crate::cli::{AlignArgs, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -10,7 +10,9 @@ use crate::progress::Progress;
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let report = align(&options(args), &progress, &cancel_on_signal()?)?;
+    let launch = spread::launch(args)?;
+    let spread = launch.as_ref().map(|launch| spread::spread(args, launch));
+    let report = align(&options(args), spread.as_ref(), &progress, &cancel_on_signal()?)?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

@@ -35,7 +35,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let reads = make_data(args, &reference).map_err(simulate::failure)?;
     build_index(&reference, &AlignerChoice::Bwa, &[], args.common.thread_count(), &progress)?;
     let options = options(args, &reference, &reads);
-    let report = align(&options, &progress, &cancel_on_signal()?)?;
+    let report = align(&options, None, &progress, &cancel_on_signal()?)?;
     progress.say("comparing with the truth and with the tools installed here");
     let bam = args.out.join(format!("{SAMPLE}.bam"));
     let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;

@@ -1,0 +1,192 @@
+//! What the head of a run and its nodes say to each other. Small things go over one connection per node, as JSON beside
+//! empty batches; data goes over others.
+
+use std::net::SocketAddr;
+
+use godwit_model::{BlockId, DuplicateCounts, SortKey};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ledger::{NodeId, Share};
+
+/// What a node says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub enum Report {
+    /// Its aligner runs, and others can fetch from it.
+    Ready {
+        /// Where others fetch from.
+        address: SocketAddr,
+        /// Parts it writes at a time.
+        writers: usize,
+        /// Version of the aligner.
+        engine_version: String,
+        /// Contigs, as the aligner prints them.
+        sq_lines: String,
+    },
+    /// It has room for one more block.
+    Wants,
+    /// How the first block cuts the genome: the smallest key of each partition.
+    Cut {
+        /// As `PartitionPlan::starts` has them.
+        starts: Vec<SortKey>,
+    },
+    /// It has what it was to fetch of a block.
+    Fetched {
+        /// The block.
+        block: BlockId,
+        /// How long that took.
+        seconds: f64,
+        /// How many bytes that were.
+        bytes: u64,
+    },
+    /// It could not fetch that.
+    FetchFailed {
+        /// The block.
+        block: BlockId,
+        /// Why.
+        why: String,
+    },
+    /// It cannot go on.
+    Failed {
+        /// What, where and what to do.
+        message: String,
+        /// Whether others would fail likewise, so that the run has to end.
+        everywhere: bool,
+    },
+}
+
+/// What a node hands over, with data.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "gift", rename_all = "snake_case")]
+pub enum Gift {
+    /// An aligned block, whose slices it keeps. Data: pairs, ends, the table of frames.
+    Block {
+        /// The block.
+        block: BlockId,
+        /// Reads that went in.
+        reads: u64,
+        /// Records that came out.
+        records: u64,
+        /// These as the duplicate metrics count them.
+        counts: DuplicateCounts,
+    },
+    /// A part that it keeps. Data: what there is to say about it.
+    Part {
+        /// Its place among all.
+        part: usize,
+        /// Number of bytes.
+        bytes: u64,
+    },
+    /// A part that is in the file. Data: what is left to be put before it, and behind it.
+    Placed {
+        /// Its place among all.
+        part: usize,
+        /// First byte behind the first part.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
+}
+
+/// What the head tells a node to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case")]
+pub enum Order {
+    /// The node is part of the run.
+    Welcome {
+        /// Who it is.
+        node: NodeId,
+        /// What is to be done, in the words of the job.
+        job: Value,
+    },
+    /// It is not.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// Align a block; its reads are a download.
+    Align {
+        /// Which.
+        block: BlockId,
+        /// Whether it decides how the genome is cut.
+        cuts: bool,
+    },
+    /// How the genome is cut and dealt out.
+    Plan {
+        /// As `PartitionPlan::starts` has them.
+        starts: Vec<SortKey>,
+        /// Number of shares.
+        shares: u16,
+    },
+    /// Fetch slices.
+    Fetch {
+        /// Of which block.
+        block: BlockId,
+        /// Which.
+        shares: Vec<Share>,
+        /// From where.
+        address: SocketAddr,
+    },
+    /// Duplicates are decided; which ones is a download.
+    Decided {
+        /// What else writing takes, in the words of the job.
+        job: Value,
+    },
+    /// Make a part.
+    Write {
+        /// Its place among all.
+        part: usize,
+    },
+    /// Put a part into the file.
+    Place {
+        /// Its place among all.
+        part: usize,
+        /// First byte behind the first part.
+        offset: u64,
+    },
+    /// All is done.
+    Finish,
+}
+
+/// What can be downloaded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "ticket", rename_all = "snake_case")]
+pub enum Ticket {
+    /// The reads of a block, from the head.
+    Reads {
+        /// Which.
+        block: BlockId,
+    },
+    /// Which records are duplicates, from the head.
+    Verdicts,
+    /// Slices, from a node.
+    Slices {
+        /// Of which block.
+        block: BlockId,
+        /// Which.
+        shares: Vec<Share>,
+    },
+}
+
+/// How an upload begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "upload", rename_all = "snake_case")]
+pub(crate) enum Opening {
+    /// A node reports, and is given orders, until it ends.
+    Join {
+        /// Of the node's program.
+        version: String,
+        /// Name of its machine and its process, for messages.
+        name: String,
+    },
+    /// Data.
+    Gift {
+        /// From whom.
+        node: NodeId,
+        /// What it is.
+        gift: Gift,
+        /// Bytes of each of its pieces.
+        pieces: Vec<u64>,
+    },
+}

@@ -1,0 +1,427 @@
+//! The head of a run over many nodes: reads the input, hands out blocks, decides duplicates, puts the file together.
+//!
+//! What to do next is decided by [`godwit_exchange::Ledger`]; here it is carried out. Records never come here: only
+//! signatures, the tables of slices, and what parts add up to.
+
+mod reads;
+mod stage;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use godwit_engines::aligner::{AlignerChoice, Hello};
+use godwit_exchange::{
+    Action, Event as LedgerEvent, Head, Incoming, Ledger, LedgerOptions, NodeId, Order, Orders, Report,
+};
+use godwit_model::BlockId;
+use serde::Serialize;
+
+use super::AlignOptions;
+use crate::error::PipelineError;
+use crate::marking::MarkingOptions;
+use crate::node::{AlignWork, Rendezvous};
+use crate::observer::{Event, Observer};
+use crate::reduce::Format;
+use crate::run_directory::RunDirectory;
+
+use reads::ReadsSpool;
+pub(super) use stage::SpreadJob;
+
+/// How long the head waits for something to happen before it looks at the clock.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a run goes on without any node.
+const WITHOUT_NODES: Duration = Duration::from_secs(60);
+/// How long nodes have to hear the last order.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a run is spread over nodes.
+pub struct Spread<'l> {
+    /// Number of nodes that are started; more may come, and some may go.
+    pub nodes: u32,
+    /// Where the head listens.
+    pub address: IpAddr,
+    /// Whether all nodes are on one machine.
+    pub one_machine: bool,
+    /// Starts them.
+    pub launch: &'l dyn Launch,
+}
+
+/// Starts nodes.
+pub trait Launch: Sync {
+    /// Starts all nodes, which find the run by this file.
+    ///
+    /// # Errors
+    /// [`PipelineError`].
+    fn start(&self, rendezvous: &Path) -> Result<(), PipelineError>;
+
+    /// Why none of them can come any more, where that is so.
+    fn ended(&self) -> Option<String>;
+
+    /// Stops those that still run, after they had time to end by themselves.
+    fn stop(&self);
+}
+
+/// What the exchange between nodes took.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ExchangeReport {
+    /// Names of the nodes that were part of the run.
+    pub nodes: Vec<String>,
+    /// Nodes that were lost on the way.
+    pub lost_nodes: usize,
+    /// Blocks given to a node, those given again included.
+    pub alignments: u64,
+    /// Blocks of the run.
+    pub blocks: u64,
+    /// Slices that went from node to node, bytes.
+    pub fetched_bytes: u64,
+    /// Time spent fetching, seconds, over all nodes.
+    pub fetching_seconds: f64,
+    /// Bytes that came to the head: signatures, tables, reports of parts.
+    pub head_bytes: u64,
+    /// Time from the last aligned block until every slice was where it belongs, seconds: what alignment did not hide.
+    pub exposed_seconds: f64,
+}
+
+/// A node as the head sees it.
+struct Peer {
+    name: String,
+    orders: Orders,
+    /// Where others fetch from, once it is ready.
+    address: Option<SocketAddr>,
+}
+
+/// The head, listening.
+pub(super) struct HeadOfRun<'r> {
+    head: Option<Head>,
+    spool: Arc<ReadsSpool>,
+    spread: &'r Spread<'r>,
+    ledger: Ledger,
+    peers: BTreeMap<NodeId, Peer>,
+    observer: &'r dyn Observer,
+    cancelled: &'r Arc<AtomicBool>,
+    started: Instant,
+    /// Since when there has been no node.
+    alone_since: Instant,
+    last_words: String,
+    work: AlignWork,
+    hello: Option<Hello>,
+    actions: Vec<Action>,
+    /// What nodes that come later have to be told too.
+    plan: Option<Order>,
+    decided: Option<Order>,
+    report: ExchangeReport,
+}
+
+/// Refuses what nodes cannot do.
+///
+/// # Errors
+/// [`PipelineError::Options`].
+pub(super) fn check(options: &AlignOptions) -> Result<(), PipelineError> {
+    let marking = options.job.marking;
+    let problem = if !matches!(options.aligner, AlignerChoice::Bwa | AlignerChoice::BwaMem2) {
+        format!("{} cannot be spread over nodes: bwa and bwa-mem2 can", options.aligner.name())
+    } else if options.formats != [Format::Bam] {
+        "nodes write BAM only; leave out --format, and convert the BAM".to_owned()
+    } else if marking.wants_details() || marking.tag_set_members {
+        let plain = MarkingOptions::default();
+        let line = MarkingOptions { tagging: plain.tagging, ..marking }.command_line();
+        format!("nodes do not mark duplicates with{line}; run on one machine, or leave that out")
+    } else if options.resume {
+        "--resume cannot take up a run over nodes; leave it out to start over".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(PipelineError::Options { problem })
+}
+
+impl<'r> HeadOfRun<'r> {
+    /// Listens, tells where, and starts the nodes.
+    pub(super) fn open(
+        spread: &'r Spread<'r>,
+        options: &AlignOptions,
+        run: &RunDirectory,
+        observer: &'r dyn Observer,
+        cancelled: &'r Arc<AtomicBool>,
+    ) -> Result<Self, PipelineError> {
+        let between = run.for_nodes().map_err(PipelineError::file("make the run directory in", &options.out))?;
+        let path = between.join("rendezvous");
+        let spool = Arc::new(ReadsSpool::new(between));
+        let absolute = |path: &Path| std::path::absolute(path).map_err(PipelineError::file("find", path));
+        let token = random_token().map_err(PipelineError::file("read", "/dev/urandom"))?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let mut rendezvous = Rendezvous { version, address: SocketAddr::new(spread.address, 0), token };
+        let keys = rendezvous.keys(&path)?;
+        let head = Head::open(rendezvous.address, keys.server, spool.clone())?;
+        rendezvous.address = head.address();
+        rendezvous.write(&path).map_err(PipelineError::file("write", &path))?;
+        let work = AlignWork {
+            reference: absolute(&options.reference)?,
+            aligner: options.aligner.text().to_owned(),
+            arguments: options.aligner_args.clone(),
+            partitions: options.job.partitions,
+            share_index: spread.one_machine && spread.nodes > 1,
+        };
+        spread.launch.start(&absolute(&path)?)?;
+        Ok(Self {
+            head: Some(head),
+            spool,
+            spread,
+            ledger: Ledger::new(LedgerOptions::default()),
+            peers: BTreeMap::new(),
+            observer,
+            cancelled,
+            started: Instant::now(),
+            alone_since: Instant::now(),
+            last_words: "none came".to_owned(),
+            work,
+            hello: None,
+            actions: Vec::new(),
+            plan: None,
+            decided: None,
+            report: ExchangeReport::default(),
+        })
+    }
+
+    /// Where reads are on their way to nodes.
+    pub(super) fn spool(&self) -> Arc<ReadsSpool> {
+        self.spool.clone()
+    }
+
+    /// Waits for the first node, whose aligner says what it aligns to.
+    pub(super) fn first_hello(&mut self) -> Result<Hello, PipelineError> {
+        loop {
+            if let Some(hello) = &self.hello {
+                return Ok(hello.clone());
+            }
+            // Nothing but joining and leaving can happen before there are blocks.
+            self.next()?;
+        }
+    }
+
+    /// Waits a little for something that a node does; what concerns its being there is dealt with.
+    fn next(&mut self) -> Result<Option<Incoming>, PipelineError> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(PipelineError::Interrupted);
+        }
+        let incoming = self.head.as_mut().and_then(|head| head.next(LOOK_AGAIN));
+        self.check_alone()?;
+        match incoming {
+            Some(Incoming::Joined { node, version, name, orders }) => self.join(node, version, name, orders)?,
+            Some(Incoming::Lost(node, why)) => self.lose(node, why),
+            Some(Incoming::Said(node, Report::Ready { address, writers, engine_version, sq_lines })) => {
+                self.ready(
+                    node,
+                    address,
+                    writers,
+                    Hello::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines),
+                )?;
+            }
+            Some(Incoming::Said(node, Report::Failed { message, everywhere })) => {
+                self.failed(node, message, everywhere)?
+            }
+            Some(Incoming::Said(node, Report::Wants)) => self.tell(LedgerEvent::Wants(node)),
+            other => return Ok(other),
+        }
+        Ok(None)
+    }
+
+    fn check_alone(&mut self) -> Result<(), PipelineError> {
+        if !self.peers.is_empty() {
+            self.alone_since = Instant::now();
+            return Ok(());
+        }
+        let ended = self.spread.launch.ended();
+        if ended.is_none() && self.alone_since.elapsed() < WITHOUT_NODES {
+            return Ok(());
+        }
+        let last = match ended {
+            Some(why) if self.last_words == "none came" => why,
+            _ => self.last_words.clone(),
+        };
+        Err(PipelineError::NoNodes { last })
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Tells the ledger; what is to be done waits in `actions`.
+    fn tell(&mut self, event: LedgerEvent) {
+        let now = self.now();
+        let actions = self.ledger.on(event, now);
+        self.actions.extend(actions);
+    }
+
+    /// Lets the ledger know that time goes by.
+    fn tick(&mut self) {
+        let now = self.now();
+        let actions = self.ledger.tick(now);
+        self.actions.extend(actions);
+    }
+
+    /// Takes a report that is not about the node itself.
+    fn said(&mut self, node: NodeId, report: Report) {
+        match report {
+            Report::Fetched { block, seconds, bytes } => {
+                self.report.fetched_bytes += bytes;
+                self.report.fetching_seconds += seconds;
+                self.tell(LedgerEvent::Fetched(node, block));
+            }
+            Report::FetchFailed { block, why } => {
+                self.warn(format!("{} could not fetch {}: {why}", self.name_of(node), named(block)));
+                self.tell(LedgerEvent::FetchFailed(node, block));
+            }
+            // The genome is cut already, or it was dealt with.
+            Report::Cut { .. } | Report::Ready { .. } | Report::Wants | Report::Failed { .. } => {}
+        }
+    }
+
+    /// Carries out what is not peculiar to a stage.
+    fn carry_out(&mut self, action: &Action, first: Option<BlockId>, spool: &ReadsSpool) {
+        match action {
+            Action::Align(node, block) => {
+                self.report.alignments += 1;
+                self.order(*node, &Order::Align { block: *block, cuts: self.plan.is_none() && first == Some(*block) });
+            }
+            Action::Fetch { node, block, shares, from } => match self.address_of(*from) {
+                Some(address) => {
+                    self.order(*node, &Order::Fetch { block: *block, shares: shares.clone(), address });
+                }
+                None => self.tell(LedgerEvent::FetchFailed(*node, *block)),
+            },
+            Action::Release(block) => spool.release(*block),
+            Action::Write(node, part) => self.order(*node, &Order::Write { part: *part }),
+            // Each stage does its own.
+            Action::Refeed(_) | Action::Decide | Action::Place(..) | Action::Differs(_) | Action::Finish => {}
+        }
+    }
+
+    fn order(&self, node: NodeId, order: &Order) {
+        // Who does not listen any more is about to be lost.
+        let _ = self.peers.get(&node).map(|peer| peer.orders.give(order));
+    }
+
+    fn tell_all(&self, order: &Order) {
+        self.peers.keys().for_each(|node| self.order(*node, order));
+    }
+
+    fn warn(&self, message: String) {
+        self.observer.event(&Event::Warning { message });
+    }
+
+    fn join(&mut self, node: NodeId, version: String, name: String, orders: Orders) -> Result<(), PipelineError> {
+        let own = env!("CARGO_PKG_VERSION");
+        if version != own {
+            let why = format!("it is godwit {version}, the head is {own}; install one version everywhere");
+            self.warn(format!("{name} was refused: {why}"));
+            orders.give(&Order::Refused { why: why.clone() });
+            self.last_words = format!("{name}: {why}");
+            return Ok(());
+        }
+        let job =
+            serde_json::to_value(&self.work).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        orders.give(&Order::Welcome { node, job });
+        self.report.nodes.push(name.clone());
+        self.peers.insert(node, Peer { name, orders, address: None });
+        Ok(())
+    }
+
+    fn ready(
+        &mut self,
+        node: NodeId,
+        address: SocketAddr,
+        writers: usize,
+        hello: Result<Hello, godwit_engines::aligner::protocol::ProtocolError>,
+    ) -> Result<(), PipelineError> {
+        let Some(peer) = self.peers.get_mut(&node) else { return Ok(()) };
+        let hello =
+            hello.map_err(|error| PipelineError::Node { node: peer.name.clone(), message: error.to_string() })?;
+        peer.address = Some(address);
+        match &self.hello {
+            Some(first) if *first != hello => {
+                let why = "its aligner has another version or other contigs than that of the first node".to_owned();
+                peer.orders.give(&Order::Refused { why });
+                self.peers.remove(&node);
+            }
+            first => {
+                if first.is_none() {
+                    self.hello = Some(hello);
+                }
+                for order in self.plan.iter().chain(&self.decided) {
+                    peer.orders.give(order);
+                }
+                self.tell(LedgerEvent::Joined { node, writers });
+            }
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, node: NodeId, why: String) {
+        let Some(peer) = self.peers.remove(&node) else { return };
+        self.report.lost_nodes += 1;
+        self.warn(format!("lost {}: {why}; others go on with its work", peer.name));
+        if self.last_words == "none came" {
+            self.last_words = format!("{}: {why}", peer.name);
+        }
+        self.tell(LedgerEvent::Lost(node));
+    }
+
+    fn failed(&mut self, node: NodeId, message: String, everywhere: bool) -> Result<(), PipelineError> {
+        let name = self.peers.get(&node).map_or_else(String::new, |peer| peer.name.clone());
+        if everywhere {
+            return Err(PipelineError::Node { node: name, message });
+        }
+        self.last_words = format!("{name}: {message}");
+        self.lose(node, message);
+        Ok(())
+    }
+
+    /// Lets the nodes go.
+    fn finish(&mut self) {
+        for peer in self.peers.values() {
+            peer.orders.give(&Order::Finish);
+        }
+        let until = Instant::now() + GRACE;
+        while !self.peers.is_empty() && Instant::now() < until {
+            if let Some(Incoming::Lost(node, _)) = self.head.as_mut().and_then(|head| head.next(LOOK_AGAIN)) {
+                self.peers.remove(&node);
+            }
+        }
+        self.spread.launch.stop();
+    }
+
+    fn name_of(&self, node: NodeId) -> &str {
+        self.peers.get(&node).map_or("a node that is gone", |peer| &peer.name)
+    }
+
+    fn address_of(&self, node: NodeId) -> Option<SocketAddr> {
+        self.peers.get(&node).and_then(|peer| peer.address)
+    }
+}
+
+impl Drop for HeadOfRun<'_> {
+    fn drop(&mut self) {
+        // Nodes see the connection end, and end too.
+        if let Some(head) = self.head.take() {
+            head.close(Duration::from_millis(100));
+        }
+        self.spread.launch.stop();
+    }
+}
+
+/// 128 bits that nobody guesses, hexadecimal.
+fn random_token() -> std::io::Result<String> {
+    use std::io::Read;
+    let mut bytes = [0u8; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A block as messages name it.
+fn named(block: BlockId) -> String {
+    format!("block {} of lane {}", block.ordinal + 1, block.lane + 1)
+}

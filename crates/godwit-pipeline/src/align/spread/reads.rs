@@ -1,0 +1,171 @@
+//! Reads on their way from the files to the nodes: each block is a scratch file until two nodes hold what came of it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+use godwit_engines::aligner::BlockHeader;
+use godwit_engines::stream::{StreamReader, StreamWriter};
+use godwit_exchange::{Item, Shelf, Ticket, bytes_batch};
+use godwit_kernels::markdup::Verdicts;
+use godwit_model::{BlockId, schema};
+
+use super::super::feed::BlockSink;
+use crate::error::PipelineError;
+use crate::node::VerdictHeader;
+
+/// Bytes written to a scratch file at a time.
+const WRITE_BYTES: usize = 1 << 20;
+/// Words of verdicts in a batch.
+const VERDICT_WORDS: usize = 1 << 17;
+
+/// What the head hands out: reads, and later the verdicts.
+pub(in crate::align) struct ReadsSpool {
+    directory: PathBuf,
+    verdicts: OnceLock<(Verdicts, Verdicts)>,
+    /// Blocks that wait for a node.
+    waiting: Mutex<usize>,
+    taken: Condvar,
+}
+
+impl ReadsSpool {
+    /// Blocks go to files in that directory.
+    pub(in crate::align) fn new(directory: PathBuf) -> Self {
+        Self { directory, verdicts: OnceLock::new(), waiting: Mutex::default(), taken: Condvar::new() }
+    }
+
+    fn path(&self, block: BlockId) -> PathBuf {
+        self.directory.join(format!("reads-{}-{}", block.lane, block.ordinal))
+    }
+
+    /// Forgets the reads of a block.
+    pub(super) fn release(&self, block: BlockId) {
+        // Whoever still reads them keeps them.
+        let _ = fs::remove_file(self.path(block));
+    }
+
+    /// Says how many blocks wait for a node, so that no more are read ahead than need be.
+    pub(super) fn set_waiting(&self, blocks: usize) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
+        self.taken.notify_all();
+    }
+
+    /// Waits until fewer than `most` blocks wait for a node.
+    fn wait_for_room(&self, most: usize, cancelled: &AtomicBool) -> Result<(), PipelineError> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        while *waiting >= most {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            let woken = self.taken.wait_timeout(waiting, Duration::from_millis(100));
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *waiting += 1;
+        Ok(())
+    }
+
+    /// From here on the verdicts can be had.
+    pub(super) fn set_verdicts(&self, duplicates: Verdicts, optical: Verdicts) {
+        let _ = self.verdicts.set((duplicates, optical));
+    }
+
+    fn verdict_batches(&self) -> io::Result<Vec<io::Result<(RecordBatch, Bytes)>>> {
+        let both = self.verdicts.get().ok_or(io::ErrorKind::NotFound)?;
+        let mut batches = Vec::new();
+        for (verdicts, optical) in [(&both.0, false), (&both.1, true)] {
+            for (block, words) in verdicts.blocks() {
+                for words in words.chunks(VERDICT_WORDS) {
+                    let header = serde_json::to_vec(&VerdictHeader { block, optical })?;
+                    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                    batches.push(Ok((bytes_batch::of_bytes(bytes), Bytes::from(header))));
+                }
+            }
+        }
+        Ok(batches)
+    }
+}
+
+impl Shelf for ReadsSpool {
+    fn open(&self, ticket: &Ticket) -> io::Result<Item> {
+        match ticket {
+            Ticket::Reads { block } => {
+                let mut stream =
+                    StreamReader::new(BufReader::with_capacity(WRITE_BYTES, File::open(self.path(*block))?));
+                let schema = stream.next_stream().map_err(io::Error::other)?;
+                let schema = schema.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let batches = std::iter::from_fn(move || stream.next_batch().map_err(io::Error::other).transpose());
+                Ok(Item { schema, batches: Box::new(batches.map(|batch| Ok((batch?, Bytes::new())))) })
+            }
+            Ticket::Verdicts => {
+                let batches = self.verdict_batches()?;
+                Ok(Item { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
+            }
+            Ticket::Slices { .. } => Err(io::Error::new(io::ErrorKind::NotFound, "the head keeps no slices")),
+        }
+    }
+}
+
+/// What the feeding thread tells the head.
+pub(super) enum Fed {
+    Block(BlockId),
+}
+
+/// Writes blocks to the spool.
+pub(in crate::align) struct SpoolSink<'s> {
+    pub(super) spool: &'s ReadsSpool,
+    pub(super) fed: Sender<Fed>,
+    pub(super) cancelled: &'s AtomicBool,
+    /// Blocks that may wait for a node.
+    pub(super) ahead: usize,
+    /// Only these, where some are read again.
+    pub(super) only: Option<BTreeSet<BlockId>>,
+    pub(super) open: Option<(BlockId, StreamWriter<BufWriter<File>>)>,
+}
+
+impl SpoolSink<'_> {
+    fn failed(&self) -> impl FnOnce(io::Error) -> PipelineError + use<> {
+        PipelineError::file("use scratch space in", self.spool.directory.clone())
+    }
+}
+
+impl BlockSink for SpoolSink<'_> {
+    fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError> {
+        if self.only.as_ref().is_some_and(|only| !only.contains(&header.id)) {
+            return Ok(());
+        }
+        if self.only.is_none() {
+            self.spool.wait_for_room(self.ahead, self.cancelled)?;
+        }
+        let path = self.spool.path(header.id);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = BufWriter::with_capacity(WRITE_BYTES, file.map_err(self.failed())?);
+        let stream = StreamWriter::start(file, &schema::reads(), header.to_metadata()).map_err(self.failed())?;
+        self.open = Some((header.id, stream));
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError> {
+        let failed = self.failed();
+        self.open.as_mut().map_or(Ok(()), |(_, stream)| stream.write(batch)).map_err(failed)
+    }
+
+    fn end_block(&mut self) -> Result<(), PipelineError> {
+        let Some((block, stream)) = self.open.take() else { return Ok(()) };
+        stream.finish().map_err(self.failed())?;
+        // Where the head is gone, nobody needs them.
+        let _ = self.fed.send(Fed::Block(block));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), PipelineError> {
+        Ok(())
+    }
+}

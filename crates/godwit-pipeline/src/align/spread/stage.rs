@@ -1,0 +1,365 @@
+//! The two stages of a run over nodes: blocks until every slice is where it belongs, then parts until all are in the file.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use arrow_buffer::MutableBuffer;
+use godwit_exchange::{Action, Event as LedgerEvent, Gift, Incoming, NodeId, Order, Report, Share};
+use godwit_kernels::markdup::BlockSignatures;
+use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, SortKey};
+
+use super::super::feed::{FeedLane, FeedReport, Feeder};
+use super::super::{Given, SharedProgress, Worked, lanes};
+use super::reads::{Fed, ReadsSpool, SpoolSink};
+use super::{HeadOfRun, named};
+use crate::error::PipelineError;
+use crate::node::{BlockPieces, WriteJob};
+use crate::observer::{Event, Observer};
+use crate::partitioned_file::{PartEdges, PartExtent};
+use crate::reduce::{Collector, Decided, Gathering, Opened, Reduced};
+use crate::runs::Shares;
+
+/// Shares for each node at the start: where one is lost, several take over.
+const SHARES_PER_NODE: usize = 4;
+/// Blocks that are read ahead beyond one for each node.
+const BLOCKS_AHEAD: usize = 2;
+
+/// What a run over nodes takes besides its head.
+pub(in crate::align) struct SpreadJob<'r> {
+    pub(in crate::align) given: Given<'r>,
+    pub(in crate::align) spool: &'r ReadsSpool,
+    /// Index of the library of each lane.
+    pub(in crate::align) lane_libraries: Vec<u16>,
+    pub(in crate::align) progress: SharedProgress,
+}
+
+/// Blocks until every slice is where it belongs.
+struct Aligning<'s, 'r> {
+    job: &'s SpreadJob<'r>,
+    collector: &'s Collector,
+    fed: Receiver<Fed>,
+    sender: mpsc::Sender<Fed>,
+    /// Ends the threads that read the input.
+    stop: &'s Arc<AtomicBool>,
+    /// The first block, which decides how the genome is cut.
+    first: Option<BlockId>,
+    /// Blocks whose signatures are in.
+    taken: BTreeSet<BlockId>,
+    reads: u64,
+    plan: Option<PartitionPlan>,
+    last_aligned: Instant,
+    refeeds: &'s Mutex<Vec<PipelineError>>,
+}
+
+impl SpreadJob<'_> {
+    /// Runs to the end.
+    pub(in crate::align) fn run(
+        &self,
+        mut head: HeadOfRun,
+        feed_lanes: Vec<FeedLane>,
+        collector: Collector,
+        opened: Opened,
+    ) -> Result<Worked, PipelineError> {
+        let (fed, plan) = self.align(&mut head, feed_lanes, &collector)?;
+        let aligned = Instant::now();
+        let decided = collector.decide(self.given.genome, self.given.observer)?;
+        let reduced = self.write(&mut head, &decided, plan, opened)?;
+        head.finish();
+        Ok(Worked { fed, reduced, aligned, exchange: Some(std::mem::take(&mut head.report)) })
+    }
+
+    fn align(
+        &self,
+        head: &mut HeadOfRun,
+        feed_lanes: Vec<FeedLane>,
+        collector: &Collector,
+    ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
+        let nodes = head.spread.nodes as usize;
+        let stop = Arc::new(AtomicBool::new(false));
+        let refeeds = Mutex::new(Vec::new());
+        let (sender, fed) = mpsc::channel();
+        let mut aligning = Aligning {
+            job: self,
+            collector,
+            fed,
+            sender: sender.clone(),
+            stop: &stop,
+            first: None,
+            taken: BTreeSet::new(),
+            reads: 0,
+            plan: None,
+            last_aligned: Instant::now(),
+            refeeds: &refeeds,
+        };
+        std::thread::scope(|scope| {
+            let lanes = feed_lanes.into_iter().enumerate().collect();
+            let feeding = scope.spawn(|| {
+                let (spool, cancelled) = (self.spool, &*stop);
+                let sink =
+                    SpoolSink { spool, fed: sender, cancelled, ahead: nodes + BLOCKS_AHEAD, only: None, open: None };
+                self.feed(lanes, sink, &stop)
+            });
+            let run = aligning.run(head, scope, feeding);
+            stop.store(true, Ordering::Relaxed);
+            let mut fed = run?;
+            let due = fed.reads;
+            if aligning.reads != due {
+                return Err(PipelineError::Lost { what: "reads", taken: due, written: aligning.reads });
+            }
+            fed.records = collector.records();
+            Ok((fed, aligning.plan))
+        })
+    }
+
+    fn feed(
+        &self,
+        lanes: Vec<(usize, FeedLane)>,
+        writer: SpoolSink,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<FeedReport, PipelineError> {
+        let Given { options, run, .. } = self.given;
+        let lane_options = options.lane_options();
+        Feeder { lanes, lane_options, writer, options, run, before: FeedReport::default() }.run(&self.progress, stop)
+    }
+
+    /// Reads the input again for blocks that no node has any more.
+    fn feed_again(
+        &self,
+        block: BlockId,
+        sender: mpsc::Sender<Fed>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<(), PipelineError> {
+        let planned = lanes::plan(self.given.options, stop)?;
+        let lanes = self.given.groups.feed_lanes(planned, self.given.read_groups).into_iter().enumerate().collect();
+        let only = Some(BTreeSet::from([block]));
+        let sink = SpoolSink { spool: self.spool, fed: sender, cancelled: stop, ahead: 0, only, open: None };
+        self.feed(lanes, sink, stop).map(drop)
+    }
+
+    fn write(
+        &self,
+        head: &mut HeadOfRun,
+        decided: &Decided,
+        plan: Option<PartitionPlan>,
+        opened: Opened,
+    ) -> Result<Reduced, PipelineError> {
+        let Given { options, header, genome, outputs, observer, .. } = self.given;
+        observer.event(&Event::Stage { name: "writing" });
+        if let Some((duplicates, optical)) = decided.verdicts() {
+            self.spool.set_verdicts(duplicates.clone(), optical.cloned().unwrap_or_default());
+        } else {
+            self.spool.set_verdicts(Default::default(), Default::default());
+        }
+        let gathering = decided.gather(header, genome, outputs, opened)?;
+        let job = WriteJob {
+            header: String::from_utf8_lossy(&header.text()).into_owned(),
+            bam: std::path::absolute(gathering.bam()).map_err(PipelineError::file("find", gathering.bam()))?,
+            duplicates: options.job.duplicates,
+            marking: options.job.marking,
+            metrics: options.job.metrics,
+            reference: head.work.reference.clone(),
+            parts: decided.parts().to_vec(),
+        };
+        let job = serde_json::to_value(job).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        let orders = Order::Decided { job };
+        head.tell_all(&orders);
+        head.decided = Some(orders);
+        let shares = plan.map(|plan| Shares::new(plan, head.ledger.owners().len()));
+        let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.share_of(partition)) as u16;
+        let parts = decided.parts().iter().map(|split| Share(of_share(split.partition))).collect();
+        head.tell(LedgerEvent::Decided(parts));
+        let mut writing = Writing { observer, gathering, placed: 0, parts: decided.parts().len() };
+        writing.run(head, self)?;
+        writing.gathering.complete(genome, outputs)
+    }
+}
+
+impl<'s> Aligning<'s, '_> {
+    fn run<'scope>(
+        &mut self,
+        head: &mut HeadOfRun,
+        scope: &'scope Scope<'scope, '_>,
+        feeding: ScopedJoinHandle<'scope, Result<FeedReport, PipelineError>>,
+    ) -> Result<FeedReport, PipelineError>
+    where
+        's: 'scope,
+    {
+        let mut feeding = Some(feeding);
+        let mut report = None;
+        loop {
+            if let Some(ended) = feeding.take_if(|feeding| feeding.is_finished()) {
+                let fed = ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                report = Some(fed.map_err(|error| error.unless_cancelled(head.cancelled))?);
+                self.take_fed(head);
+                head.tell(LedgerEvent::FeedEnded);
+            }
+            self.take_fed(head);
+            if let Some(error) = self.refeeds.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+                return Err(error);
+            }
+            let incoming = head.next()?;
+            if let Some(incoming) = incoming {
+                self.take(head, incoming)?;
+            }
+            head.tick();
+            self.job.spool.set_waiting(head.ledger.waiting_blocks());
+            for action in std::mem::take(&mut head.actions) {
+                match action {
+                    Action::Decide => {
+                        head.report.exposed_seconds = self.last_aligned.elapsed().as_secs_f64();
+                        head.report.blocks = self.taken.len() as u64;
+                        return Ok(report.unwrap_or_default());
+                    }
+                    Action::Refeed(block) => self.feed_again(scope, block),
+                    action => head.carry_out(&action, self.first, self.job.spool),
+                }
+            }
+        }
+    }
+
+    fn take_fed(&mut self, head: &mut HeadOfRun) {
+        while let Ok(Fed::Block(block)) = self.fed.try_recv() {
+            self.first = Some(self.first.map_or(block, |first| first.min(block)));
+            head.tell(LedgerEvent::Fed(block));
+        }
+    }
+
+    fn feed_again<'scope>(&self, scope: &'scope Scope<'scope, '_>, block: BlockId)
+    where
+        's: 'scope,
+    {
+        let (job, sender, stop, refeeds) = (self.job, self.sender.clone(), self.stop, self.refeeds);
+        scope.spawn(move || {
+            if let Err(error) = job.feed_again(block, sender, stop) {
+                refeeds.lock().unwrap_or_else(PoisonError::into_inner).push(error);
+            }
+        });
+    }
+
+    fn take(&mut self, head: &mut HeadOfRun, incoming: Incoming) -> Result<(), PipelineError> {
+        match incoming {
+            Incoming::Said(_, Report::Cut { starts }) if self.plan.is_none() => self.cut(head, starts)?,
+            Incoming::Said(node, report) => head.said(node, report),
+            Incoming::Gave(node, Gift::Block { block, reads, records, counts }, pieces) => {
+                self.take_block(head, node, (block, reads, records, counts), &pieces)?;
+            }
+            // Parts are not asked for yet; joining and leaving is dealt with.
+            Incoming::Gave(..) | Incoming::Joined { .. } | Incoming::Lost(..) => {}
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, head: &mut HeadOfRun, starts: Vec<SortKey>) -> Result<(), PipelineError> {
+        let plan = PartitionPlan::from_starts(starts);
+        let plan =
+            plan.ok_or_else(|| PipelineError::Options { problem: "a node cut the genome in a wrong way".into() })?;
+        let shares = Shares::new(plan.clone(), SHARES_PER_NODE * head.spread.nodes as usize).shares() as u16;
+        let order = Order::Plan { starts: plan.starts().to_vec(), shares };
+        head.tell_all(&order);
+        head.plan = Some(order);
+        head.tell(LedgerEvent::Planned { shares });
+        self.plan = Some(plan);
+        Ok(())
+    }
+
+    fn take_block(
+        &mut self,
+        head: &mut HeadOfRun,
+        node: NodeId,
+        (block, reads, records, counts): (BlockId, u64, u64, DuplicateCounts),
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
+        head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if self.taken.insert(block) {
+            let malformed = || PipelineError::Node {
+                node: head.name_of(node).to_owned(),
+                message: format!("what it says of {} cannot be read", named(block)),
+            };
+            let BlockPieces { pairs, ends, table } = BlockPieces::from_bytes(pieces).ok_or_else(malformed)?;
+            let library = self.job.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
+            let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
+            by_library[usize::from(library)] = counts;
+            let signatures = BlockSignatures { pairs, ends, counts: by_library };
+            self.collector.add_block_elsewhere(block, records, &signatures, &table, plan)?;
+            self.reads += reads;
+            self.last_aligned = Instant::now();
+            let fraction = self.job.progress.fraction(self.reads);
+            let (lane, block) = (block.lane, block.ordinal);
+            self.job.given.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
+        }
+        head.tell(LedgerEvent::Aligned(node, block));
+        Ok(())
+    }
+}
+
+/// Parts until all are in the file.
+struct Writing<'c> {
+    observer: &'c dyn Observer,
+    gathering: Gathering<'c>,
+    placed: usize,
+    parts: usize,
+}
+
+impl Writing<'_> {
+    fn run(&mut self, head: &mut HeadOfRun, job: &SpreadJob) -> Result<(), PipelineError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, fed) = mpsc::channel();
+        loop {
+            for action in std::mem::take(&mut head.actions) {
+                match action {
+                    Action::Finish => return Ok(()),
+                    Action::Place(node, part, offset) => {
+                        head.order(node, &Order::Place { part, offset: offset + self.gathering.header_bytes() });
+                    }
+                    Action::Differs(_) => {
+                        return Err(PipelineError::Lost { what: "parts of one size", taken: 1, written: 0 });
+                    }
+                    // Two nodes were lost at once, so late that nothing else goes on meanwhile.
+                    Action::Refeed(block) => job.feed_again(block, sender.clone(), &stop)?,
+                    action => head.carry_out(&action, None, job.spool),
+                }
+            }
+            while let Ok(Fed::Block(block)) = fed.try_recv() {
+                head.tell(LedgerEvent::Fed(block));
+            }
+            if let Some(incoming) = head.next()? {
+                self.take(head, incoming)?;
+            }
+            head.tick();
+        }
+    }
+
+    fn take(&mut self, head: &mut HeadOfRun, incoming: Incoming) -> Result<(), PipelineError> {
+        match incoming {
+            Incoming::Said(node, report) => head.said(node, report),
+            Incoming::Gave(node, gift, pieces) => {
+                head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+                match (gift, &pieces[..]) {
+                    (Gift::Block { block, .. }, _) => head.tell(LedgerEvent::Aligned(node, block)),
+                    (Gift::Part { part, bytes }, [report]) => {
+                        self.gathering.take_report(part, report)?;
+                        head.tell(LedgerEvent::Written(node, part, bytes));
+                    }
+                    (Gift::Placed { part, offset, bytes }, [first, last]) => {
+                        let edges = PartEdges { first: first.to_vec(), last: last.to_vec() };
+                        self.gathering.take_placed(part, PartExtent { offset, bytes }, &edges)?;
+                        self.placed += 1;
+                        self.observer.event(&Event::Written { partitions: self.placed, of: self.parts });
+                        head.tell(LedgerEvent::Placed(node, part));
+                    }
+                    (gift, _) => {
+                        let node = head.name_of(node).to_owned();
+                        return Err(PipelineError::Node { node, message: format!("{gift:?} came without its data") });
+                    }
+                }
+            }
+            Incoming::Joined { .. } | Incoming::Lost(..) => {}
+        }
+        Ok(())
+    }
+}

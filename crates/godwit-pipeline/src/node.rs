@@ -1,0 +1,360 @@
+//! A node of a run: aligns blocks that the head gives it, keeps their slices, fetches those it owns from other nodes, and
+//! writes its partitions into the one file of the run.
+//!
+//! One thread takes the head's orders and hands them to those that carry them out: one feeds the aligner, one takes its
+//! answers, one sorts and packs, a few fetch, a few write. Whatever fails ends the node; the head goes on without it.
+
+mod aligning;
+mod rendezvous;
+mod shelf;
+mod writing;
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use arrow_buffer::Buffer;
+use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
+use godwit_engines::aligner::{Aligner, AlignerChoice, Hello, Session};
+use godwit_exchange::{ExchangeError, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
+use godwit_model::{BlockId, PartitionPlan, SortKey};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Blame, PipelineError};
+use crate::runs::{Shares, SlicePlace, SliceStore};
+use crate::scratch::{SpillFile, create_private_directory};
+
+pub(crate) use aligning::BlockPieces;
+pub use rendezvous::Rendezvous;
+use shelf::NodeShelf;
+pub(crate) use shelf::SliceHeader;
+pub(crate) use writing::{VerdictHeader, WriteJob};
+
+/// Slices that are fetched at a time, each from another block.
+const FETCHERS: usize = 3;
+
+/// How to be a node.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Where the run tells how to reach it.
+    pub rendezvous: PathBuf,
+    /// Threads of the aligner, and parts written at a time.
+    pub threads: usize,
+    /// Where slices go; beside the rendezvous where `None`.
+    pub temp: Option<PathBuf>,
+    /// How long to wait for the run to be there.
+    pub wait: Duration,
+}
+
+/// What nodes have to know to align.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AlignWork {
+    pub(crate) reference: PathBuf,
+    pub(crate) aligner: String,
+    pub(crate) arguments: Vec<String>,
+    /// Partitions of the genome.
+    pub(crate) partitions: u32,
+    /// Whether several nodes are on one machine, so that they had better share the index.
+    pub(crate) share_index: bool,
+}
+
+/// Something for the thread that leads a node.
+enum Input {
+    Order(Result<Order, ExchangeError>),
+    Failed(PipelineError),
+}
+
+/// What all threads of a node see.
+struct Shared<'n> {
+    link: &'n Node,
+    id: NodeId,
+    spill: Arc<SpillFile>,
+    scratch: PathBuf,
+    store: OnceLock<Arc<SliceStore>>,
+    /// The block that decides how the genome is cut, where it is here.
+    first: Mutex<Option<BlockId>>,
+    inputs: Mutex<Sender<Input>>,
+    cancelled: &'n Arc<AtomicBool>,
+}
+
+impl Shared<'_> {
+    /// Runs one of the node's threads; what fails ends the node.
+    fn guard(&self, work: impl FnOnce() -> Result<(), PipelineError>) {
+        if let Err(error) = work() {
+            self.fail(error);
+        }
+    }
+
+    fn fail(&self, error: PipelineError) {
+        // Where the leading thread is gone, the node has ended already.
+        let _ = self.inputs.lock().unwrap_or_else(PoisonError::into_inner).send(Input::Failed(error));
+    }
+
+    fn set_first(&self, block: BlockId) {
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = Some(block);
+    }
+
+    fn is_first(&self, block: BlockId) -> bool {
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) == Some(block)
+    }
+
+    fn scratch_failed(&self, error: std::io::Error) -> PipelineError {
+        PipelineError::file("use scratch space in", &self.scratch)(error)
+    }
+}
+
+/// Works for a run until it is done.
+///
+/// # Errors
+/// [`PipelineError`]; the run goes on without this node.
+pub fn work(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+    let rendezvous = Rendezvous::wait_for(&options.rendezvous, options.wait, cancelled)?;
+    let keys = rendezvous.keys(&options.rendezvous)?;
+    let name = format!("{}, process {}", machine_name(), std::process::id());
+    let link = Node::join(rendezvous.address, keys, env!("CARGO_PKG_VERSION"), &name)?;
+    let (id, job) = match link.next_order()? {
+        Order::Welcome { node, job } => (node, job),
+        Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
+        other => return Err(nonsense(&other)),
+    };
+    let job: AlignWork = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
+    let beside = || options.rendezvous.parent().unwrap_or(Path::new(".")).to_owned();
+    let scratch = options.temp.clone().unwrap_or_else(beside);
+    create_private_directory(&scratch).map_err(PipelineError::file("create", &scratch))?;
+    let spill = SpillFile::create(&scratch, cancelled.clone());
+    let spill = Arc::new(spill.map_err(PipelineError::file("use scratch space in", &scratch))?);
+    let session = start_aligner(&job, options.threads)?;
+    let hello = session.hello().clone();
+    let (sender, inputs) = mpsc::channel();
+    let inputs_of_orders = sender.clone();
+    let shared = Shared {
+        link: &link,
+        id,
+        spill,
+        scratch,
+        store: OnceLock::new(),
+        first: Mutex::default(),
+        inputs: Mutex::new(sender),
+        cancelled,
+    };
+    let shelf = Arc::new(NodeShelf::default());
+    let address = link.serve(own_address(rendezvous.address)?, shelf.clone())?;
+    link.say(Report::Ready {
+        address,
+        writers: options.threads,
+        engine_version: hello.engine_version.clone(),
+        sq_lines: hello.sq_lines.clone(),
+    })?;
+    let led = lead(&shared, session, &hello, &shelf, &job, options, (inputs_of_orders, inputs));
+    if let Err(error) = &led
+        && !matches!(error, PipelineError::Exchange(_))
+    {
+        let everywhere = matches!(error.blame(), Blame::Usage | Blame::Input | Blame::Bug);
+        let message = full_message(error);
+        // Best effort: the head also sees that the node is gone.
+        let _ = link.say(Report::Failed { message, everywhere });
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    led
+}
+
+/// Takes orders until the last one.
+fn lead(
+    shared: &Shared,
+    session: Session,
+    hello: &Hello,
+    shelf: &NodeShelf,
+    job: &AlignWork,
+    options: &NodeOptions,
+    (inputs_of_orders, inputs): (Sender<Input>, Receiver<Input>),
+) -> Result<(), PipelineError> {
+    let (writer, reader, child) = session.split();
+    let (to_feed, feed) = mpsc::channel();
+    let (to_pack, pack) = mpsc::channel();
+    let (to_fetch, fetch) = mpsc::channel();
+    let (to_write, write) = mpsc::channel();
+    let fetch = Mutex::new(fetch);
+    let write = Mutex::new(write);
+    let maker = OnceLock::new();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            loop {
+                let order = shared.link.next_order();
+                let last = order.is_err() || matches!(order, Ok(Order::Finish));
+                if inputs_of_orders.send(Input::Order(order)).is_err() || last {
+                    return;
+                }
+            }
+        });
+        scope.spawn(move || shared.guard(move || aligning::feed(shared, writer, &feed)));
+        let packing = to_pack.clone();
+        scope.spawn(move || shared.guard(|| aligning::take(reader, &packing)));
+        scope.spawn(move || shared.guard(move || aligning::pack(shared, job.partitions, &pack)));
+        for _ in 0..FETCHERS {
+            scope.spawn(|| shared.guard(|| fetch_slices(shared, &fetch)));
+        }
+        for _ in 0..options.threads {
+            scope.spawn(|| shared.guard(|| writing::write(shared, &maker, &write)));
+        }
+        let led = (|| loop {
+            let input = loop {
+                match inputs.recv_timeout(Duration::from_millis(100)) {
+                    Ok(input) => break input,
+                    Err(_) if shared.cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
+                    Err(_) => {}
+                }
+            };
+            // A thread that is gone has said why; that comes next.
+            match input {
+                Input::Failed(error) => return Err(error),
+                Input::Order(order) => match order? {
+                    Order::Finish => return Ok(()),
+                    Order::Align { block, cuts } => drop(to_feed.send((block, cuts))),
+                    Order::Plan { starts, shares } => {
+                        plan(shared, shelf, starts, shares)?;
+                        drop(to_pack.send(aligning::Packing::Planned));
+                    }
+                    Order::Fetch { block, shares, address } => drop(to_fetch.send((block, shares, address))),
+                    Order::Decided { job } => {
+                        let job = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
+                        writing::prepare(shared, job, hello, options, &maker)?;
+                    }
+                    Order::Write { part } => drop(to_write.send(writing::Task::Write(part))),
+                    Order::Place { part, offset } => drop(to_write.send(writing::Task::Place(part, offset))),
+                    other @ (Order::Welcome { .. } | Order::Refused { .. }) => return Err(nonsense(&other)),
+                },
+            }
+        })();
+        // Ends the threads: their channels close, and the aligner's answers end.
+        child.kill();
+        drop((to_feed, to_pack, to_fetch, to_write));
+        shared.link.leave();
+        led
+    })
+}
+
+fn plan(shared: &Shared, shelf: &NodeShelf, starts: Vec<SortKey>, shares: u16) -> Result<(), PipelineError> {
+    let plan = PartitionPlan::from_starts(starts).ok_or_else(|| malformed("the plan is none".into()))?;
+    let shares = Shares::new(plan, usize::from(shares));
+    let store = shared.store.get_or_init(|| Arc::new(SliceStore::new(shares, shared.spill.clone())));
+    shelf.fill(store.clone());
+    Ok(())
+}
+
+/// Fetches slices, one order after the other.
+fn fetch_slices(
+    shared: &Shared,
+    orders: &Mutex<Receiver<(BlockId, Vec<Share>, SocketAddr)>>,
+) -> Result<(), PipelineError> {
+    loop {
+        let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((block, shares, address)) = order else { return Ok(()) };
+        let started = Instant::now();
+        let report = match fetch_block(shared, block, shares, address) {
+            Ok(bytes) => Report::Fetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
+            // The other node may be gone; the head knows others.
+            Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: full_message(&error) },
+            Err(error) => return Err(error),
+        };
+        shared.link.say(report)?;
+    }
+}
+
+/// Fetches slices of one block; returns their bytes.
+fn fetch_block(shared: &Shared, block: BlockId, shares: Vec<Share>, address: SocketAddr) -> Result<u64, PipelineError> {
+    let Some(store) = shared.store.get() else { return Err(malformed("slices came before the plan".into())) };
+    let ticket = Ticket::Slices { block, shares: shares.clone() };
+    let mut incoming = shared.link.fetch(address, &ticket)?;
+    let mut bytes_in_all = 0;
+    for share in shares {
+        let broken = || ExchangeError::Malformed { peer: "a node", problem: "a slice is not what it should be".into() };
+        let Some((table, header)) = incoming.next_batch()? else { return Err(broken().into()) };
+        let header: SliceHeader = serde_json::from_slice(&header).map_err(|_| broken())?;
+        let table = crate::runs::RunTable(bytes_batch::bytes(&table).to_vec());
+        let offset = shared.spill.reserve(header.bytes);
+        let mut hasher = blake3::Hasher::new();
+        let mut at = 0;
+        while at < header.bytes {
+            let Some((batch, _)) = incoming.next_batch()? else { return Err(broken().into()) };
+            let bytes = bytes_batch::bytes(&batch);
+            if bytes.len() as u64 > header.bytes - at {
+                return Err(broken().into());
+            }
+            hasher.update(bytes);
+            shared.spill.write_at(offset + at, bytes).map_err(|error| shared.scratch_failed(error))?;
+            at += bytes.len() as u64;
+        }
+        let checksum = hasher.finalize();
+        let place = SlicePlace { offset, bytes: header.bytes, checksum };
+        let fits = checksum.to_hex().as_str() == header.checksum && header.share == share;
+        if !fits || !store.add_slice(block, usize::from(share.0), place, &table) {
+            return Err(broken().into());
+        }
+        bytes_in_all += header.bytes;
+    }
+    Ok(bytes_in_all)
+}
+
+fn start_aligner(job: &AlignWork, threads: usize) -> Result<Session, PipelineError> {
+    let kind = match job.aligner.parse::<AlignerChoice>()? {
+        AlignerChoice::Bwa => IndexKind::Bwa,
+        AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
+        AlignerChoice::Minimap2 | AlignerChoice::Template(_) => {
+            return Err(malformed(format!("{} does not take blocks", job.aligner)));
+        }
+    };
+    let options = BwaOptions {
+        kind,
+        program: None,
+        reference: job.reference.clone(),
+        threads,
+        arguments: job.arguments.clone(),
+        share_index: job.share_index && kind == IndexKind::Bwa,
+    };
+    Ok(options.start()?)
+}
+
+/// The address of this machine on the way to the head.
+fn own_address(head: SocketAddr) -> Result<IpAddr, PipelineError> {
+    let found = TcpStream::connect(head).and_then(|stream| stream.local_addr());
+    let failed = |source| {
+        let address = head.to_string();
+        PipelineError::from(ExchangeError::from(godwit_exchange::FlightError::Connect { address, source }))
+    };
+    found.map(|address| address.ip()).map_err(failed)
+}
+
+fn machine_name() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    read.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
+}
+
+fn malformed(problem: String) -> PipelineError {
+    ExchangeError::Malformed { peer: "the head", problem }.into()
+}
+
+fn nonsense(order: &Order) -> PipelineError {
+    malformed(format!("{order:?} is out of place"))
+}
+
+/// A message with its causes, on one line.
+fn full_message(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message += &format!(": {text}");
+        }
+        cause = error.source();
+    }
+    message
+}
+
+/// Plain items as bytes to be sent.
+fn buffer_of<T: bytemuck::Pod>(items: &[T]) -> Buffer {
+    Buffer::from(bytemuck::cast_slice::<T, u8>(items))
+}
