@@ -23,9 +23,23 @@ const LEFT_OUT: u16 = flags::UNMAPPED | flags::SECONDARY | flags::QC_FAIL | flag
 
 /// Positions in a row that have one depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "(u32, i32)", from = "(u32, i32)")]
 pub(super) struct Run {
     pub(super) positions: u32,
     pub(super) depth: i32,
+}
+
+// There are many of them, so they are written without their names.
+impl From<Run> for (u32, i32) {
+    fn from(run: Run) -> Self {
+        (run.positions, run.depth)
+    }
+}
+
+impl From<(u32, i32)> for Run {
+    fn from((positions, depth): (u32, i32)) -> Self {
+        Self { positions, depth }
+    }
 }
 
 /// Depth of a partition on one contig.
