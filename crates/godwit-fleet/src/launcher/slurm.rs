@@ -92,6 +92,10 @@ impl Launcher for Slurm {
             "CONFIGURING" => Ok(JobStatus::Pending { reason: "its nodes are being made ready".to_owned() }),
             "RUNNING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "RESIZING" => self.running(&queued),
             "COMPLETING" if !done => self.running(&queued),
+            "FAILED" if mark.is_none() => {
+                let what = "SLURM says that it failed; it left no mark of how".to_owned();
+                Ok(JobStatus::Ended { how: Ending::Failed { what, exit_code: None } })
+            }
             state => {
                 let why = format!("SLURM says {state}, but the job left no mark of its end");
                 Ok(settled(ending_by_state(state), mark.as_ref(), &why))
@@ -146,7 +150,7 @@ fn ending_by_state(state: &str) -> Option<Ending> {
             let what = "it used more memory than it had asked for; ask for more".to_owned();
             Some(Ending::Failed { what, exit_code: None })
         }
-        // COMPLETED and FAILED say what the script's status said, and success needs the mark.
+        // COMPLETED and FAILED say what the script's status said, of which the mark knows more; and success needs the mark.
         _ => None,
     }
 }
