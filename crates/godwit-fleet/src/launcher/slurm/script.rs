@@ -11,9 +11,9 @@ const MIB: u64 = 1 << 20;
 
 /// Takes a number for this start of the job, and sees to it that its end leaves a mark.
 ///
-/// TERM comes from SLURM before the time limit or when it takes the nodes away, and then the job runs; or because somebody
-/// cancelled the job or its time is over, and then it is `COMPLETING` and must not be queued again (seen with SLURM 22.05:
-/// `scontrol requeue` of a job that is being cancelled brings it back).
+/// TERM comes from SLURM before the time limit, and then the job runs; or because somebody cancelled the job or its time is
+/// over, and then it is `COMPLETING` and must not be queued again. A job that has to make room runs on for a while too, but
+/// then SLURM tells only the workers (seen with 22.05); that they were told shows in how they end.
 const START: &str = r#"attempt=${SLURM_RESTART_COUNT:-0}
 # Each start takes a number of its own. Higher than SLURM's count where the job was submitted twice.
 until mkdir -m 700 "$job/attempts/$attempt" 2>/dev/null; do
@@ -27,9 +27,16 @@ export GODWIT_ATTEMPT=$attempt
 # Leaves a mark of how it ended: without one, nobody may believe that the job succeeded.
 stage=setup
 stopping=no
+is_running() {
+    [ "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T)" = RUNNING ]
+}
 finish() {
     status=$?
     trap '' TERM
+    # Workers that were told to stop keep what they have and end with 130, or with 143 before they listen.
+    case $stage.$status in
+        work.130 | work.143) ! is_running || stopping=yes ;;
+    esac
     if [ "$stopping" = yes ] && [ "$status" -ne 0 ]; then
         echo "godwit: attempt $attempt stopped with status $status; queueing again"
         scontrol requeue "$SLURM_JOB_ID" && exit "$status"
@@ -39,10 +46,9 @@ finish() {
 }
 trap finish EXIT
 
-# SLURM sends TERM before the time limit, and to a job that has to make room. A job that is being cancelled gets it too, but
-# is no longer running then.
+# SLURM sends TERM before the time limit. A job that is being cancelled gets it too, but is no longer running then.
 stop() {
-    [ "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T)" = RUNNING ] || return
+    is_running || return
     stopping=yes
     echo "godwit: attempt $attempt is asked to stop"
     scancel --signal=TERM "$SLURM_JOB_ID"
