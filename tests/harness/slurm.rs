@@ -52,8 +52,7 @@ impl Cluster {
             .stderr(Stdio::null())
             .spawn()
             .expect("the cluster's guard can be started");
-        // A terminal's worth of daemons would hold this process's own output open for ever.
-        succeed(script("up", &directory).arg(nodes.to_string()).args(["--cpus", CPUS]));
+        succeed(script("up", &directory).arg(nodes.to_string()).args(["--cpus", CPUS, "--mode", &wanted_mode()]));
         let environment = succeed(&mut script("env", &directory));
         let environment = String::from_utf8_lossy(&environment.stdout).into_owned();
         let mode = environment.rsplit("GODWIT_CLUSTER_MODE=").next().unwrap_or_default().trim().to_owned();
@@ -76,6 +75,17 @@ impl Cluster {
     /// When it cannot.
     pub fn strike(&self, verb: &str, node: &str) {
         succeed(script(verb, &self.directory).arg(node));
+    }
+
+    /// Has a controller that does not run forget all jobs.
+    ///
+    /// # Panics
+    /// When its notes cannot be removed.
+    pub fn lose_memory(&self) {
+        let state = self.directory.join("state");
+        for name in crate::scratch::names(&state).iter().filter(|name| name.starts_with("job_state")) {
+            std::fs::remove_file(state.join(name)).expect("it can be removed");
+        }
     }
 
     /// One of SLURM's programs, for this cluster.
@@ -101,6 +111,11 @@ impl Drop for Cluster {
         // It has nothing to tell; what it leaves, a later run removes.
         let _ = self.guard.wait();
     }
+}
+
+/// How nodes are made: `GODWIT_TEST_CLUSTER`, or as is possible here.
+fn wanted_mode() -> String {
+    std::env::var("GODWIT_TEST_CLUSTER").unwrap_or_else(|_| "auto".to_owned())
 }
 
 fn script(verb: &str, directory: &Path) -> Command {

@@ -117,22 +117,21 @@ fn a_far_failure_is_told_with_its_status_and_its_host() {
 fn far_processes_end_when_the_job_is_cancelled_or_its_launcher_goes() {
     needs_sshd!();
     let server = SshServer::start();
-    for drops in [false, true] {
+    let [cancelled, dropped] = ["cancelled", "dropped"].map(|name| {
         let ssh = launcher(&server, "near\nfar\n");
         let mut job = job(server.directory(), STUBBORN, 2);
-        job.job_directory = server.directory().join(format!("job-{drops}"));
+        job.job_directory = server.directory().join(name);
         let handle = ssh.submit(&job).unwrap_or_else(|error| panic!("{error}"));
-        let running = pids(&job, 2);
-        assert!(running.iter().all(|pid| is_alive(pid)), "{running:?}");
-        if drops {
-            drop(ssh);
-        } else {
-            ssh.cancel(&handle).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(wait_for_end(&ssh, &handle), Ending::Cancelled);
-            assert!(outputs(&job).iter().all(|text| text.ends_with("told\n")), "{:?}", outputs(&job));
-        }
-        wait_for("the far processes' end", || !running.iter().any(|pid| is_alive(pid)));
-    }
+        (ssh, job, handle)
+    });
+    let running = [pids(&cancelled.1, 2), pids(&dropped.1, 2)].concat();
+    assert!(running.iter().all(|pid| is_alive(pid)), "{running:?}");
+    let (ssh, job, handle) = cancelled;
+    ssh.cancel(&handle).unwrap_or_else(|error| panic!("{error}"));
+    drop(dropped.0);
+    assert_eq!(wait_for_end(&ssh, &handle), Ending::Cancelled);
+    assert!(outputs(&job).iter().all(|text| text.ends_with("told\n")), "{:?}", outputs(&job));
+    wait_for("the far processes' end", || !running.iter().any(|pid| is_alive(pid)));
 }
 
 #[test]

@@ -95,11 +95,11 @@ is_alive() {
     pid_of "$1" >/dev/null
 }
 
-# Runs a daemon that outlives this script. File 9 is the lock, which it must not hold.
+# Runs a daemon that outlives this script. Files 8 and 9 are locks, which it must not hold.
 daemon() {
     local name=$1
     shift
-    setsid "$@" </dev/null >>"$dir/log/$name.out" 2>&1 9>&- &
+    setsid "$@" </dev/null >>"$dir/log/$name.out" 2>&1 8>&- 9>&- &
     record "$name" $!
     disown
 }
@@ -265,7 +265,7 @@ boot() {
     mkdir -p "$dir/spool/$node" "$dir/local/$node"
     ip link del "gw$id-$node" 2>/dev/null
     setsid unshare --net --uts --mount --pid --ipc --fork --kill-child=KILL --mount-proc \
-        "$self" __init "$node" --dir "$dir" </dev/null >>"$dir/log/$node.out" 2>&1 9>&- &
+        "$self" __init "$node" --dir "$dir" </dev/null >>"$dir/log/$node.out" 2>&1 8>&- 9>&- &
     outer=$!
     disown
     for _ in $(seq 250); do
@@ -413,6 +413,8 @@ up() {
         [ "$nodes" = "$wanted" ] || fail "$dir holds a cluster of $nodes nodes; take it down first"
     else
         [ -z "$(ls -A "$dir" 2>/dev/null)" ] || fail "$dir holds something that is no cluster"
+        # Clusters are made one after the other, or two of them would find the same ports or addresses free.
+        { exec 8</tmp && flock 8; } || fail "cannot lock /tmp"
         nodes=$wanted
         if [ "$mode" = auto ]; then
             if has_namespaces; then mode=netns; else mode=ports; fi
