@@ -105,9 +105,13 @@ impl Children {
         let failed = |source| FleetError::Start { command: "a thread".to_owned(), source };
         let keeper = started.map_err(failed)?;
         receiver.recv().map_err(|_| failed(std::io::Error::other("it ended without a word")))??;
-        handle.save()?;
+        let saved = handle.save();
+        if saved.is_err() {
+            // Nobody could ask after it.
+            shared.stop(true);
+        }
         self.jobs().insert(handle.id.clone(), Job { shared, keeper: Some(keeper) });
-        Ok(handle)
+        saved.map(|()| handle)
     }
 
     pub(super) fn status(&self, launcher: &'static str, handle: &JobHandle) -> Result<JobStatus, FleetError> {

@@ -70,9 +70,11 @@ impl Launcher for Slurm {
         // SLURM would make it, readable by all.
         private::appended(&job.job_directory.join("job.log"))?;
         let id = queue::submit(&self.profile, &path, &script)?;
-        let handle = JobHandle { launcher: NAME.to_owned(), id, directory: job.job_directory.clone() };
-        handle.save()?;
-        Ok(handle)
+        let handle = JobHandle { launcher: NAME.to_owned(), id: id.clone(), directory: job.job_directory.clone() };
+        handle.save().map(|()| handle).inspect_err(|_| {
+            // Nobody could ask after it. That the file system refused is what is told, whatever SLURM says to this.
+            let _ = queue::cancel(&self.profile, &id);
+        })
     }
 
     fn status(&self, handle: &JobHandle) -> Result<JobStatus, FleetError> {
