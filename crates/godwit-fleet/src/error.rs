@@ -101,6 +101,9 @@ pub enum FleetError {
         /// Seconds waited.
         waited_s: u64,
     },
+    /// The caller said so.
+    #[error("cancelled")]
+    Cancelled,
     /// The rendezvous file is not one.
     #[error("{} is not a rendezvous file; remove it and start the job again", .path.display())]
     BadRendezvous {

@@ -56,6 +56,11 @@ impl Token {
         Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
+    /// One that was made elsewhere.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
     /// Its letters, to be sent.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -105,12 +110,17 @@ impl Rendezvous {
         private::replace(&path, &bytes)
     }
 
-    /// Waits until this attempt's file is there, at most for `patience`.
+    /// Waits until this attempt's file is there, at most for `patience`, and until `is_cancelled` says so.
     ///
     /// # Errors
     /// [`FleetError::NoRendezvous`] when it does not come; [`FleetError::Superseded`] when a later attempt's does;
-    /// [`FleetError::VersionMismatch`] when another version wrote it.
-    pub fn wait(job_directory: &Path, attempt: u64, patience: Duration) -> Result<Self, FleetError> {
+    /// [`FleetError::VersionMismatch`] when another version wrote it; [`FleetError::Cancelled`].
+    pub fn wait(
+        job_directory: &Path,
+        attempt: u64,
+        patience: Duration,
+        is_cancelled: impl Fn() -> bool,
+    ) -> Result<Self, FleetError> {
         let path = Self::path(job_directory);
         let start = Instant::now();
         let mut pause = FIRST_POLL;
@@ -119,6 +129,9 @@ impl Rendezvous {
             let _ = File::open(job_directory);
             if let Some(found) = read(&path)?.filter(|found| found.attempt >= attempt) {
                 return found.expect_of(attempt, &path);
+            }
+            if is_cancelled() {
+                return Err(FleetError::Cancelled);
             }
             let waited = start.elapsed();
             if waited >= patience {
@@ -185,7 +198,7 @@ mod tests {
         let written = sample(3);
         std::thread::scope(|scope| {
             let waiting: Vec<_> =
-                (0..4).map(|_| scope.spawn(|| Rendezvous::wait(&directory, 3, SOON).unwrap())).collect();
+                (0..4).map(|_| scope.spawn(|| Rendezvous::wait(&directory, 3, SOON, || false).unwrap())).collect();
             std::thread::sleep(Duration::from_millis(30));
             written.publish(&directory).unwrap();
             for reader in waiting {
@@ -200,10 +213,12 @@ mod tests {
     #[test]
     fn attempts_before_are_passed_over_and_attempts_after_end_the_reader() {
         let scratch = tempfile::tempdir().unwrap();
-        let wait = |attempt, patience| Rendezvous::wait(scratch.path(), attempt, patience);
+        let wait = |attempt, patience| Rendezvous::wait(scratch.path(), attempt, patience, || false);
         sample(3).publish(scratch.path()).unwrap();
         let error = wait(4, Duration::from_millis(20)).unwrap_err();
         assert!(matches!(error, FleetError::NoRendezvous { .. }), "{error}");
+        let error = Rendezvous::wait(scratch.path(), 4, SOON, || true).unwrap_err();
+        assert!(matches!(error, FleetError::Cancelled), "{error}");
         let error = wait(2, SOON).unwrap_err();
         assert!(matches!(error, FleetError::Superseded { own: 2, current: 3 }), "{error}");
         let error = sample(2).publish(scratch.path()).unwrap_err();
@@ -217,13 +232,13 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let other = Rendezvous { version: "0.0.9".into(), ..sample(0) };
         other.publish(scratch.path()).unwrap();
-        let error = Rendezvous::wait(scratch.path(), 0, SOON).unwrap_err().to_string();
+        let error = Rendezvous::wait(scratch.path(), 0, SOON, || false).unwrap_err().to_string();
         assert!(error.contains("written by godwit 0.0.9, but this is godwit"), "{error}");
         fs::write(Rendezvous::path(scratch.path()), "{\"version\": \"9.0.0\", \"more\": 1}").unwrap();
-        let error = Rendezvous::wait(scratch.path(), 0, SOON).unwrap_err();
+        let error = Rendezvous::wait(scratch.path(), 0, SOON, || false).unwrap_err();
         assert!(matches!(error, FleetError::VersionMismatch { .. }), "{error}");
         fs::write(Rendezvous::path(scratch.path()), "{\"addresses\": [").unwrap();
-        let error = Rendezvous::wait(scratch.path(), 0, SOON).unwrap_err();
+        let error = Rendezvous::wait(scratch.path(), 0, SOON, || false).unwrap_err();
         assert!(matches!(error, FleetError::BadRendezvous { .. }), "{error}");
         sample(0).publish(scratch.path()).expect("a file that cannot be read is replaced");
     }
