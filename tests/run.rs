@@ -19,6 +19,8 @@ mod qc;
 mod real_data;
 mod report;
 mod resume;
+mod slurm;
+mod ssh;
 mod trimming;
 mod validity;
 mod verify;

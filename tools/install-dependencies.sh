@@ -20,7 +20,8 @@ fail() {
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
 run=(build-essential:c++ binutils:objcopy libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
 test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
-    default-jdk-headless:javac maven:mvn util-linux:unshare)
+    default-jdk-headless:javac maven:mvn util-linux:unshare
+    munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
 bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
 
 case "$profile" in
@@ -32,6 +33,9 @@ case "$profile" in
         exit 2
         ;;
 esac
+
+# Where daemons are, which are no users' commands.
+PATH=$PATH:/usr/sbin:/sbin
 
 command -v cargo >/dev/null || fail "cargo is missing; install Rust from https://rustup.rs and run this again"
 
@@ -58,7 +62,28 @@ if [ "${#missing[@]}" -gt 0 ]; then
     fi
     apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
     "${apt[@]}" update || fail "apt-get update failed; see above"
-    "${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null || fail "apt-get install failed; see above"
+    # Tests start daemons of their own, on private ports and directories. No package may start one on this machine for that, not
+    # now (the script that says so is Debian's way to ask) and not when it boots.
+    policy=/usr/sbin/policy-rc.d
+    quiet=no
+    if [ ! -e "$policy" ]; then
+        quiet=yes
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin "$policy"
+    fi
+    status=0
+    "${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null || status=$?
+    [ "$quiet" = no ] || "${as_root[@]}" rm -f "$policy"
+    [ "$status" -eq 0 ] || fail "apt-get install failed; see above"
+    for package in "${missing[@]}"; do
+        case "$package" in
+            munge | slurmctld | slurmd) services=("$package") ;;
+            openssh-server) services=(ssh) ;;
+            *) continue ;;
+        esac
+        if command -v systemctl >/dev/null; then
+            "${as_root[@]}" systemctl --quiet disable "${services[@]}" || true
+        fi
+    done
 fi
 
 # bwa's library and program must be one version, or godwit would not give bwa's results.

@@ -25,4 +25,6 @@ pub mod sam;
 pub mod scratch;
 pub mod shrink;
 pub mod skip;
+pub mod slurm;
+pub mod ssh_server;
 pub mod tool;

@@ -61,8 +61,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // What outside bytes are read with, and nothing that runs.
     ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-engines"]),
-    // End-to-end tests see what users see: the programs and their files.
-    ("godwit-tests", &[]),
+    // End-to-end tests see what users see: the programs and their files. Launchers start them where no command line reaches.
+    ("godwit-tests", &["godwit-fleet"]),
     // Decisions alone, in a world of its own.
     ("godwit-sim", &["godwit-model", "godwit-exchange"]),
     ("xtask", &[]),

@@ -1,0 +1,205 @@
+//! Which address of this machine its peers should come to.
+//!
+//! Nodes have several networks: one for files, one for administration, one that is fast. The user names the interface, or
+//! a range, or a machine whose direction counts.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::str::FromStr;
+
+use crate::{FleetError, system};
+
+/// How an address is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressChoice {
+    /// This one, which the machine must have.
+    Address(IpAddr),
+    /// The first one of the interface with this name: `eth0`.
+    Interface(String),
+    /// The first one in this range: `10.1.0.0/16`.
+    Range {
+        /// Any address of the range.
+        base: IpAddr,
+        /// Bits that are fixed.
+        prefix_bits: u8,
+    },
+    /// The one that packets to this machine leave from: a name or an address.
+    RouteTo(String),
+}
+
+impl FromStr for AddressChoice {
+    type Err = FleetError;
+
+    /// `10.1.2.3`, `10.1.0.0/16`, `route:HOST`, or the name of an interface.
+    fn from_str(text: &str) -> Result<Self, FleetError> {
+        let wrong = |problem: &str| FleetError::unusable("the choice of an address", text, problem);
+        if let Some(host) = text.strip_prefix("route:") {
+            return if host.is_empty() {
+                Err(wrong("a host follows route:"))
+            } else {
+                Ok(Self::RouteTo(host.to_owned()))
+            };
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        if let Some((base, bits)) = text.split_once('/') {
+            let base: IpAddr = base.parse().map_err(|_| wrong("before the slash, an address is expected"))?;
+            let most = if base.is_ipv4() { 32 } else { 128 };
+            let prefix_bits = bits.parse().ok().filter(|bits| *bits <= most);
+            let prefix_bits =
+                prefix_bits.ok_or_else(|| wrong("after the slash, the number of fixed bits is expected"))?;
+            return Ok(Self::Range { base, prefix_bits });
+        }
+        // Linux allows 15 bytes (IFNAMSIZ) and no white space.
+        if text.is_empty() || text.len() > 15 || text.contains(char::is_whitespace) {
+            return Err(wrong("write an address, ADDRESS/BITS, route:HOST or the name of an interface"));
+        }
+        Ok(Self::Interface(text.to_owned()))
+    }
+}
+
+impl fmt::Display for AddressChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(formatter, "{address}"),
+            Self::Interface(name) => write!(formatter, "{name}"),
+            Self::Range { base, prefix_bits } => write!(formatter, "{base}/{prefix_bits}"),
+            Self::RouteTo(host) => write!(formatter, "route:{host}"),
+        }
+    }
+}
+
+impl AddressChoice {
+    /// The address of this machine that is chosen. Of several, IPv4 goes first. Link-local IPv6 addresses are left out, for
+    /// they say nothing to another machine.
+    ///
+    /// # Errors
+    /// [`FleetError::NoAddress`] with what there is; [`FleetError::Network`] when a host has no address or no route.
+    pub fn resolve(&self) -> Result<IpAddr, FleetError> {
+        let failed = |source| FleetError::Network { action: "list the addresses of this machine".to_owned(), source };
+        match self {
+            Self::RouteTo(host) => route_to(host),
+            _ => self.among(system::interface_addresses().map_err(failed)?),
+        }
+    }
+
+    /// A listener at the chosen address, on a port that is free.
+    ///
+    /// # Errors
+    /// As for [`AddressChoice::resolve`]; when the address cannot be listened at.
+    pub fn bind(&self) -> Result<TcpListener, FleetError> {
+        let address = self.resolve()?;
+        let failed = |source| FleetError::Network { action: format!("listen at {address}"), source };
+        TcpListener::bind((address, 0)).map_err(failed)
+    }
+
+    fn among(&self, mut present: Vec<(String, IpAddr)>) -> Result<IpAddr, FleetError> {
+        present.retain(|(_, address)| !matches!(address, IpAddr::V6(address) if is_link_local(address)));
+        present.sort_by_key(|(_, address)| address.is_ipv6());
+        let fits = |name: &str, address: &IpAddr| match self {
+            Self::Address(wanted) => address == wanted,
+            Self::Interface(wanted) => name == wanted,
+            Self::Range { base, prefix_bits } => in_range(address, base, *prefix_bits),
+            Self::RouteTo(_) => false,
+        };
+        match present.iter().find(|(name, address)| fits(name, address)) {
+            Some((_, address)) => Ok(*address),
+            None => Err(FleetError::NoAddress { wanted: self.to_string(), present }),
+        }
+    }
+}
+
+/// Asks the routing table: a UDP socket that is connected sends nothing.
+fn route_to(host: &str) -> Result<IpAddr, FleetError> {
+    let failed = |source| FleetError::Network { action: format!("find a way to {host}"), source };
+    // The port does not matter.
+    let targets: Vec<SocketAddr> = (host, 9).to_socket_addrs().map_err(failed)?.collect();
+    let mut last = std::io::Error::other("it has no address");
+    for target in targets {
+        let unspecified: IpAddr = if target.is_ipv4() { [0, 0, 0, 0].into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let local = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
+            socket.connect(target)?;
+            socket.local_addr()
+        });
+        match local {
+            Ok(local) => return Ok(local.ip()),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+fn in_range(address: &IpAddr, base: &IpAddr, prefix_bits: u8) -> bool {
+    match (address, base) {
+        (IpAddr::V4(address), IpAddr::V4(base)) => {
+            let differing = address.to_bits() ^ base.to_bits();
+            differing.checked_shr(32 - u32::from(prefix_bits)).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(address), IpAddr::V6(base)) => {
+            let differing = address.to_bits() ^ base.to_bits();
+            differing.checked_shr(128 - u32::from(prefix_bits)).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+/// fe80::/10 (RFC 4291 §2.4).
+fn is_link_local(address: &Ipv6Addr) -> bool {
+    address.segments()[0] & 0xffc0 == 0xfe80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Vec<(String, IpAddr)> {
+        [("lo", "127.0.0.1"), ("ib0", "fe80::1"), ("ib0", "fd00::7"), ("eth0", "10.1.2.3"), ("ib0", "10.9.2.3")]
+            .map(|(name, address)| (name.to_owned(), address.parse().unwrap()))
+            .into()
+    }
+
+    fn chosen(choice: &str) -> Option<String> {
+        let choice: AddressChoice = choice.parse().unwrap();
+        choice.among(machine()).ok().map(|address| address.to_string())
+    }
+
+    #[test]
+    fn an_address_is_chosen_by_itself_its_interface_or_its_range() {
+        assert_eq!(chosen("10.1.2.3").as_deref(), Some("10.1.2.3"));
+        assert_eq!(chosen("eth0").as_deref(), Some("10.1.2.3"));
+        assert_eq!(chosen("ib0").as_deref(), Some("10.9.2.3"), "IPv4 first");
+        assert_eq!(chosen("10.9.0.0/16").as_deref(), Some("10.9.2.3"));
+        assert_eq!(chosen("10.0.0.0/8").as_deref(), Some("10.1.2.3"));
+        assert_eq!(chosen("10.9.2.3/32").as_deref(), Some("10.9.2.3"));
+        assert_eq!(chosen("0.0.0.0/0").as_deref(), Some("127.0.0.1"));
+        assert_eq!(chosen("fd00::/8").as_deref(), Some("fd00::7"));
+        for absent in ["10.1.2.4", "eth1", "192.168.0.0/16", "fe80::/10"] {
+            assert_eq!(chosen(absent), None, "{absent}");
+        }
+        let error = AddressChoice::Interface("eth1".into()).among(machine()).unwrap_err().to_string();
+        assert!(error.contains("is eth1; it has 127.0.0.1 (lo), 10.1.2.3 (eth0)"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_choice_is_refused_and_every_choice_prints_as_it_is_written() {
+        for wrong in ["", "10.0.0.0/33", "10.0.0.0/", "x/8", "route:", "eth 0", "a-name-too-long-for-linux", "::/129"] {
+            assert!(wrong.parse::<AddressChoice>().is_err(), "{wrong}");
+        }
+        for right in ["10.1.2.3", "fd00::7", "10.0.0.0/8", "::/0", "route:login.example", "bond0.12"] {
+            assert_eq!(right.parse::<AddressChoice>().unwrap().to_string(), right);
+        }
+    }
+
+    #[test]
+    fn this_machine_has_a_way_to_itself_and_a_free_port() {
+        for choice in ["lo", "127.0.0.0/8", "route:127.0.0.1", "route:localhost"] {
+            let choice: AddressChoice = choice.parse().unwrap();
+            let listener = choice.bind().unwrap();
+            let address = listener.local_addr().unwrap();
+            assert!(address.ip().is_loopback() && address.port() != 0, "{choice}: {address}");
+            std::net::TcpStream::connect(address).unwrap();
+        }
+        assert!(AddressChoice::RouteTo("no.such.host.invalid".into()).resolve().is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! Numbers for the starts of a job, and marks of how they ended.
+//!
+//! A number is taken by making a directory, which only one process can do, on NFS too; so two starts that know nothing of
+//! each other never have the same one. SLURM's script does the same in shell (`launcher/slurm/script.rs`).
+
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use crate::FleetError;
+
+/// How an attempt of SLURM's script ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndMark {
+    /// How far it came: `setup`, `work`, or `limit` where it was told to stop and could not be started again.
+    pub(crate) stage: String,
+    /// Exit status.
+    pub(crate) status: i32,
+}
+
+/// Takes the next free number.
+pub(crate) fn claim(job_directory: &Path) -> Result<u64, FleetError> {
+    let mut number = next(job_directory)?;
+    loop {
+        let path = attempts(job_directory).join(number.to_string());
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(number),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(source) => return Err(FleetError::File { action: "make", path, source }),
+        }
+    }
+}
+
+/// The number that would be taken now.
+pub(crate) fn next(job_directory: &Path) -> Result<u64, FleetError> {
+    Ok(numbers(job_directory)?.into_iter().max().map_or(0, |last| last + 1))
+}
+
+/// The last attempt of this job of the scheduler, and its mark where it left one. Other jobs may have used the directory.
+pub(crate) fn last_of(job_directory: &Path, id: &str) -> Result<Option<(u64, Option<EndMark>)>, FleetError> {
+    let of_job = |number: &u64| {
+        let path = attempts(job_directory).join(number.to_string()).join("job");
+        fs::read_to_string(path).is_ok_and(|text| text.trim() == id)
+    };
+    let Some(last) = numbers(job_directory)?.into_iter().filter(of_job).max() else { return Ok(None) };
+    let mark = fs::read_to_string(attempts(job_directory).join(last.to_string()).join("end")).ok();
+    Ok(Some((last, mark.and_then(|text| parse(&text)))))
+}
+
+fn parse(text: &str) -> Option<EndMark> {
+    let (stage, status) = text.trim_end().split_once(' ')?;
+    Some(EndMark { stage: stage.to_owned(), status: status.parse().ok()? })
+}
+
+/// The directory is listed rather than asked for names: on NFS, opening it is what makes others' files show up.
+fn numbers(job_directory: &Path) -> Result<Vec<u64>, FleetError> {
+    let path = attempts(job_directory);
+    let entries = match fs::read_dir(&path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(FleetError::File { action: "list", path, source }),
+    };
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+fn attempts(job_directory: &Path) -> std::path::PathBuf {
+    job_directory.join("attempts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_at_the_same_time_get_numbers_of_their_own() {
+        let scratch = tempfile::tempdir().unwrap();
+        crate::private::directory(&attempts(scratch.path())).unwrap();
+        let mut taken: Vec<u64> = std::thread::scope(|scope| {
+            let claims: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| (0..8).map(|_| claim(scratch.path()).unwrap()).collect::<Vec<_>>()))
+                .collect();
+            claims.into_iter().flat_map(|claims| claims.join().unwrap()).collect()
+        });
+        taken.sort();
+        assert_eq!(taken, (0..64).collect::<Vec<_>>());
+        assert_eq!(next(scratch.path()).unwrap(), 64);
+    }
+
+    #[test]
+    fn only_marks_of_the_jobs_last_attempt_count() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mark = |number: u64, job: &str, end: Option<&str>| {
+            let path = attempts(scratch.path()).join(number.to_string());
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("job"), format!("{job}\n")).unwrap();
+            end.inspect(|end| fs::write(path.join("end"), end).unwrap());
+        };
+        let last = |job: &str| last_of(scratch.path(), job).unwrap();
+        assert_eq!(last("7"), None);
+        mark(0, "7", Some("work 0\n"));
+        let done = EndMark { stage: "work".into(), status: 0 };
+        assert_eq!(last("7"), Some((0, Some(done))));
+        mark(2, "7", None);
+        mark(3, "8", Some("work 0\n"));
+        assert_eq!(last("7"), Some((2, None)), "its second start left none");
+        mark(2, "7", Some("wor"));
+        assert_eq!(last("7"), Some((2, None)), "half a mark is none");
+    }
+}

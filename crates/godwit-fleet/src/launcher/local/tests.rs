@@ -1,0 +1,165 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::launcher::Ending;
+use crate::launcher::spec::tests::job;
+
+fn shell(directory: &Path, script: &str, nodes: u32) -> JobSpec {
+    job(directory, &["sh", "-c", script], nodes)
+}
+
+fn wait(local: &Local, handle: &JobHandle) -> Ending {
+    loop {
+        match local.status(handle).unwrap() {
+            JobStatus::Ended { how } => return how,
+            JobStatus::Running { .. } => std::thread::sleep(Duration::from_millis(5)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn wait_for(mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "it took too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn outputs(job: &JobSpec) -> Vec<String> {
+    (0..job.nodes).map(|node| fs::read_to_string(job.output_path(node)).unwrap()).collect()
+}
+
+fn is_alive(pid: &str) -> bool {
+    // A dead child of somebody who does not wait for it stays as a zombie.
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+#[test]
+fn each_node_runs_the_command_with_its_own_number_and_logs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let script = r#"cat; pwd; echo "$GODWIT_NODE/$GODWIT_NODES $GODWIT_ATTEMPT $GODWIT_VERSION $ODD"; echo no >&2"#;
+    let mut job = shell(scratch.path(), script, 3);
+    job.environment = vec![("ODD".into(), "it's\n$x".into())];
+    let local = Local::new();
+    let rendered = local.render(&job).unwrap();
+    let handle = local.submit(&job).unwrap();
+    assert_eq!(wait(&local, &handle), Ending::Succeeded);
+    assert_eq!(JobHandle::load(&job.job_directory).unwrap(), handle);
+    let here = &scratch.path().canonicalize().unwrap();
+    let expected = |attempt: u64| {
+        (0..3).map(move |node| format!("{}\n{node}/3 {attempt} {} it's\n$x\n", here.display(), crate::VERSION))
+    };
+    assert_eq!(outputs(&job), expected(0).collect::<Vec<_>>());
+    assert_eq!(fs::read_to_string(job.error_path(2)).unwrap(), "no\n");
+    // The script says the same as what was run, and a shell that runs it does the same.
+    assert_eq!(fs::read_to_string(job.job_directory.join("script.sh")).unwrap(), rendered);
+    let status = Command::new("sh").args(["-c", &rendered]).stdin(Stdio::null()).status().unwrap();
+    assert!(status.success());
+    assert_eq!(outputs(&job), expected(0).map(|text| text.repeat(2)).collect::<Vec<_>>());
+    let modes = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(modes(&job.job_directory), 0o700);
+    for file in ["script.sh", "handle.json", "logs/node-0.out", "logs/node-0.err"] {
+        assert_eq!(modes(&job.job_directory.join(file)), 0o600, "{file}");
+    }
+    // A second start is a higher attempt.
+    assert!(local.render(&job).unwrap().contains("GODWIT_ATTEMPT=1\n"));
+    wait(&local, &local.submit(&job).unwrap());
+    assert!(outputs(&job)[0].ends_with(&expected(1).next().unwrap()));
+}
+
+#[test]
+fn a_node_that_fails_is_named_and_the_others_run_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let job = shell(scratch.path(), r#"[ $GODWIT_NODE != 1 ] || exit 9; while [ ! -e go ]; do sleep 0.01; done"#, 3);
+    let local = Local::new();
+    let handle = local.submit(&job).unwrap();
+    let others = JobStatus::Running { nodes: vec!["node 0".into(), "node 2".into()], headless: false };
+    wait_for(|| local.status(&handle).unwrap() == others);
+    fs::write(scratch.path().join("go"), "").unwrap();
+    let how = wait(&local, &handle);
+    assert_eq!(how, Ending::Failed { what: "node 1 exited with status 9".into(), exit_code: Some(9) });
+}
+
+#[test]
+fn cancelling_lets_processes_end_by_themselves_and_then_ends_what_they_left() {
+    let scratch = tempfile::tempdir().unwrap();
+    let script = r#"trap 'echo bye; exit 3' TERM; sh -c 'trap "" TERM; sleep 1000' & echo $!; wait"#;
+    let job = shell(scratch.path(), script, 2);
+    let local = Local::new();
+    let handle = local.submit(&job).unwrap();
+    wait_for(|| outputs(&job).iter().all(|text| text.ends_with('\n')));
+    let left: Vec<String> = outputs(&job);
+    assert!(left.iter().all(|pid| is_alive(pid)));
+    local.cancel(&handle).unwrap();
+    assert_eq!(wait(&local, &handle), Ending::Cancelled);
+    assert!(outputs(&job).iter().all(|text| text.ends_with("bye\n")));
+    wait_for(|| !left.iter().any(|pid| is_alive(pid)));
+    local.cancel(&handle).expect("one that has ended may be cancelled");
+}
+
+#[test]
+fn a_job_whose_time_is_over_is_ended() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut job = shell(scratch.path(), "sleep 1000", 2);
+    job.time_limit = Some(Duration::from_millis(100));
+    let local = Local::new();
+    let handle = local.submit(&job).unwrap();
+    assert_eq!(wait(&local, &handle), Ending::TimeLimit);
+}
+
+#[test]
+fn processes_end_with_the_launcher_and_strangers_know_nothing_of_them() {
+    let scratch = tempfile::tempdir().unwrap();
+    let job = shell(scratch.path(), "trap '' TERM; echo $$; while :; do sleep 0.1; done", 2);
+    let local = Local::new();
+    let handle = local.submit(&job).unwrap();
+    wait_for(|| outputs(&job).iter().all(|text| text.ends_with('\n')));
+    let other = Local::new();
+    assert!(matches!(other.status(&handle).unwrap(), JobStatus::Unknown { .. }));
+    assert!(matches!(other.cancel(&handle), Err(FleetError::Foreign { .. })));
+    drop(local);
+    assert!(!outputs(&job).iter().any(|pid| is_alive(pid)));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_and_nothing_is_left_running() {
+    let scratch = tempfile::tempdir().unwrap();
+    let job = job(scratch.path(), &["/nowhere/godwit", "node"], 2);
+    let error = Local::new().submit(&job).unwrap_err();
+    assert_eq!(error.to_string(), "cannot start /nowhere/godwit node");
+}
+
+/// Runs as a process of its own in the test below: starts a job and is killed.
+#[test]
+fn a_launcher_that_is_killed() {
+    let Some(directory) = std::env::var_os("GODWIT_TEST_KILLED_LAUNCHER") else { return };
+    let local = Local::new();
+    local.submit(&shell(Path::new(&directory), "echo $$; exec sleep 1000", 2)).unwrap();
+    std::thread::sleep(Duration::from_secs(1000));
+}
+
+#[test]
+fn processes_die_with_a_launcher_that_is_killed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut launcher = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "launcher::local::tests::a_launcher_that_is_killed"])
+        .env("GODWIT_TEST_KILLED_LAUNCHER", scratch.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let logs = job(scratch.path(), &[], 2);
+    let read = || -> Vec<String> {
+        (0..2).map(|node| fs::read_to_string(logs.output_path(node)).unwrap_or_default()).collect()
+    };
+    wait_for(|| read().iter().all(|text| text.ends_with('\n')));
+    assert!(read().iter().all(|pid| is_alive(pid)));
+    launcher.kill().unwrap();
+    launcher.wait().unwrap();
+    wait_for(|| !read().iter().any(|pid| is_alive(pid)));
+}

@@ -1,0 +1,94 @@
+//! An sshd on a port and with keys of its own, which lets only this user in.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::scratch;
+use crate::tool::{Tool, succeed};
+
+/// A running sshd. Dropping it ends it and every connection.
+pub struct SshServer {
+    daemon: Child,
+    directory: PathBuf,
+}
+
+/// Whether one can be started here.
+pub fn is_installed() -> bool {
+    program().exists() && Tool::find("ssh").is_some() && Tool::find("ssh-keygen").is_some()
+}
+
+/// It insists on being called by its full path.
+fn program() -> PathBuf {
+    PathBuf::from("/usr/sbin/sshd")
+}
+
+impl SshServer {
+    /// Starts one, and writes a configuration for ssh in which the hosts `near` and `far` are both this server.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn start() -> Self {
+        let directory = scratch::directory("sshd");
+        // A server of root gives its unprivileged half this empty directory, which packages make at boot.
+        let _ = fs::DirBuilder::new().mode(0o755).create("/run/sshd");
+        for key in ["host", "user"] {
+            let path = directory.join(key);
+            succeed(Tool::need("ssh-keygen").command().args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path));
+        }
+        fs::copy(directory.join("user.pub"), directory.join("authorized")).expect("it can be copied");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
+        let port = listener.local_addr().expect("it has an address").port();
+        drop(listener);
+        let shown = directory.display();
+        let server = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {shown}/host\nAuthorizedKeysFile {shown}/authorized\n\
+             PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n\
+             KbdInteractiveAuthentication no\n"
+        );
+        fs::write(directory.join("sshd_config"), server).expect("it can be written");
+        let client = format!(
+            "Host near far\n HostName 127.0.0.1\n Port {port}\n IdentityFile {shown}/user\n IdentitiesOnly yes\n\
+             \x20UserKnownHostsFile {shown}/known\n StrictHostKeyChecking accept-new\n LogLevel ERROR\n"
+        );
+        fs::write(directory.join("ssh_config"), client).expect("it can be written");
+        let log = fs::File::create(directory.join("log")).expect("it can be made");
+        let daemon = Command::new(program())
+            .arg("-De")
+            .arg("-f")
+            .arg(directory.join("sshd_config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("sshd can be started");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let log = || fs::read_to_string(directory.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "sshd does not listen: {}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { daemon, directory }
+    }
+
+    /// The configuration for ssh, to be named with `-F`.
+    pub fn client_configuration(&self) -> PathBuf {
+        self.directory.join("ssh_config")
+    }
+
+    /// A place for the test's own files.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for SshServer {
+    fn drop(&mut self) {
+        // Both fail only for one that is gone already.
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
