@@ -2,7 +2,7 @@
 
 use std::io;
 
-use godwit_flight::FlightError;
+use godwit_flight::{FlightError, TlsError};
 
 /// Failures of an exchange.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,9 @@ pub enum ExchangeError {
     /// The head is gone.
     #[error("the connection to the head of the run ended")]
     HeadLost,
+    /// The certificate of the run.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Threads or sockets cannot be had.
     #[error("cannot start the network of this process")]
     Start(#[source] io::Error),

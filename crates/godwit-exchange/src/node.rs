@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
@@ -9,7 +10,7 @@ use arrow_buffer::Buffer;
 use bytes::Bytes;
 use godwit_flight::{
     Access, Address, Answers, Batches, Client, ClientTls, DataPlane, Download, FlightDescriptor, Routes, Server,
-    ServerTls, Status, Token, Tuning, Upload,
+    ServerTls, Status, Token, Tuning, Upload, make_identity,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, mpsc};
@@ -33,12 +34,31 @@ pub struct Keys {
     pub client: Access<ClientTls>,
 }
 
+/// The name that all processes of a run have in their certificate, wherever they are.
+const NAME: &str = "godwit";
+
 impl Keys {
-    /// A token that all know; `None` where it is none.
-    pub fn with_token(token: &str) -> Option<Self> {
-        let token = Token::new(token)?;
-        let server = Access { token: Some(token.clone()), tls: None };
-        Some(Self { server, client: Access { token: Some(token), tls: None } })
+    /// Makes the certificate of a run in a directory that its nodes can read.
+    ///
+    /// # Errors
+    /// [`ExchangeError::Tls`].
+    pub fn make(directory: &Path) -> Result<(), ExchangeError> {
+        Ok(make_identity(directory, NAME).map(drop)?)
+    }
+
+    /// The token of a run, and its certificate from that directory: both ends of every connection show it.
+    ///
+    /// # Errors
+    /// [`ExchangeError`].
+    pub fn of_run(token: &str, directory: &Path) -> Result<Self, ExchangeError> {
+        let token = Token::new(token);
+        let malformed = || ExchangeError::Malformed { peer: "the rendezvous", problem: "its token is none".into() };
+        let token = Some(token.ok_or_else(malformed)?);
+        let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
+        let server = ServerTls::from_files(&certificate, &key, Some(&certificate))?;
+        let client = ClientTls::from_files(&certificate, NAME, Some((&certificate, &key)))?;
+        let server = Access { token: token.clone(), tls: Some(server) };
+        Ok(Self { server, client: Access { token, tls: Some(client) } })
     }
 }
 

@@ -110,6 +110,21 @@ impl AddressChoice {
     }
 }
 
+/// All addresses of this machine that another one may reach, IPv4 first; the loopback's where there are no others.
+///
+/// # Errors
+/// [`FleetError::Network`].
+pub fn all() -> Result<Vec<IpAddr>, FleetError> {
+    let failed = |source| FleetError::Network { action: "list the addresses of this machine".to_owned(), source };
+    let present = system::interface_addresses().map_err(failed)?;
+    let mut addresses: Vec<IpAddr> = present.into_iter().map(|(_, address)| address).collect();
+    addresses.retain(|address| !matches!(address, IpAddr::V6(address) if is_link_local(address)));
+    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
+    let others = addresses.iter().filter(|address| !address.is_loopback()).count();
+    addresses.truncate(others.max(1));
+    Ok(addresses)
+}
+
 /// Asks the routing table: a UDP socket that is connected sends nothing.
 fn route_to(host: &str) -> Result<IpAddr, FleetError> {
     let failed = |source| FleetError::Network { action: format!("find a way to {host}"), source };

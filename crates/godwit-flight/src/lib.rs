@@ -21,7 +21,7 @@ pub use arrow_flight::FlightDescriptor;
 pub use client::{Answers as Answered, Batches, Client, Sender};
 pub use error::FlightError;
 pub use server::{Answers, DataPlane, Download, Server, Upload, Uploaded};
-pub use tls::{ClientTls, ServerTls, TlsError};
+pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
 pub use tonic::Status;
 pub use tonic::service::Routes;
 pub use transport::{Access, Address, Token, Tuning};

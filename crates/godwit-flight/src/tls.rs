@@ -2,6 +2,9 @@
 //!
 //! Certificates and keys come as PEM files. Who a client is, beyond being signed by an authority, is not decided here.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +36,15 @@ pub enum TlsError {
     Refused {
         /// The certificates.
         path: PathBuf,
+        /// Why not.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A certificate could not be made, or not be kept.
+    #[error("cannot make a certificate in {}", directory.display())]
+    Make {
+        /// Where.
+        directory: PathBuf,
         /// Why not.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -108,6 +120,24 @@ impl ClientTls {
         let server = ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })?;
         Ok(Self { config: Arc::new(config), name: server })
     }
+}
+
+/// Makes a certificate for `name` that signs itself, and its key: `certificate.pem` and `key.pem` in a directory, for this
+/// user alone. Whoever can read them is trusted, as server and as client. Returns their paths.
+///
+/// # Errors
+/// [`TlsError::Make`].
+pub fn make_identity(directory: &Path, name: &str) -> Result<(PathBuf, PathBuf), TlsError> {
+    let failed =
+        |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Make { directory: directory.to_owned(), source };
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).map_err(|error| failed(error.into()))?;
+    let write = |file: &str, text: String| {
+        let path = directory.join(file);
+        let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| failed(error.into()))?;
+        Ok(path)
+    };
+    Ok((write("certificate.pem", made.cert.pem())?, write("key.pem", made.signing_key.serialize_pem())?))
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -8,6 +8,7 @@ use godwit_cram::CramError;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_exchange::ExchangeError;
+use godwit_fleet::FleetError;
 use godwit_formats::bam::BamError;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
@@ -172,6 +173,9 @@ pub enum PipelineError {
     /// The network between the nodes of a run.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// Finding or starting the nodes of a run.
+    #[error(transparent)]
+    Fleet(Box<FleetError>),
     /// No node is left to work.
     #[error("no node is left to go on: {last}")]
     NoNodes {
@@ -241,6 +245,15 @@ fn is_machine(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+impl From<FleetError> for PipelineError {
+    fn from(error: FleetError) -> Self {
+        match error {
+            FleetError::Cancelled => Self::Interrupted,
+            error => Self::Fleet(Box::new(error)),
+        }
+    }
+}
+
 impl PipelineError {
     /// Whose turn it is.
     pub fn blame(&self) -> Blame {
@@ -271,6 +284,10 @@ impl PipelineError {
                 _ => Blame::Engine,
             },
             Self::Exchange(_) | Self::NoNodes { .. } => Blame::Remote,
+            Self::Fleet(error) => match **error {
+                FleetError::Unusable { .. } | FleetError::TooFewSlots { .. } => Blame::Usage,
+                _ => Blame::Machine,
+            },
             Self::Untrimmed { .. } | Self::Node { .. } => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,

@@ -42,7 +42,7 @@ pub use manifest::{Manifest, ManifestFile};
 pub use markdup::{MarkdupOptions, markdup};
 pub use marking::{MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
-pub use node::{NodeOptions, Rendezvous, work};
+pub use node::{NodeOptions, work};
 pub use observer::{Event, Observer, Silent};
 pub use reduce::{DuplicatePolicy, Format, Segment};
 pub use reference::{build_index, current_index};

@@ -5,12 +5,11 @@
 //! answers, one sorts and packs, a few fetch, a few write. Whatever fails ends the node; the head goes on without it.
 
 mod aligning;
-mod rendezvous;
 mod shelf;
 mod writing;
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -19,7 +18,8 @@ use std::time::{Duration, Instant};
 use arrow_buffer::Buffer;
 use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
 use godwit_engines::aligner::{Aligner, AlignerChoice, Hello, Session};
-use godwit_exchange::{ExchangeError, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
+use godwit_exchange::{ExchangeError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
+use godwit_fleet::Rendezvous;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,6 @@ use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::{SpillFile, create_private_directory};
 
 pub(crate) use aligning::BlockPieces;
-pub use rendezvous::Rendezvous;
 use shelf::NodeShelf;
 pub(crate) use shelf::SliceHeader;
 pub(crate) use writing::{VerdictHeader, WriteJob};
@@ -39,11 +38,13 @@ const FETCHERS: usize = 3;
 /// How to be a node.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Where the run tells how to reach it.
-    pub rendezvous: PathBuf,
+    /// The directory where the run tells how to reach it.
+    pub meeting: PathBuf,
+    /// The start of the job that this process belongs to; one of an earlier start has nothing to do any more.
+    pub attempt: u64,
     /// Threads of the aligner, and parts written at a time.
     pub threads: usize,
-    /// Where slices go; beside the rendezvous where `None`.
+    /// Where slices go; the directory of the meeting where `None`.
     pub temp: Option<PathBuf>,
     /// How long to wait for the run to be there.
     pub wait: Duration,
@@ -111,18 +112,18 @@ impl Shared<'_> {
 /// # Errors
 /// [`PipelineError`]; the run goes on without this node.
 pub fn work(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
-    let rendezvous = Rendezvous::wait_for(&options.rendezvous, options.wait, cancelled)?;
-    let keys = rendezvous.keys(&options.rendezvous)?;
+    let is_cancelled = || cancelled.load(Ordering::Relaxed);
+    let found = Rendezvous::wait(&options.meeting, options.attempt, options.wait, is_cancelled)?;
+    let keys = Keys::of_run(found.token.reveal(), &options.meeting)?;
     let name = format!("{}, process {}", machine_name(), std::process::id());
-    let link = Node::join(rendezvous.address, keys, env!("CARGO_PKG_VERSION"), &name)?;
+    let (head, link) = join(&found, &keys, &name)?;
     let (id, job) = match link.next_order()? {
         Order::Welcome { node, job } => (node, job),
         Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
         other => return Err(nonsense(&other)),
     };
     let job: AlignWork = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
-    let beside = || options.rendezvous.parent().unwrap_or(Path::new(".")).to_owned();
-    let scratch = options.temp.clone().unwrap_or_else(beside);
+    let scratch = options.temp.clone().unwrap_or_else(|| options.meeting.clone());
     create_private_directory(&scratch).map_err(PipelineError::file("create", &scratch))?;
     let spill = SpillFile::create(&scratch, cancelled.clone());
     let spill = Arc::new(spill.map_err(PipelineError::file("use scratch space in", &scratch))?);
@@ -141,7 +142,7 @@ pub fn work(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), Pi
         cancelled,
     };
     let shelf = Arc::new(NodeShelf::default());
-    let address = link.serve(own_address(rendezvous.address)?, shelf.clone())?;
+    let address = link.serve(own_address(head)?, shelf.clone())?;
     link.say(Report::Ready {
         address,
         writers: options.threads,
@@ -159,6 +160,19 @@ pub fn work(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), Pi
         std::thread::sleep(Duration::from_millis(200));
     }
     led
+}
+
+/// Joins the run at the first of the head's addresses that answers.
+fn join(found: &Rendezvous, keys: &Keys, name: &str) -> Result<(SocketAddr, Node), PipelineError> {
+    let mut last = malformed("the head has no address".into());
+    for address in &found.addresses {
+        let head = SocketAddr::new(*address, found.port);
+        match Node::join(head, keys.clone(), env!("CARGO_PKG_VERSION"), name) {
+            Ok(link) => return Ok((head, link)),
+            Err(error) => last = error.into(),
+        }
+    }
+    Err(last)
 }
 
 /// Takes orders until the last one.

@@ -62,7 +62,7 @@ pub enum Verb {
     #[command(subcommand, after_help = "Example:\n  godwit bench flight --streams 1,2,4")]
     Bench(BenchVerb),
     /// Work for a run over many nodes; started by `godwit align --on`, not by people
-    #[command(hide = true, after_help = "Example:\n  godwit node --rendezvous out/.godwit/rendezvous")]
+    #[command(hide = true, after_help = "Example:\n  godwit node --meeting out/.godwit/nodes")]
     Node(NodeArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]

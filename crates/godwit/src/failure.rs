@@ -25,6 +25,21 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// What another godwit meant by the code it ended with.
+    pub fn of_code(code: Option<i32>) -> Self {
+        match code {
+            Some(2) => Self::Usage,
+            Some(3) => Self::Input,
+            Some(4) => Self::Machine,
+            Some(5) => Self::Engine,
+            Some(1) => Self::Bug,
+            Some(130) => Self::Interrupted,
+            _ => Self::Remote,
+        }
+    }
+}
+
 /// Why a verb failed.
 #[derive(Debug)]
 pub struct Failure {

@@ -9,6 +9,7 @@ mod index;
 mod markdup;
 mod node;
 mod simulate;
+mod slurm_job;
 mod spread;
 mod verify;
 

@@ -7,23 +7,24 @@ mod reads;
 mod stage;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use godwit_engines::aligner::{AlignerChoice, Hello};
 use godwit_exchange::{
-    Action, Event as LedgerEvent, Head, Incoming, Ledger, LedgerOptions, NodeId, Order, Orders, Report,
+    Action, Event as LedgerEvent, Head, Incoming, Keys, Ledger, LedgerOptions, NodeId, Order, Orders, Report,
 };
+use godwit_fleet::Rendezvous;
 use godwit_model::BlockId;
 use serde::Serialize;
 
 use super::AlignOptions;
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
-use crate::node::{AlignWork, Rendezvous};
+use crate::node::AlignWork;
 use crate::observer::{Event, Observer};
 use crate::reduce::Format;
 use crate::run_directory::RunDirectory;
@@ -42,8 +43,12 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Spread<'l> {
     /// Number of nodes that are started; more may come, and some may go.
     pub nodes: u32,
-    /// Where the head listens.
-    pub address: IpAddr,
+    /// Addresses of this machine that nodes come to, best first: where there is one the head listens there alone.
+    pub addresses: Vec<IpAddr>,
+    /// The directory where nodes find it, where the launcher has one that they know already.
+    pub meeting: Option<PathBuf>,
+    /// The start of the job that this is; nodes of earlier ones are turned away.
+    pub attempt: u64,
     /// Whether all nodes are on one machine.
     pub one_machine: bool,
     /// Starts them.
@@ -52,11 +57,11 @@ pub struct Spread<'l> {
 
 /// Starts nodes.
 pub trait Launch: Sync {
-    /// Starts all nodes, which find the run by this file.
+    /// Starts all nodes, which find the run in this directory.
     ///
     /// # Errors
     /// [`PipelineError`].
-    fn start(&self, rendezvous: &Path) -> Result<(), PipelineError>;
+    fn start(&self, meeting: &Path) -> Result<(), PipelineError>;
 
     /// Why none of them can come any more, where that is so.
     fn ended(&self) -> Option<String>;
@@ -148,16 +153,20 @@ impl<'r> HeadOfRun<'r> {
         cancelled: &'r Arc<AtomicBool>,
     ) -> Result<Self, PipelineError> {
         let between = run.for_nodes().map_err(PipelineError::file("make the run directory in", &options.out))?;
-        let path = between.join("rendezvous");
+        let meeting = spread.meeting.clone().unwrap_or_else(|| between.clone());
         let spool = Arc::new(ReadsSpool::new(between));
         let absolute = |path: &Path| std::path::absolute(path).map_err(PipelineError::file("find", path));
-        let token = random_token().map_err(PipelineError::file("read", "/dev/urandom"))?;
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let mut rendezvous = Rendezvous { version, address: SocketAddr::new(spread.address, 0), token };
-        let keys = rendezvous.keys(&path)?;
-        let head = Head::open(rendezvous.address, keys.server, spool.clone())?;
-        rendezvous.address = head.address();
-        rendezvous.write(&path).map_err(PipelineError::file("write", &path))?;
+        Keys::make(&meeting)?;
+        let address = match spread.addresses[..] {
+            [only] => only,
+            _ => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        let mut rendezvous = Rendezvous::at(SocketAddr::new(address, 0), spread.attempt)?;
+        rendezvous.addresses.clone_from(&spread.addresses);
+        let keys = Keys::of_run(rendezvous.token.reveal(), &meeting)?;
+        let head = Head::open(SocketAddr::new(address, 0), keys.server, spool.clone())?;
+        rendezvous.port = head.address().port();
+        rendezvous.publish(&meeting)?;
         let work = AlignWork {
             reference: absolute(&options.reference)?,
             aligner: options.aligner.text().to_owned(),
@@ -165,7 +174,7 @@ impl<'r> HeadOfRun<'r> {
             partitions: options.job.partitions,
             share_index: spread.one_machine && spread.nodes > 1,
         };
-        spread.launch.start(&absolute(&path)?)?;
+        spread.launch.start(&absolute(&meeting)?)?;
         Ok(Self {
             head: Some(head),
             spool,
@@ -411,14 +420,6 @@ impl Drop for HeadOfRun<'_> {
         }
         self.spread.launch.stop();
     }
-}
-
-/// 128 bits that nobody guesses, hexadecimal.
-fn random_token() -> std::io::Result<String> {
-    use std::io::Read;
-    let mut bytes = [0u8; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A block as messages name it.

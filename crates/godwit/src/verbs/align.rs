@@ -1,18 +1,31 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align};
+use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, work};
 
-use super::{cancel_on_signal, or_stdin, spread};
-use crate::cli::{AlignArgs, Switch, TrimmerName};
+use super::slurm_job::SlurmJob;
+use super::spread::{Allocation, Nodes};
+use super::{cancel_on_signal, or_stdin};
+use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let launch = spread::launch(args)?;
-    let spread = launch.as_ref().map(|launch| spread::spread(args, launch));
-    let report = align(&options(args), spread.as_ref(), &progress, &cancel_on_signal()?)?;
+    let cancelled = cancel_on_signal()?;
+    if args.place.on == Some(Place::Slurm) {
+        return SlurmJob::new(args)?.run(!args.place.slurm.no_wait, &progress, &cancelled);
+    }
+    let allocation = match args.place.on {
+        Some(Place::Allocation) => Some(Allocation::from_environment()?),
+        _ => None,
+    };
+    if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.node > 0) {
+        return Ok(work(&allocation.node_options(args), &cancelled)?);
+    }
+    let nodes = Nodes::new(args, allocation);
+    let spread = nodes.as_ref().map(|nodes| nodes.spread(args)).transpose()?;
+    let report = align(&options(args), spread.as_ref(), &progress, &cancelled)?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

@@ -8,14 +8,22 @@ use super::cancel_on_signal;
 use crate::cli::NodeArgs;
 use crate::failure::Failure;
 
+/// How long the head of a run may take to be there: its reference may have to come from a slow disk first.
+pub const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Works for a run until it is done.
 pub fn run(args: &NodeArgs) -> Result<(), Failure> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let options = NodeOptions {
-        rendezvous: args.rendezvous.clone(),
+        meeting: args.meeting.clone(),
+        attempt: args.attempt,
         threads: args.threads.map_or_else(cores, |threads| threads as usize),
         temp: args.temp.clone(),
-        wait: Duration::from_secs(args.wait),
+        wait: PATIENCE,
     };
     Ok(work(&options, &cancel_on_signal()?)?)
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

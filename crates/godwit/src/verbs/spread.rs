@@ -1,76 +1,175 @@
-//! Where the nodes of a run are started.
+//! Where the nodes of a run are started: this machine, others by ssh, or the allocation of a SLURM job.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{Launch, PipelineError, Spread};
+use godwit_fleet::launcher::{Local, Ssh};
+use godwit_fleet::{FleetError, JobHandle, JobSpec, JobStatus, Launcher};
+use godwit_pipeline::{Launch, NodeOptions, PipelineError, Spread};
 
+use super::node::{PATIENCE, cores};
 use crate::cli::{AlignArgs, Place};
 use crate::failure::{Exit, Failure};
 
 /// How long nodes have to end by themselves.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Processes of this machine.
-pub struct LocalNodes {
-    program: PathBuf,
-    nodes: u32,
+/// Nodes of one run, started by this process.
+pub struct Nodes {
+    launcher: Box<dyn Launcher>,
+    /// How many are started here.
+    count: u32,
     threads: usize,
     temp: Option<PathBuf>,
-    children: Mutex<Vec<Child>>,
+    allocation: Option<Allocation>,
+    started: Mutex<Option<(JobSpec, JobHandle)>>,
 }
 
-/// What starts the nodes, where the run is spread.
-pub fn launch(args: &AlignArgs) -> Result<Option<LocalNodes>, Failure> {
-    let Some(Place::Local) = args.place.on else { return Ok(None) };
-    let failed = |error| Failure::new(Exit::Machine, format!("cannot find this program: {error}"));
-    let program = std::env::current_exe().map_err(failed)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.common.threads.map_or((cores / args.place.nodes as usize).max(1), |threads| threads as usize);
-    let (nodes, temp, children) = (args.place.nodes, args.common.temp.clone(), Mutex::default());
-    Ok(Some(LocalNodes { program, nodes, threads, temp, children }))
+/// This process's part in a job that a launcher started.
+#[derive(Clone, Debug)]
+pub struct Allocation {
+    /// 0 for the head.
+    pub node: u32,
+    attempt: u64,
+    directory: PathBuf,
 }
 
-/// How the run is spread.
-pub fn spread<'l>(args: &AlignArgs, launch: &'l LocalNodes) -> Spread<'l> {
-    Spread { nodes: args.place.nodes, address: IpAddr::V4(Ipv4Addr::LOCALHOST), one_machine: true, launch }
-}
+impl Allocation {
+    /// From what the launcher put into the environment.
+    pub fn from_environment() -> Result<Self, Failure> {
+        let text = |name: &str| {
+            let wrong = || format!("{name} is not set: --on allocation is for jobs that --on slurm submits");
+            std::env::var(name).map_err(|_| Failure::new(Exit::Usage, wrong()))
+        };
+        let number = |name: &str| {
+            let wrong = |_| Failure::new(Exit::Usage, format!("{name} is no number"));
+            text(name)?.parse::<u64>().map_err(wrong)
+        };
+        let directory = PathBuf::from(text("GODWIT_JOB_DIRECTORY")?);
+        Ok(Self { node: number("GODWIT_NODE")? as u32, attempt: number("GODWIT_ATTEMPT")?, directory })
+    }
 
-impl Launch for LocalNodes {
-    fn start(&self, rendezvous: &Path) -> Result<(), PipelineError> {
-        for _ in 0..self.nodes {
-            let mut command = Command::new(&self.program);
-            command.arg("node").arg("--rendezvous").arg(rendezvous).args(["--threads", &self.threads.to_string()]);
-            if let Some(temp) = &self.temp {
-                command.arg("--temp").arg(temp);
-            }
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-            let failed = |source| PipelineError::File { action: "start", path: self.program.clone(), source };
-            self.children.lock().unwrap_or_else(PoisonError::into_inner).push(child.map_err(failed)?);
+    /// How to be one of the nodes beside the head.
+    pub fn node_options(&self, args: &AlignArgs) -> NodeOptions {
+        NodeOptions {
+            meeting: self.directory.clone(),
+            attempt: self.attempt,
+            threads: args.common.threads.map_or_else(cores, |threads| threads as usize),
+            temp: args.common.temp.clone(),
+            wait: PATIENCE,
         }
+    }
+}
+
+impl Nodes {
+    /// What starts the nodes, where this process leads a run over several.
+    pub fn new(args: &AlignArgs, allocation: Option<Allocation>) -> Option<Self> {
+        let place = &args.place;
+        let launcher: Box<dyn Launcher> = match place.on? {
+            Place::Ssh => Box::new(Ssh::new(place.hosts.clone().unwrap_or_default(), place.ssh_option.clone())),
+            Place::Local | Place::Allocation => Box::new(Local::new()),
+            Place::Slurm => return None,
+        };
+        // In an allocation the other nodes are there already; the head's machine has one too.
+        let count = if allocation.is_some() { 1 } else { place.nodes };
+        let shared_by = if place.on == Some(Place::Local) { count as usize } else { 1 };
+        let threads = args.common.threads.map_or((cores() / shared_by).max(1), |threads| threads as usize);
+        let temp = args.common.temp.clone();
+        Some(Self { launcher, count, threads, temp, allocation, started: Mutex::default() })
+    }
+
+    /// How the run is spread.
+    pub fn spread<'l>(&'l self, args: &AlignArgs) -> Result<Spread<'l>, Failure> {
+        let one_machine = args.place.on == Some(Place::Local);
+        let addresses = match &args.place.interface {
+            Some(choice) => vec![choice.resolve().map_err(PipelineError::from)?],
+            None if one_machine => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
+            None => godwit_fleet::address::all().map_err(PipelineError::from)?,
+        };
+        Ok(Spread {
+            nodes: args.place.nodes,
+            addresses,
+            meeting: self.allocation.as_ref().map(|allocation| allocation.directory.clone()),
+            attempt: self.allocation.as_ref().map_or(0, |allocation| allocation.attempt),
+            one_machine,
+            launch: self,
+        })
+    }
+
+    fn job(&self, meeting: &Path) -> Result<JobSpec, PipelineError> {
+        let file = |action, path: &str| {
+            let path = PathBuf::from(path);
+            move |source| PipelineError::File { action, path, source }
+        };
+        let program = std::env::current_exe().map_err(file("find", "this program"))?;
+        let mut command: Vec<OsString> = vec![program.into(), "node".into(), "--meeting".into(), meeting.into()];
+        let attempt = self.allocation.as_ref().map_or(0, |allocation| allocation.attempt);
+        command.extend(["--attempt".into(), attempt.to_string().into()]);
+        command.extend(["--threads".into(), self.threads.to_string().into()]);
+        if let Some(temp) = &self.temp {
+            let temp = std::path::absolute(temp).map_err(file("find", "--temp"))?;
+            command.extend(["--temp".into(), temp.into()]);
+        }
+        Ok(JobSpec {
+            name: "godwit-nodes".into(),
+            command,
+            nodes: self.count,
+            cpus_per_node: self.threads as u32,
+            memory_bytes_per_node: None,
+            time_limit: None,
+            working_directory: std::env::current_dir().map_err(file("find", "."))?,
+            environment: Vec::new(),
+            job_directory: meeting.join("nodes"),
+        })
+    }
+
+    fn status(&self) -> Option<(JobSpec, Result<JobStatus, FleetError>)> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        started.map(|(job, handle)| (job, self.launcher.status(&handle)))
+    }
+}
+
+impl Launch for Nodes {
+    fn start(&self, meeting: &Path) -> Result<(), PipelineError> {
+        let job = self.job(meeting)?;
+        let handle = self.launcher.submit(&job)?;
+        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Some((job, handle));
         Ok(())
     }
 
     fn ended(&self) -> Option<String> {
-        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = children.iter_mut().all(|child| !matches!(child.try_wait(), Ok(None)));
-        ended.then(|| "all of them ended; see what they said above".to_owned())
+        match self.status()? {
+            // Others of the allocation may still come.
+            _ if self.allocation.is_some() => None,
+            (job, Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. })) => {
+                let last = (0..job.nodes).find_map(|node| last_error(&job, node));
+                Some(last.unwrap_or_else(|| "all nodes ended and said nothing".to_owned()))
+            }
+            _ => None,
+        }
     }
 
     fn stop(&self) {
-        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, handle)) = self.started.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let until = Instant::now() + GRACE;
-        for child in children.iter_mut() {
-            while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(10));
+        while Instant::now() < until {
+            match self.launcher.status(&handle) {
+                Ok(JobStatus::Ended { .. }) => return,
+                _ => std::thread::sleep(Duration::from_millis(10)),
             }
-            // Those that ended are not there to be killed.
-            let _ = child.kill();
-            let _ = child.wait();
         }
-        children.clear();
+        // Those that still run are of no use any more; where even this fails they end when they find the head gone.
+        let _ = self.launcher.cancel(&handle);
     }
+}
+
+/// The last thing that a node of a job found wrong.
+pub fn last_error(job: &JobSpec, node: u32) -> Option<String> {
+    let said = std::fs::read(job.error_path(node)).ok()?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let lines = said.lines().rev();
+    lines.filter_map(|line| line.strip_prefix("godwit: error: ")).map(str::to_owned).next()
 }
