@@ -11,7 +11,8 @@ use godwit_tests::pipeline::AlignOptions;
 use godwit_tests::processes::{children, signal, wait_for_children};
 use godwit_tests::random::Random;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
-use godwit_tests::{needs, scratch};
+use godwit_tests::slurm::{self, Cluster};
+use godwit_tests::{needs, scratch, skip};
 
 use super::{identity, resume};
 
@@ -230,4 +231,74 @@ fn two_runs_over_nodes_do_not_share_a_directory() {
     wait_for_children(first.process_id(), "node", 2);
     align_on_nodes(&out, 2).run().refuses(&[4], &["another godwit"]);
     assert!(first.finish().status.success());
+}
+
+/// A run as a job of SLURM: `OUT/slurm` has the logs of its nodes.
+fn align_on_slurm(out: &Path, cluster: &Cluster, nodes: usize) -> Godwit {
+    align(out)
+        .args(["--on", "slurm", "--nodes", &nodes.to_string(), "--json", "--slurm-memory", "300M"])
+        .env("SLURM_CONF", cluster.configuration())
+}
+
+fn assert_same_by_slurm(expected: &Path, out: &Path, run: &Finished) {
+    let logs: Vec<String> =
+        (0..8).filter_map(|node| fs::read_to_string(out.join(format!("slurm/logs/node-{node}.err"))).ok()).collect();
+    assert!(run.status.success(), "{}\n{logs:#?}", run.report());
+    assert!(out.join("slurm/script.sh").is_file());
+    fs::remove_dir_all(out.join("slurm")).expect("it can be removed");
+    assert_same(expected, out, run);
+}
+
+#[test]
+fn a_slurm_job_of_four_nodes_writes_the_bytes_of_one_process() {
+    needs!("bwa");
+    if !slurm::is_installed() {
+        skip!("missing-tool", "SLURM and munge are not installed");
+    }
+    let expected = by_one_process();
+    let out = scratch::directory("slurm-run").join("out");
+    let run = align_on_slurm(&out, slurm::shared(), 4).run();
+    let report = fs::read_to_string(out.join("run.json")).unwrap_or_default();
+    assert_same_by_slurm(&expected, &out, &run);
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+    assert_eq!(report["exchange"]["nodes"].as_array().map(Vec::len), Some(4), "{report}");
+}
+
+#[test]
+fn power_loss_of_a_node_of_a_slurm_job_changes_no_byte() {
+    needs!("bwa");
+    if !slurm::is_installed() {
+        skip!("missing-tool", "SLURM and munge are not installed");
+    }
+    let cluster = Cluster::start(3);
+    if !cluster.has_own_nodes() {
+        return;
+    }
+    let expected = by_one_process();
+    let out = scratch::directory("slurm-power").join("out");
+    let run = align_on_slurm(&out, &cluster, 3).start();
+    wait_until_said(&out.join("slurm/logs/node-0.err"), "aligned", 3, &run);
+    cluster.strike("kill", "gw3");
+    assert_same_by_slurm(&expected, &out, &run.finish());
+}
+
+#[test]
+fn power_loss_of_the_head_of_a_slurm_job_starts_it_again() {
+    needs!("bwa");
+    if !slurm::is_installed() {
+        skip!("missing-tool", "SLURM and munge are not installed");
+    }
+    let cluster = Cluster::start(2);
+    if !cluster.has_own_nodes() {
+        return;
+    }
+    let expected = by_one_process();
+    let out = scratch::directory("slurm-head").join("out");
+    let run = align_on_slurm(&out, &cluster, 2).start();
+    wait_until_said(&out.join("slurm/logs/node-0.err"), "aligned", 3, &run);
+    cluster.strike("kill", "gw1");
+    cluster.strike("start", "gw1");
+    let run = run.finish();
+    assert!(out.join("slurm/attempts/1").is_dir(), "{}", run.report());
+    assert_same_by_slurm(&expected, &out, &run);
 }
