@@ -36,7 +36,7 @@ pub use godwit_engines::aligner::AlignerChoice;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
-pub use align::plan::plan_align;
+pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, Launch, ReadsOptions, Spread, align};
 pub use error::{Blame, PipelineError};
 pub use job::JobOptions;

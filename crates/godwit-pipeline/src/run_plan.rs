@@ -50,7 +50,9 @@ pub struct RunPlan {
     pub reads: Option<u64>,
     /// Blocks of all lanes.
     pub blocks: Option<u64>,
-    /// Threads.
+    /// Nodes, where the run is spread over some.
+    pub nodes: Option<u32>,
+    /// Threads, those of all nodes together.
     pub threads: usize,
     /// Memory.
     pub memory: MemoryNeed,
@@ -250,6 +252,7 @@ mod tests {
             lanes: Vec::new(),
             reads: Some(1000),
             blocks: Some(1),
+            nodes: None,
             threads: 1,
             memory: MemoryNeed { godwit_bytes: 1 << 30, aligner_bytes: 1 << 30, free_bytes: Some(free_memory) },
             output: disk(100),

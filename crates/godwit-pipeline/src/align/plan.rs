@@ -11,7 +11,7 @@ use godwit_formats::fastq::{LaneEvent, LaneOptions};
 use super::engine::{self, FoundEngine};
 use super::header::LaneGroups;
 use super::lanes::{self, Lane};
-use super::{AlignOptions, checked_inputs, trim};
+use super::{AlignOptions, checked_inputs, spread, trim};
 use crate::error::PipelineError;
 use crate::machine;
 use crate::memory::MemoryPlan;
@@ -34,16 +34,29 @@ const BWA_BASES_PER_THREAD_SECOND: f64 = 1.2e6;
 const ALIGNER_BYTES_PER_BASE: f64 = 9.2;
 const ALIGNER_BASE_BYTES: u64 = 48 << 20;
 
+/// Processes that a run is spread over, all of them on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedNodes {
+    /// How many, at least 1.
+    pub nodes: u32,
+    /// Threads of each.
+    pub threads: usize,
+}
+
 /// Checks what can be checked without working, and tells what [`align`](super::align()) would need. Writes nothing.
 ///
 /// # Errors
 /// What the run would begin with: [`PipelineError`].
 pub fn plan_align(
     options: &AlignOptions,
+    nodes: Option<PlannedNodes>,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunPlan, PipelineError> {
     options.job.check()?;
+    if nodes.is_some() {
+        spread::check(options)?;
+    }
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     let (_, outputs) = checked_inputs(options)?;
     observer.event(&Event::Stage { name: "checking the index" });
@@ -63,7 +76,24 @@ pub fn plan_align(
         lanes.push(lane.map_err(|error| error.unless_cancelled(cancelled))?);
     }
     let plan = plan(options, &engine, lanes, weighing.mean(), &memory);
-    Ok(RunPlan { notes, ..plan }.judged())
+    let plan = RunPlan { notes, ..plan };
+    Ok(nodes.map_or(plan.clone(), |nodes| spread_over(plan, nodes)).judged())
+}
+
+/// The plan of a run whose work nodes do: each has an aligner with its index, and the least memory that writing takes. What
+/// lies in scratch differs more there: nodes keep what they aligned, and what they own of what others aligned.
+fn spread_over(plan: RunPlan, PlannedNodes { nodes, threads }: PlannedNodes) -> RunPlan {
+    let all_threads = nodes as usize * threads;
+    let memory = MemoryNeed {
+        godwit_bytes: plan.memory.godwit_bytes + u64::from(nodes) * MemoryPlan::align_limit(None, 0),
+        aligner_bytes: plan.memory.aligner_bytes * u64::from(nodes),
+        ..plan.memory
+    };
+    // What does not depend on threads is done by all nodes at once.
+    let fixed = plan.seconds.zip(plan.cpu_seconds).map(|(wall, cpu)| (wall - cpu / plan.threads as f64).max(0.0));
+    let seconds = plan.cpu_seconds.zip(fixed).map(|(cpu, fixed)| cpu / all_threads as f64 + fixed);
+    let within = Certainty { disk: plan.within.disk.max(3.0), ..plan.within };
+    RunPlan { nodes: Some(nodes), threads: all_threads, memory, seconds, within, ..plan }
 }
 
 fn notes(options: &AlignOptions, outputs: &Outputs, trimmer: Option<String>, is_stopped: bool) -> Vec<String> {
@@ -105,6 +135,7 @@ fn plan(
         aligner: Some(format!("{} {}", options.aligner.name(), engine.version()).trim_end().to_owned()),
         reads,
         blocks: sum(|lane| lane.blocks),
+        nodes: None,
         threads: options.job.threads,
         memory: MemoryNeed {
             godwit_bytes: MemoryPlan::align_limit(options.job.memory_bytes, options.block_bases),

@@ -49,6 +49,7 @@ pub fn plan_markdup(
         lanes: Vec::new(),
         reads: records,
         blocks: records.map(|records| (records as f64 * bytes.packed / BLOCK_BYTES as f64).ceil() as u64),
+        nodes: None,
         threads,
         memory: MemoryNeed {
             godwit_bytes: MemoryPlan::markdup_limit(options.job.memory_bytes, BLOCK_BYTES, threads),

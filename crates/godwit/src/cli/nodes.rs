@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::config::THIS_RUN;
+
 /// Where a job runs.
 #[derive(Args)]
 pub struct PlaceArgs {
@@ -11,7 +13,7 @@ pub struct PlaceArgs {
     #[arg(long, value_enum, value_name = "WHERE")]
     pub on: Option<Place>,
     /// Nodes to start; --threads are those of each
-    #[arg(long, value_name = "N", requires = "on", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", requires = "on", default_value_t = 1, help_heading = THIS_RUN, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: u32,
 }
 

@@ -1,8 +1,8 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align};
+use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, plan_align};
 
-use super::{cancel_on_signal, or_stdin, spread};
+use super::{cancel_on_signal, or_stdin, plan, spread};
 use crate::cli::{AlignArgs, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -10,6 +10,11 @@ use crate::progress::Progress;
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
+    if args.dry_run {
+        let plan = plan_align(&options(args), spread::planned(args), &progress, &cancel_on_signal()?)?;
+        progress.clear();
+        return plan::tell(&plan, args.common.json);
+    }
     let launch = spread::launch(args)?;
     let spread = launch.as_ref().map(|launch| spread::spread(args, launch));
     let report = align(&options(args), spread.as_ref(), &progress, &cancel_on_signal()?)?;

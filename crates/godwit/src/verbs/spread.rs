@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{Launch, PipelineError, Spread};
+use godwit_pipeline::{Launch, PipelineError, PlannedNodes, Spread};
 
 use crate::cli::{AlignArgs, Place};
 use crate::failure::{Exit, Failure};
@@ -28,10 +28,20 @@ pub fn launch(args: &AlignArgs) -> Result<Option<LocalNodes>, Failure> {
     let Some(Place::Local) = args.place.on else { return Ok(None) };
     let failed = |error| Failure::new(Exit::Machine, format!("cannot find this program: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.common.threads.map_or((cores / args.place.nodes as usize).max(1), |threads| threads as usize);
+    let threads = node_threads(args);
     let (nodes, temp, children) = (args.place.nodes, args.common.temp.clone(), Mutex::default());
     Ok(Some(LocalNodes { program, nodes, threads, temp, children }))
+}
+
+/// Threads of each node: those asked for, else its share of the cores.
+fn node_threads(args: &AlignArgs) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    args.common.threads.map_or((cores / args.place.nodes as usize).max(1), |threads| threads as usize)
+}
+
+/// The nodes that a run would start, where it is spread.
+pub fn planned(args: &AlignArgs) -> Option<PlannedNodes> {
+    args.place.on.map(|Place::Local| PlannedNodes { nodes: args.place.nodes, threads: node_threads(args) })
 }
 
 /// How the run is spread.
