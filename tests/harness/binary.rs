@@ -23,13 +23,17 @@ pub fn path() -> PathBuf {
 }
 
 /// A command line of godwit under construction.
+///
+/// It reads no configuration of whoever runs the tests.
 pub fn godwit() -> Godwit {
     godwit_at(&path())
 }
 
 /// A command line of the godwit at `path`.
 pub fn godwit_at(path: &std::path::Path) -> Godwit {
-    Godwit { command: Command::new(path), stdin: None, stderr: None }
+    let mut command = Command::new(path);
+    command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
+    Godwit { command, stdin: None, stderr: None }
 }
 
 /// See [`godwit`].
@@ -72,6 +76,12 @@ impl Godwit {
     /// Lets it speak to something else than the test.
     pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
         self.stderr = Some(stderr.into());
+        self
+    }
+
+    /// Runs it there.
+    pub fn current_dir(mut self, directory: &std::path::Path) -> Self {
+        self.command.current_dir(directory);
         self
     }
 

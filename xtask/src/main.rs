@@ -1,6 +1,7 @@
 //! Chores of the workspace, run as `cargo xtask CHORE`. A tool for those who work on godwit; nothing of it is shipped.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -13,6 +14,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
 chores:
   tidy                 check what the compiler does not: which crate may use which, lengths of functions and
                        files, manifests, words and file names that stay out
+  docs                 write docs/reference/cli.md from the built program
   sim [--seed N] [--seeds COUNT]
                        run the decisions of many nodes in simulated worlds with faults; a seed is one world
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&root()),
+        ["docs"] => docs(&root()),
         ["sim", rest @ ..] => simulate(rest),
         ["bench"] => list_benches(&root()),
         ["bench", name, rest @ ..] => bench(&root(), name, rest),
@@ -45,6 +48,21 @@ fn main() -> ExitCode {
 /// The workspace this program was built in.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Builds the program and writes what it says of itself.
+fn docs(root: &Path) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "--profile", "ci", "--package", "godwit", "--", "man", "--markdown"]);
+    let output = command.current_dir(root).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("godwit man ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    let path = root.join("docs/reference/cli.md");
+    fs::write(&path, output.stdout).with_context(|| format!("cannot write {}", path.display()))?;
+    println!("wrote {}", path.display());
+    Ok(())
 }
 
 /// Names of the scripts in `bench/`, sorted.

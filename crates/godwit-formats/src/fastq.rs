@@ -63,6 +63,7 @@ impl Default for LaneOptions {
 
 /// What is open to be read as a lane.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each lane that is open")]
 pub enum LaneInput {
     /// FASTQ or FASTA of single-end reads.
     Single(bgzf::Reader),
@@ -209,6 +210,15 @@ impl LaneReader {
             Source::Single(records) | Source::Interleaved(records) => records.bytes_read(),
             Source::Pair(first, second) => first.bytes_read() + second.bytes_read(),
             Source::Unaligned(reader) => reader.input().compressed_bytes_read(),
+        }
+    }
+
+    /// Bytes of the files up to the reads returned so far, estimated within a chunk of text; all of them at the end.
+    pub fn compressed_bytes_returned(&self) -> u64 {
+        match &self.source {
+            Source::Single(records) | Source::Interleaved(records) => records.bytes_passed(),
+            Source::Pair(first, second) => first.bytes_passed() + second.bytes_passed(),
+            Source::Unaligned(reader) => reader.input().compressed_bytes_consumed(),
         }
     }
 

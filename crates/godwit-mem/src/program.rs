@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::error::Error;
 use crate::{MemLibrary, align, index, options};
 
-/// The program: `index`, `align`, `--version`, `--help`. All of `main`.
+/// The program: `index`, `align`, `check`, `--version`, `--help`. All of `main`.
 pub fn run_program<L: MemLibrary>() -> ExitCode {
     let arguments: Vec<String> = match std::env::args_os().skip(1).map(|word| word.into_string()).collect() {
         Ok(arguments) => arguments,
@@ -30,6 +30,8 @@ usage:
   {program} align --reference REF.fa --threads N [--share-index] [-- BWA-MEM-OPTIONS]
       blocks of reads on stdin, aligned blocks on stdout, until stdin ends
       --share-index  map the index files where the engine can, so that processes on one machine share the memory
+  {program} check -- BWA-MEM-OPTIONS
+      whether align would take these options
   {program} --version
 
 example:
@@ -51,8 +53,9 @@ fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
         }
         ["index", reference] => index::build::<L>(reference.as_ref()),
         [index::PART, reference, prefix] => index::build_part::<L>(reference.as_ref(), prefix.as_ref()),
+        ["check", "--", ..] => check::<L>(&arguments[2..]),
         ["align", ..] => align::run::<L>(&align_arguments::<L>(&arguments[1..])?),
-        _ => Err(usage(format!("expected index, align, --version or --help; see {} --help", L::PROGRAM))),
+        _ => Err(usage(format!("expected index, align, check, --version or --help; see {} --help", L::PROGRAM))),
     }
 }
 
@@ -80,6 +83,11 @@ fn align_arguments<L: MemLibrary>(arguments: &[String]) -> Result<align::Argumen
     let options = options::AlignmentOptions::parse(&mem_options, threads)?;
     L::check(&options).map_err(usage)?;
     Ok(align::Arguments { reference, share_index, options })
+}
+
+fn check<L: MemLibrary>(mem_options: &[String]) -> Result<(), Error> {
+    let options = options::AlignmentOptions::parse(mem_options, 1)?;
+    L::check(&options).map_err(usage)
 }
 
 fn usage(message: String) -> Error {

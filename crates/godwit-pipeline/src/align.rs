@@ -5,13 +5,16 @@ mod feed;
 mod header;
 mod identity;
 mod lanes;
+pub(crate) mod plan;
+mod read_names;
 mod resume;
 mod spread;
 mod trim;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arrow_array::cast::AsArray;
@@ -22,7 +25,7 @@ use godwit_engines::aligner::{AlignedBlock, AlignerChoice, BlockReader, BlockWri
 use godwit_formats::fastq::LaneOptions;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::BlockSignatures;
-use godwit_model::{BlockId, DuplicateCounts, Genome, SortKey, flags};
+use godwit_model::{DuplicateCounts, Genome, SortKey, flags};
 
 use crate::error::PipelineError;
 use crate::job::JobOptions;
@@ -93,13 +96,7 @@ pub fn align(
         spread::check(options)?;
     }
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
-    let inputs = input_files(options)?;
-    let outputs = Outputs {
-        stem: options.out.join(&options.sample),
-        formats: options.formats.clone(),
-        reference: Some(options.reference.clone()),
-    };
-    check_distinct(&inputs, &outputs.paths())?;
+    let (inputs, outputs) = checked_inputs(options)?;
     observer.event(&Event::Stage { name: "checking the index" });
     let engine = FoundEngine::find(options)?;
     if let Some(message) = engine::note(&options.aligner) {
@@ -108,9 +105,6 @@ pub fn align(
     let checked = Instant::now();
     let trimmer = trim::checked_version(&options.reads)?;
     let planned = lanes::plan(options, cancelled)?;
-    if planned.len() >= BlockId::MAX_LANES as usize {
-        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
-    }
     let groups = LaneGroups::new(options, &planned)?;
     let facts = identity::facts(options, &groups, trimmer.as_deref(), &engine)?;
     let lanes = PlannedLanes { planned, groups, trimmer };
@@ -177,7 +171,7 @@ impl AlignJob<'_> {
         let lanes = groups.feed_lanes(planned, &read_groups);
         let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
         let progress = SharedProgress::default();
-        progress.bytes_total.store(feed::input_bytes(&lanes), Ordering::Relaxed);
+        progress.bytes_total.store(feed::input_bytes(&lanes, options), Ordering::Relaxed);
         let (groups, read_groups, genome) = (&groups, &read_groups, &engine.hello().genome.clone());
         let given = Given { options, groups, read_groups, header: &header, genome, outputs, run, observer, cancelled };
         let worked = match head {
@@ -221,6 +215,18 @@ impl AlignJob<'_> {
     }
 }
 
+/// What is read and what is to be written, checked against each other.
+fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), PipelineError> {
+    let inputs = input_files(options)?;
+    let outputs = Outputs {
+        stem: options.out.join(&options.sample),
+        formats: options.formats.clone(),
+        reference: Some(options.reference.clone()),
+    };
+    check_distinct(&inputs, &outputs.paths())?;
+    Ok((inputs, outputs))
+}
+
 fn input_files(options: &AlignOptions) -> Result<Vec<InputFile>, PipelineError> {
     let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
     for file in options.lanes.iter().flatten() {
@@ -242,19 +248,19 @@ fn stages(fed: &FeedReport, reduced: &Reduced, checking_seconds: f64, aligning_s
 /// What the feeding thread tells the one that takes answers, for progress.
 #[derive(Default)]
 struct SharedProgress {
-    bytes_read: AtomicU64,
     bytes_total: AtomicU64,
-    reads_fed: AtomicU64,
+    /// Bytes of input up to the end of each block that was fed and has not come back, oldest first. What takes the blocks bounds it.
+    block_ends: Mutex<VecDeque<u64>>,
     feeding_done: AtomicBool,
 }
 
 impl SharedProgress {
-    /// The share of the input that is aligned once so many reads are, where it is known.
-    fn fraction(&self, reads: u64) -> Option<f64> {
-        let fed = self.reads_fed.load(Ordering::Relaxed).max(1);
+    /// The share of the input that is aligned now that one more block came back, where it is known. Where blocks come back
+    /// in another order than they were fed, it is that of as many in order.
+    fn fraction_after_block(&self) -> Option<f64> {
         let total = self.bytes_total.load(Ordering::Relaxed);
-        let read = self.bytes_read.load(Ordering::Relaxed) as f64 / total as f64;
-        (total > 0).then_some(read * reads as f64 / fed as f64)
+        let end = self.block_ends.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        end.filter(|_| total > 0).map(|end| (end as f64 / total as f64).min(1.0))
     }
 }
 
@@ -392,7 +398,7 @@ impl AlignRun<'_> {
             reads += block.reads;
             let id = block.id;
             self.take_block(block)?;
-            let fraction = self.progress.fraction(reads);
+            let fraction = self.progress.fraction_after_block();
             self.given.observer.event(&Event::Aligned { lane: id.lane, block: id.ordinal, reads, fraction });
         }
         Ok(reads)

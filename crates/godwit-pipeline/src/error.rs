@@ -172,7 +172,7 @@ pub enum PipelineError {
     },
     /// The network between the nodes of a run.
     #[error(transparent)]
-    Exchange(#[from] ExchangeError),
+    Exchange(Box<ExchangeError>),
     /// Finding or starting the nodes of a run.
     #[error(transparent)]
     Fleet(Box<FleetError>),
@@ -243,6 +243,12 @@ fn is_machine(error: &(dyn std::error::Error + 'static)) -> bool {
         cause = error.source();
     }
     false
+}
+
+impl From<ExchangeError> for PipelineError {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(Box::new(error))
+    }
 }
 
 impl From<FleetError> for PipelineError {

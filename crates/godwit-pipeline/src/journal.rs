@@ -105,6 +105,9 @@ pub struct PartitionEntry {
     pub summary_checksum: String,
 }
 
+/// Why a journal cannot be opened while another process has it.
+pub const BUSY: &str = "another godwit works there; wait for it to end";
+
 /// An open, locked journal.
 pub struct Journal {
     file: Mutex<File>,
@@ -117,7 +120,7 @@ impl Journal {
     /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another process has it.
     pub fn open(path: &Path) -> io::Result<(Self, Vec<Entry>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another godwit works there; wait for it to end");
+        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY);
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(busy()),

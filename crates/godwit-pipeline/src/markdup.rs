@@ -1,6 +1,7 @@
 //! Sorting and marking reads that were aligned elsewhere: SAM, BAM or CRAM in any order in, the
 //! same reduce half as `align`.
 
+pub(crate) mod plan;
 mod source;
 
 use std::ops::Range;
@@ -57,18 +58,9 @@ pub fn markdup(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
-    options.job.check()?;
-    let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
-    let outputs = outputs(options)?;
-    let mut input = InputFile::of("the input", &options.input)?;
-    check_distinct(std::slice::from_ref(&input), &outputs.paths())?;
-    let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !directory.is_dir() {
-        let remedy = "make it, or choose another --out".to_owned();
-        return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
-    }
+    let Checked { memory, mut input, outputs, directory } = Checked::of(options)?;
     observer.event(&Event::Stage { name: "reading and sorting" });
-    let temp = options.job.temp.as_deref().unwrap_or(directory);
+    let temp = options.job.temp.as_deref().unwrap_or(&directory);
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let mut written = outputs.open(false)?;
     let reference = options.reference.as_deref().map(|reference| (reference, temp));
@@ -122,6 +114,31 @@ pub fn markdup(
             run: None,
         },
     )
+}
+
+/// What is known before anything is read.
+struct Checked {
+    memory: MemoryPlan,
+    input: InputFile,
+    outputs: Outputs,
+    /// The output's directory.
+    directory: PathBuf,
+}
+
+impl Checked {
+    fn of(options: &MarkdupOptions) -> Result<Self, PipelineError> {
+        options.job.check()?;
+        let memory = MemoryPlan::for_markdup(options.job.memory_bytes, BLOCK_BYTES, options.job.threads)?;
+        let outputs = outputs(options)?;
+        let input = InputFile::of("the input", &options.input)?;
+        check_distinct(std::slice::from_ref(&input), &outputs.paths())?;
+        let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !directory.is_dir() {
+            let remedy = "make it, or choose another --out".to_owned();
+            return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
+        }
+        Ok(Self { memory, input, outputs, directory: directory.to_owned() })
+    }
 }
 
 /// The output's format, which its ending says, and its path without that.
@@ -225,6 +242,7 @@ impl Job<'_> {
         let path = blocks.source.path().to_owned();
         if let Some((ordinal, chunk)) = blocks.next()? {
             self.add_chunk(&mut Encoder::new(self.genome, done_with.clone()), ordinal, chunk, &path)?;
+            self.tell(&blocks);
         }
         let (sender, receiver) = mpsc::sync_channel::<(u32, Chunk)>(1);
         let receiver = Mutex::new(receiver);
@@ -257,12 +275,16 @@ impl Job<'_> {
                     }
                     Err(error) => failure.note(blocks.next_ordinal, error),
                 }
-                let (bytes, total_bytes) = (blocks.bytes, blocks.source.plain_bytes());
-                self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
+                self.tell(&blocks);
             }
             drop(sender);
         });
         failure.into_result().map(|()| blocks.bytes)
+    }
+
+    fn tell(&self, blocks: &BlockReader<'_>) {
+        let (bytes, total_bytes) = (blocks.bytes, blocks.source.plain_bytes());
+        self.observer.event(&Event::Reading { bytes, total_bytes, reads: self.collector.records() });
     }
 
     /// Turns a block of input into a sorted run and its signatures.

@@ -1,5 +1,7 @@
 //! How `--memory` is shared, and the least it can be.
 
+use crate::machine;
+
 /// What a job takes whatever its input: the program, read-ahead buffers, the merge's frames.
 const BASE_BYTES: u64 = 64 << 20;
 /// Bytes that one base of a block takes while the block is sorted: its packed record with name, qualities and tags, and
@@ -46,9 +48,13 @@ impl MemoryPlan {
     /// # Errors
     /// [`MemoryTooSmall`].
     pub fn for_align(limit_bytes: Option<u64>, block_bases: u64) -> Result<Self, MemoryTooSmall> {
-        let minimum = BASE_BYTES + block_bases.saturating_mul(BYTES_PER_BLOCK_BASE);
-        let limit = limit_bytes.unwrap_or(DEFAULT_ALIGN_BYTES.max(minimum));
-        Self::beyond(limit, minimum, "blocks of this many bases", "--block-bases")
+        let limit = Self::align_limit(limit_bytes, block_bases);
+        Self::beyond(limit, align_minimum(block_bases), "blocks of this many bases", "--block-bases")
+    }
+
+    /// The limit that counts for aligning.
+    pub fn align_limit(limit_bytes: Option<u64>, block_bases: u64) -> u64 {
+        limit_bytes.unwrap_or(DEFAULT_ALIGN_BYTES.max(align_minimum(block_bases)))
     }
 
     /// Shares for marking an existing file read in blocks of `block_bytes` by `threads` threads.
@@ -56,10 +62,15 @@ impl MemoryPlan {
     /// # Errors
     /// [`MemoryTooSmall`].
     pub fn for_markdup(limit_bytes: Option<u64>, block_bytes: usize, threads: usize) -> Result<Self, MemoryTooSmall> {
-        // Each thread turns a block of input into records and sorts them; one more block is being read.
-        let minimum = BASE_BYTES + (block_bytes * (3 * threads + 1)) as u64;
-        let limit = limit_bytes.unwrap_or(DEFAULT_MARKDUP_BYTES.max(minimum));
-        Self::beyond(limit, minimum, "this many threads", "--threads")
+        let limit = Self::markdup_limit(limit_bytes, block_bytes, threads);
+        Self::beyond(limit, markdup_minimum(block_bytes, threads), "this many threads", "--threads")
+    }
+
+    /// The limit that counts for marking: where none is given, at most half of what this process may have.
+    pub fn markdup_limit(limit_bytes: Option<u64>, block_bytes: usize, threads: usize) -> u64 {
+        let half_bytes = || machine::memory_bytes().map_or(DEFAULT_MARKDUP_BYTES, |bytes| bytes / 2);
+        let default = || DEFAULT_MARKDUP_BYTES.min(half_bytes()).max(markdup_minimum(block_bytes, threads));
+        limit_bytes.unwrap_or_else(default)
     }
 
     fn beyond(
@@ -78,6 +89,17 @@ impl MemoryPlan {
         let merge_bytes = (limit_bytes - BASE_BYTES / 2) as usize - resident_bytes - waiting_bytes;
         Ok(Self { resident_bytes, marker_bytes, waiting_bytes, merge_bytes })
     }
+}
+
+/// The least that aligning in blocks of `block_bases` works with.
+fn align_minimum(block_bases: u64) -> u64 {
+    BASE_BYTES + block_bases.saturating_mul(BYTES_PER_BLOCK_BASE)
+}
+
+/// The least that marking works with: each thread turns a block of input into records and sorts them; one more block is
+/// being read.
+fn markdup_minimum(block_bytes: usize, threads: usize) -> u64 {
+    BASE_BYTES + (block_bytes * (3 * threads + 1)) as u64
 }
 
 fn show(bytes: u64) -> String {

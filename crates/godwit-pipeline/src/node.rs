@@ -270,7 +270,7 @@ fn fetch_slices(
         let report = match fetch_block(shared, block, shares, address) {
             Ok(bytes) => Report::Fetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
             // The other node may be gone; the head knows others.
-            Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: full_message(&error) },
+            Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: full_message(&*error) },
             Err(error) => return Err(error),
         };
         shared.link.say(report)?;

@@ -21,11 +21,11 @@ use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 
 use crate::error::PipelineError;
-use crate::journal::{BlockEntry, Entry, Fact, Journal, PartitionEntry};
+use crate::journal::{self, BlockEntry, Entry, Fact, Journal, PartitionEntry};
 use crate::partitioned_file::PartPlace;
 use crate::runs::RunTable;
 use crate::scratch::{SpillFile, create_private_directory};
-use crate::staging::{Staged, StagedFile, sync_directory};
+use crate::staging::{Staged, StagedFile, is_held, sync_directory};
 
 /// Its name within the output directory.
 pub const NAME: &str = ".godwit";
@@ -404,6 +404,20 @@ impl BlockAppender<'_> {
         run.kept.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// Whether a run that was stopped lies in an output directory. Touches nothing.
+///
+/// # Errors
+/// [`PipelineError::File`] while another process works there.
+pub fn has_stopped_run(out: &Path) -> Result<bool, PipelineError> {
+    let path = out.join(NAME);
+    let journal = path.join("journal");
+    if is_held(&journal) {
+        let busy = io::Error::new(io::ErrorKind::ResourceBusy, journal::BUSY);
+        return Err(PipelineError::file("use the run directory", path)(busy));
+    }
+    Ok(journal.metadata().is_ok_and(|found| found.len() > 0))
 }
 
 /// Refuses facts that differ from those of the run that was stopped, or is finished, in `out`, and says which.

@@ -21,7 +21,7 @@ mod tests;
 
 /// Bytes after which a frame is closed: small enough that a merge of a thousand runs stays within 64 MiB, large enough
 /// that LZ4 and system calls cost little.
-const FRAME_BYTES: usize = 64 << 10;
+pub const FRAME_BYTES: usize = 64 << 10;
 /// Bytes before each record in a frame: its length and its index in the block.
 const ENTRY_HEADER: usize = 8;
 

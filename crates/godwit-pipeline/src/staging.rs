@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 pub use directory::{StagedDirectory, replaced_name};
 
+const BUSY: &str = "another godwit writes this file; wait for it to end";
+
 /// Directories and files waiting for their names, in the order in which they will get them.
 #[derive(Default)]
 pub struct Staged {
@@ -55,7 +57,7 @@ impl StagedFile {
         }
         let aside = path.with_file_name(aside_name(path));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
-        hold(&file, &aside, "another godwit writes this file; wait for it to end")?;
+        hold(&file, &aside, BUSY)?;
         Ok(Self { path: path.to_owned(), aside, file, published: false, kept })
     }
 
@@ -203,6 +205,25 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
+/// Whether [`StagedFile::create`] would find the name taken, without making anything.
+///
+/// # Errors
+/// As there.
+pub fn check_available(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
+    }
+    match is_held(&path.with_file_name(aside_name(path))) {
+        true => Err(io::Error::new(io::ErrorKind::ResourceBusy, BUSY)),
+        false => Ok(()),
+    }
+}
+
+/// Whether another process has locked a file.
+pub fn is_held(path: &Path) -> bool {
+    matches!(File::open(path).map(|file| file.try_lock_shared()), Ok(Err(TryLockError::WouldBlock)))
+}
+
 /// Writes one small file aside and renames it when it is whole and durable.
 ///
 /// # Errors
@@ -254,7 +275,9 @@ mod tests {
         let first = StagedFile::create(&path).unwrap();
         let second = StagedFile::create(&path).err().map(|error| error.kind());
         assert_eq!(second, Some(io::ErrorKind::ResourceBusy));
+        assert!(check_available(&path).is_err());
         drop(first);
+        assert!(check_available(&path).is_ok() && names(directory.path()).is_empty());
         assert!(StagedFile::create(&path).is_ok());
     }
 

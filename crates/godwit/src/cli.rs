@@ -1,13 +1,21 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod marking;
 mod nodes;
+mod values;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::{BarcodeTags, DuplicateMode, DuplicatePolicy, Format, MarkingOptions, TaggingPolicy};
+use godwit_pipeline::Format;
+
+use crate::config::{Config, THIS_RUN, is_configurable};
+use crate::failure::Failure;
+pub use marking::MarkingArgs;
+use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
 pub use nodes::{NodeArgs, Place, PlaceArgs};
 
@@ -17,22 +25,97 @@ pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
+    /// Read this configuration file in place of the user's and the project's
+    #[arg(long, global = true, value_name = "FILE", help_heading = THIS_RUN, conflicts_with = "no_config")]
+    pub config: Option<PathBuf>,
+    /// Read no configuration file
+    #[arg(long, global = true, help_heading = THIS_RUN)]
+    pub no_config: bool,
+}
+
+/// Why there is nothing to run.
+pub enum Stop {
+    /// What clap found wrong, or a request for help.
+    CommandLine(clap::Error),
+    /// A configuration that cannot be used.
+    Config(Failure),
+}
+
+impl From<clap::Error> for Stop {
+    fn from(error: clap::Error) -> Self {
+        Self::CommandLine(error)
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Config(failure)
+    }
 }
 
 impl Cli {
-    /// Parses the arguments of the process.
+    /// Parses the arguments of the process on top of configuration files and the environment.
     ///
     /// # Errors
-    /// What clap found wrong, or a request for help.
-    pub fn from_environment() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+    /// [`Stop`].
+    pub fn from_environment() -> Result<Self, Stop> {
+        // What is required may stand in a file; which files count stands on the command line. Help and what is wrong
+        // whatever the files say come from the true definition.
+        let relaxed = Self::command().mut_subcommands(|verb| verb.mut_args(|arg| arg.required(false)));
+        let matches = relaxed.clone().try_get_matches().or_else(|error| match error.kind() {
+            // What an option requires may stand in a file too.
+            ErrorKind::MissingRequiredArgument => relaxed.ignore_errors(true).try_get_matches(),
+            _ => Self::command().try_get_matches(),
+        })?;
+        let (verb, verb_matches) = matches.subcommand().expect("clap asks for a verb where none is given");
+        let (matches, configured) = if is_configurable(&Self::command(), verb) {
+            let given = verb_matches.get_one::<PathBuf>("config").map(PathBuf::as_path);
+            let config = Config::load(&Self::command(), given, verb_matches.get_flag("no_config"))?;
+            let configured = config.words(&Self::command(), verb, verb_matches)?;
+            (Self::command().try_get_matches_from(with_words(std::env::args_os().collect(), &configured))?, configured)
+        } else {
+            (Self::command().try_get_matches()?, Vec::new())
+        };
         let mut cli = Self::from_arg_matches(&matches)?;
         if let (Verb::Align(args), Some((_, align))) = (&mut cli.verb, matches.subcommand()) {
             let lanes = align.get_occurrences::<PathBuf>("reads").into_iter().flatten();
             args.lanes = lanes.map(|files| files.cloned().collect()).collect();
         }
+        if let Some(common) = cli.common_mut() {
+            common.configured = configured.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        }
         Ok(cli)
     }
+
+    /// The common options of the verb, where it has them.
+    pub fn common(&self) -> Option<&Common> {
+        match &self.verb {
+            Verb::Index(args) => Some(&args.common),
+            Verb::Align(args) => Some(&args.common),
+            Verb::Markdup(args) => Some(&args.common),
+            Verb::Verify(args) => Some(&args.common),
+            Verb::Demo(args) => Some(&args.common),
+            _ => None,
+        }
+    }
+
+    fn common_mut(&mut self) -> Option<&mut Common> {
+        match &mut self.verb {
+            Verb::Index(args) => Some(&mut args.common),
+            Verb::Align(args) => Some(&mut args.common),
+            Verb::Markdup(args) => Some(&mut args.common),
+            Verb::Verify(args) => Some(&mut args.common),
+            Verb::Demo(args) => Some(&mut args.common),
+            _ => None,
+        }
+    }
+}
+
+/// A command line and more options: after those that are there, before what `--` says are none.
+fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
+    let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
+    line.splice(end..end, words.iter().cloned());
+    line
 }
 
 #[derive(Subcommand)]
@@ -55,6 +138,12 @@ pub enum Verb {
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),
+    /// What is installed, allowed and possible on this machine, and how to mend what is not
+    #[command(after_help = "Example:\n  godwit doctor --reference ref.fa --bandwidth 10G --rtt 40")]
+    Doctor(DoctorArgs),
+    /// Show where options come from
+    #[command(after_help = "Example:\n  godwit config show")]
+    Config(ConfigArgs),
     /// Make reads from a diploid copy of a reference, with known variants and duplicates
     #[command(hide = true, after_help = "Example:\n  godwit simulate --reference ref.fa --pairs 1000 --out sim")]
     Simulate(SimulateArgs),
@@ -67,6 +156,9 @@ pub enum Verb {
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),
+    /// Write manual pages, or the reference of all verbs as Markdown
+    #[command(after_help = "Example:\n  godwit man --out /usr/local/share/man/man1")]
+    Man(ManArgs),
 }
 
 /// Options of every verb that works for a while.
@@ -75,7 +167,7 @@ pub struct Common {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Memory of godwit itself, the aligner apart (512M, 8G) [default: 8G; align: 512M or what its blocks need]
+    /// Memory of godwit itself, the aligner apart (512M, 8G) [default: 8G or half the machine; align: 512M or what its blocks need]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
     /// Directory for scratch files [default: beside the output]
@@ -93,6 +185,9 @@ pub struct Common {
     /// What to log
     #[arg(long, value_enum, default_value_t = LogLevel::Info, value_name = "LEVEL")]
     pub log: LogLevel,
+    /// Flags that files and the environment add, filled by [`Cli::from_environment`].
+    #[arg(skip)]
+    pub configured: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -126,7 +221,7 @@ pub struct IndexArgs {
     #[arg(long, value_name = "NAME", default_value = "bwa", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
     /// Options of minimap2: the index depends on its preset, as in "-x map-ont"
-    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
+    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub aligner_args: String,
     #[command(flatten)]
     pub common: Common,
@@ -138,7 +233,7 @@ pub struct AlignArgs {
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
     /// Reads of one lane: FASTQ, one file or read 1 and read 2, or an unaligned SAM or BAM; - is stdin; again for each lane
-    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true)]
+    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true, help_heading = THIS_RUN)]
     pub reads: Vec<PathBuf>,
     /// `reads` by occurrence, filled by [`Cli::from_environment`].
     #[arg(skip)]
@@ -146,19 +241,19 @@ pub struct AlignArgs {
     #[command(flatten)]
     pub input: InputArgs,
     /// Sample name: names the output and fills SM
-    #[arg(long, value_name = "NAME", value_parser = parse_sample)]
+    #[arg(long, value_name = "NAME", value_parser = parse_sample, help_heading = THIS_RUN)]
     pub sample: String,
     /// Output directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub out: PathBuf,
     /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
-    #[arg(long, value_name = "@RG..")]
+    #[arg(long, value_name = "@RG..", help_heading = THIS_RUN)]
     pub read_group: Vec<String>,
     /// bwa, bwa-mem2, minimap2, or a command line: 'bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder'
     #[arg(long, value_name = "NAME|COMMAND", default_value = "bwa", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
     /// Options of the aligner that change records, in one string
-    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
+    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub aligner_args: String,
     /// Output formats, any of bam, cram, parquet and arrow, all written in one pass
     #[arg(long, value_enum, value_delimiter = ',', default_value = "bam", value_name = "FORMATS")]
@@ -178,8 +273,11 @@ pub struct AlignArgs {
     #[arg(long)]
     pub lenient: bool,
     /// Go on with a run of the same command that was stopped; nothing is done twice
-    #[arg(long)]
+    #[arg(long, help_heading = THIS_RUN)]
     pub resume: bool,
+    /// Check what can be checked, print what a run would need, and write nothing
+    #[arg(long, help_heading = THIS_RUN)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub place: PlaceArgs,
     #[command(flatten)]
@@ -190,7 +288,7 @@ pub struct AlignArgs {
 #[derive(Args)]
 pub struct InputArgs {
     /// FASTQ files hold both mates, one after the other
-    #[arg(long)]
+    #[arg(long, help_heading = THIS_RUN)]
     pub interleaved: bool,
     /// Tags of an unaligned SAM or BAM that the output keeps, as BC,RX
     #[arg(long, value_name = "TAGS", value_delimiter = ',', value_parser = parse_kept_tag)]
@@ -199,7 +297,14 @@ pub struct InputArgs {
     #[arg(long, value_enum, value_name = "TRIMMER")]
     pub trim: Option<TrimmerName>,
     /// Options of the trimmer that change reads, in one string
-    #[arg(long, value_name = "ARGS", requires = "trim", default_value = "", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "ARGS",
+        requires = "trim",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
     pub trim_args: String,
 }
 
@@ -240,136 +345,13 @@ impl From<FormatName> for Format {
     }
 }
 
-/// How records are sorted and duplicates found, and what becomes of them.
-#[derive(Args)]
-pub struct MarkingArgs {
-    /// What to do with duplicates
-    #[arg(long, value_enum, default_value_t = Duplicates::Mark, value_name = "POLICY")]
-    pub duplicates: Duplicates,
-    /// Greatest distance of optical duplicates, pixels (2500 for patterned flow cells)
-    #[arg(long, value_name = "PIXELS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(0..))]
-    pub optical_distance: i32,
-    /// What is marked: reads, as Picard does on coordinate-sorted input, or whole templates, as on query-grouped input
-    #[arg(long, value_enum, default_value_t = Mode::Coordinate, value_name = "MODE")]
-    pub duplicate_mode: Mode,
-    /// Tell in tag DT of which kind duplicates are: LB of the library, SQ of sequencing (optical)
-    #[arg(long, value_enum, default_value_t = Tagging::None, value_name = "POLICY")]
-    pub tagging_policy: Tagging,
-    /// Tag the pairs of duplicate sets: DI names the set, DS is its number of pairs
-    #[arg(long)]
-    pub tag_duplicate_set_members: bool,
-    /// Tag of a barcode that duplicates share, such as RX
-    #[arg(long, value_name = "TAG", value_parser = parse_tag)]
-    pub barcode_tag: Option<[u8; 2]>,
-    /// Tag of a barcode of read 1 that duplicates share
-    #[arg(long, value_name = "TAG", value_parser = parse_tag)]
-    pub read_one_barcode_tag: Option<[u8; 2]>,
-    /// Tag of a barcode of read 2 that duplicates share
-    #[arg(long, value_name = "TAG", value_parser = parse_tag)]
-    pub read_two_barcode_tag: Option<[u8; 2]>,
-    /// The barcode is of both strands (AT-GA) and is swapped on the bottom strand
-    #[arg(long, requires = "barcode_tag")]
-    pub duplex_umi: bool,
-    /// Tag to write each record's molecule to, such as MI
-    #[arg(long, value_name = "TAG", value_parser = parse_tag, requires = "barcode_tag")]
-    pub molecular_identifier_tag: Option<[u8; 2]>,
-    /// Partitions of the genome that are sorted and written independently
-    #[arg(long, value_name = "P", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub partitions: u32,
-}
-
-impl Default for MarkingArgs {
-    /// What the command line has where nothing is said.
-    fn default() -> Self {
-        Self {
-            duplicates: Duplicates::Mark,
-            optical_distance: 100,
-            duplicate_mode: Mode::Coordinate,
-            tagging_policy: Tagging::None,
-            tag_duplicate_set_members: false,
-            barcode_tag: None,
-            read_one_barcode_tag: None,
-            read_two_barcode_tag: None,
-            duplex_umi: false,
-            molecular_identifier_tag: None,
-            partitions: 128,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Duplicates {
-    /// Set FLAG 0x400
-    Mark,
-    /// Leave them out
-    Remove,
-    /// Leave optical duplicates out, mark the others
-    RemoveOptical,
-    /// Do not look for them
-    None,
-}
-
-impl From<Duplicates> for DuplicatePolicy {
-    fn from(duplicates: Duplicates) -> Self {
-        match duplicates {
-            Duplicates::Mark => Self::Mark,
-            Duplicates::Remove => Self::Remove,
-            Duplicates::RemoveOptical => Self::RemoveOptical,
-            Duplicates::None => Self::None,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Mapped primary reads; ties are broken by coordinate order
-    Coordinate,
-    /// Every record of a duplicate's name; ties are broken by the order of the input
-    Query,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Tagging {
-    /// No tags
-    None,
-    /// Optical duplicates only
-    Optical,
-    /// All duplicates
-    All,
-}
-
-impl MarkingArgs {
-    /// How duplicates are marked beyond policy and optical distance.
-    pub fn marking(&self) -> MarkingOptions {
-        MarkingOptions {
-            mode: match self.duplicate_mode {
-                Mode::Coordinate => DuplicateMode::Coordinate,
-                Mode::Query => DuplicateMode::Query,
-            },
-            tagging: match self.tagging_policy {
-                Tagging::None => TaggingPolicy::None,
-                Tagging::Optical => TaggingPolicy::Optical,
-                Tagging::All => TaggingPolicy::All,
-            },
-            tag_set_members: self.tag_duplicate_set_members,
-            barcodes: BarcodeTags {
-                molecule: self.barcode_tag,
-                read1: self.read_one_barcode_tag,
-                read2: self.read_two_barcode_tag,
-                duplex: self.duplex_umi,
-            },
-            molecule_tag: self.molecular_identifier_tag,
-        }
-    }
-}
-
 #[derive(Args)]
 pub struct MarkdupArgs {
     /// SAM, BAM or CRAM, in any order; - is stdin
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// What to write, in the format its ending says: .bam, .cram, .parquet or .arrow
-    #[arg(long, value_name = "OUT.bam")]
+    #[arg(long, value_name = "OUT.bam", help_heading = THIS_RUN)]
     pub out: PathBuf,
     /// Formats to write beside that one, in the same pass
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
@@ -380,6 +362,9 @@ pub struct MarkdupArgs {
     /// The reference, FASTA: CRAM needs it, in or out, and with it metrics count mismatches
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
+    /// Check what can be checked, print what a run would need, and write nothing
+    #[arg(long, help_heading = THIS_RUN)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub marking: MarkingArgs,
     #[command(flatten)]
@@ -398,7 +383,7 @@ pub struct VerifyArgs {
 #[derive(Args)]
 pub struct DemoArgs {
     /// Where to put everything
-    #[arg(long, value_name = "DIR", default_value = "godwit-demo")]
+    #[arg(long, value_name = "DIR", default_value = "godwit-demo", help_heading = THIS_RUN)]
     pub out: PathBuf,
     /// Read pairs to make
     #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
@@ -521,54 +506,53 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// `512M`, `8G`, `1T`, `64K` or plain bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        "T" | "TB" | "TIB" => 40,
-        unit => return Err(format!("{unit} is not a unit of size; use K, M, G or T")),
-    };
-    let number: u64 =
-        digits.parse().map_err(|_| "a size is a whole number and a unit, as in 512M or 8G".to_string())?;
-    number.checked_mul(1 << unit).filter(|bytes| *bytes > 0).ok_or_else(|| "out of range".into())
+#[derive(Args)]
+pub struct DoctorArgs {
+    /// Check the index of this reference too
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: Option<PathBuf>,
+    /// Directory for scratch files, to check [default: beside the output]
+    #[arg(long, value_name = "DIR")]
+    pub temp: Option<PathBuf>,
+    /// Output directory, to check [default: the working directory]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    pub out: Option<PathBuf>,
+    /// Bandwidth of a network path in bits a second (10G, 500M), for advice on TCP
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
+    pub bandwidth: Option<u64>,
+    /// Round-trip time of the path, milliseconds
+    #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN)]
+    pub rtt: Option<f64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
-/// The two letters of a SAM tag (SAMv1 §1.5, 2023-05-24).
-fn parse_tag(text: &str) -> Result<[u8; 2], String> {
-    match text.as_bytes() {
-        [first, second] if first.is_ascii_alphabetic() && second.is_ascii_alphanumeric() => Ok([*first, *second]),
-        _ => Err("a tag is a letter and a letter or digit, as in RX".into()),
-    }
+#[derive(Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    pub action: ConfigAction,
 }
 
-/// A tag to carry over. The read group is the lane's.
-fn parse_kept_tag(text: &str) -> Result<[u8; 2], String> {
-    match text {
-        "RG" => Err("RG comes from the header or --read-group".into()),
-        _ => parse_tag(text),
-    }
+#[derive(Subcommand)]
+pub enum ConfigAction {
+    /// Print every value that counts and where it is from, as a configuration file
+    #[command(after_help = "Example:\n  godwit config show > godwit.toml")]
+    Show {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
-/// A name or a template.
-fn parse_aligner(text: &str) -> Result<AlignerChoice, String> {
-    text.parse().map_err(|error: EngineError| error.to_string())
-}
-
-/// Sample names become file names and `SM` values.
-fn parse_sample(text: &str) -> Result<String, String> {
-    let fine = !text.is_empty()
-        && text.len() <= 200
-        && !text.starts_with('.')
-        && text.chars().all(|c| !c.is_control() && c != '/');
-    if fine {
-        Ok(text.into())
-    } else {
-        Err("a sample name is a file name: no /, no control characters, no leading dot".into())
-    }
+#[derive(Args)]
+pub struct ManArgs {
+    /// Write a page for each verb into this directory [default: print that of godwit]
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    pub out: Option<PathBuf>,
+    /// Print the reference as Markdown instead
+    #[arg(long, conflicts_with = "out", help_heading = THIS_RUN)]
+    pub markdown: bool,
 }
 
 #[cfg(test)]
@@ -578,15 +562,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn sizes_take_binary_units() {
-        assert_eq!(parse_size("8G"), Ok(8 << 30));
-        assert_eq!(parse_size("128M"), Ok(128 << 20));
-        assert_eq!(parse_size("1000"), Ok(1000));
-        assert!(parse_size("8X").is_err() && parse_size("").is_err() && parse_size("0G").is_err());
-        assert!(parse_size("99999999999T").is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Failures as users see them: one line and an exit code.
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use godwit_flight::FlightError;
 use godwit_pipeline::{Blame, PipelineError};
@@ -54,6 +54,11 @@ impl Failure {
     pub fn new(exit: Exit, message: String) -> Self {
         Self { exit, message }
     }
+
+    /// The message on one line.
+    pub fn line(&self) -> String {
+        self.message.trim().replace('\n', " | ")
+    }
 }
 
 impl From<PipelineError> for Failure {
@@ -96,14 +101,28 @@ pub fn with_causes(error: &dyn Error) -> String {
     message
 }
 
-/// Help and version go to stdout and are no failure; anything else is wrong usage.
-pub fn of_command_line(error: &clap::Error) -> Result<(), Failure> {
-    // Nothing is left to do where stdout or stderr is closed.
-    let _ = error.print();
+/// Help and version go to stdout and are no failure; anything else is wrong usage. With `events` stderr takes only what
+/// programs can read.
+pub fn of_command_line(error: &clap::Error, events: bool) -> Result<(), Failure> {
+    let text = error.render().to_string();
     if !error.use_stderr() {
-        return Ok(());
+        return print(&text);
     }
-    Err(Failure::new(Exit::Usage, summary(&error.render().to_string())))
+    if !events {
+        tell(text.trim_end());
+    }
+    Err(Failure::new(Exit::Usage, summary(&text)))
+}
+
+/// Prints results on stdout. A reader that has seen enough (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What clap says before its usage lines, on one line.

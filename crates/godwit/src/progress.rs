@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use godwit_pipeline::{Event, Observer};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use crate::cli::{Common, LogLevel, ProgressMode};
-use crate::failure::tell;
+use crate::failure::{Failure, tell};
 
 /// Time between plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -25,35 +26,45 @@ pub struct Progress {
 enum Display {
     Bar(ProgressBar),
     Plain(Mutex<Option<Instant>>),
-    Json,
+    Json {
+        /// Whether how far the job is belongs to it.
+        steps: bool,
+    },
     None,
 }
 
 impl Progress {
     /// Progress as the common options ask for it.
     pub fn new(options: &Common) -> Self {
+        let shows_steps = !options.quiet && options.progress != ProgressMode::None;
         let display = if options.json {
-            Display::Json
-        } else if options.quiet {
+            Display::Json { steps: shows_steps }
+        } else if !shows_steps {
             Display::None
         } else {
             match options.progress {
-                ProgressMode::None => Display::None,
                 ProgressMode::Auto if std::io::stderr().is_terminal() => Display::Bar(ProgressBar::new(BAR_STEPS)),
-                ProgressMode::Auto | ProgressMode::Plain => Display::Plain(Mutex::default()),
+                _ => Display::Plain(Mutex::default()),
             }
         };
         let log = if options.quiet { LogLevel::Error } else { options.log };
         Self { display, log, started: Instant::now() }
     }
 
-    /// Prints a line about the outcome.
-    pub fn say(&self, line: &str) {
+    /// Takes the bar off the terminal.
+    pub fn clear(&self) {
         if let Display::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }
-        if self.log >= LogLevel::Info && !matches!(self.display, Display::Json) {
-            tell(&format!("godwit: {line}"));
+    }
+
+    /// Prints a line about the outcome.
+    pub fn say(&self, line: &str) {
+        self.clear();
+        match self.display {
+            _ if self.log < LogLevel::Info => {}
+            Display::Json { .. } => tell(&json!({"event": "message", "message": line}).to_string()),
+            _ => tell(&format!("godwit: {line}")),
         }
     }
 
@@ -63,6 +74,9 @@ impl Progress {
                 bar.set_style(style());
                 bar.set_position(0);
                 bar.set_message(name);
+                if self.log >= LogLevel::Debug {
+                    bar.println(format!("godwit: {name}"));
+                }
                 bar.reset_eta();
                 bar.enable_steady_tick(Duration::from_millis(200));
             }
@@ -88,7 +102,7 @@ impl Progress {
                     tell(&format!("godwit: {percent}{text}, {} s", self.started.elapsed().as_secs()));
                 }
             }
-            Display::Json | Display::None => {}
+            Display::Json { .. } | Display::None => {}
         }
     }
 
@@ -99,10 +113,13 @@ impl Progress {
 
 impl Observer for Progress {
     fn event(&self, event: &Event) {
-        if let Display::Json = self.display {
-            match serde_json::to_string(event) {
-                Ok(line) => tell(&line),
-                Err(error) => tell(&format!("{{\"event\":\"warning\",\"message\":\"{error}\"}}")),
+        if let Display::Json { steps } = self.display {
+            let told = match event {
+                Event::Warning { .. } => self.log >= LogLevel::Warn,
+                _ => steps,
+            };
+            if told {
+                tell(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
             }
             return;
         }
@@ -131,6 +148,23 @@ impl Observer for Progress {
             Event::Warning { .. } => {}
         }
     }
+}
+
+/// An event that could not be written as one.
+fn warning(error: &serde_json::Error) -> String {
+    json!({"event": "warning", "message": error.to_string()}).to_string()
+}
+
+/// The last event of every run with `--json`.
+pub fn tell_end(outcome: &Result<(), Failure>, elapsed: Duration) {
+    let seconds = (elapsed.as_secs_f64() * 1000.0).round() / 1000.0;
+    let event = match outcome {
+        Ok(()) => json!({"event": "done", "exit": 0, "seconds": seconds}),
+        Err(failure) => {
+            json!({"event": "error", "exit": failure.exit as u8, "message": failure.line(), "seconds": seconds})
+        }
+    };
+    tell(&event.to_string());
 }
 
 fn style() -> ProgressStyle {

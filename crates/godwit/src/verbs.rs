@@ -3,17 +3,19 @@
 mod align;
 mod bench;
 mod completions;
+mod config;
 mod demo;
-
+mod doctor;
 mod index;
+mod man;
 mod markdup;
 mod node;
+mod plan;
 mod simulate;
 mod slurm_job;
 mod spread;
 mod verify;
 
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,12 +25,15 @@ use godwit_pipeline::JobOptions;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, print};
 
 /// Runs the verb.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     survive_file_size_limit()?;
     match cli.verb {
+        Verb::Doctor(args) => doctor::run(&args),
+        Verb::Config(args) => config::run(&args, cli.config.as_deref(), cli.no_config),
+        Verb::Man(args) => man::run(&args),
         Verb::Index(args) => index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
@@ -65,17 +70,6 @@ fn survive_file_size_limit() -> Result<(), Failure> {
     registered.map(drop).map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))
 }
 
-/// Prints results on stdout. A reader that has seen enough (`| head`) is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    let written = std::io::stdout().write_all(text.as_bytes());
-    match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 impl Common {
     /// Threads asked for, else all cores.
     fn thread_count(&self) -> usize {
@@ -96,12 +90,13 @@ impl Common {
             optical_distance: marking.optical_distance,
             marking: marking.marking(),
             metrics,
-            command: command_line(),
+            command: command_line(&self.configured),
         }
     }
 }
 
-/// The command line, for reports.
-fn command_line() -> Vec<String> {
-    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+/// The command line, for reports, with what files and the environment add to it.
+fn command_line(configured: &[String]) -> Vec<String> {
+    let given = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    given.chain(configured.iter().cloned()).collect()
 }

@@ -33,6 +33,11 @@ const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name
 const BWA_MEM2: Engine =
     Engine { program: "godwit-bwa-mem2", variable: "GODWIT_BWA_MEM2", name: "bwa-mem2", version: "2.2.1" };
 
+/// Name of the library that the program for such an index links.
+pub fn library_name(kind: IndexKind) -> &'static str {
+    engine(kind).name
+}
+
 /// Version of the library that the program for such an index has to link.
 pub fn library_version(kind: IndexKind) -> &'static str {
     engine(kind).version
@@ -80,6 +85,75 @@ impl BwaOptions {
         command.arg("--").args(&self.arguments);
         Session::start(program, command, (engine(self.kind).name, engine(self.kind).version))
     }
+}
+
+/// Whether the program is there, is the right one, and would take these options of `bwa mem`; no index is loaded.
+///
+/// # Errors
+/// [`EngineError::NotFound`], [`EngineError::VersionMismatch`], [`EngineError::Usage`], [`EngineError::Io`] and
+/// [`EngineError::Died`].
+pub fn check_arguments(kind: IndexKind, arguments: &[String]) -> Result<(), EngineError> {
+    let (program, found) = installed(kind)?;
+    let engine = engine(kind);
+    for (component, expected, found) in
+        [("godwit", env!("CARGO_PKG_VERSION"), found.godwit), (engine.name, engine.version, found.engine)]
+    {
+        if expected != found {
+            let expected = expected.to_owned();
+            return Err(EngineError::VersionMismatch { program, component, expected, found });
+        }
+    }
+    let mut command = Command::new(&program);
+    command.args(["check", "--"]).args(arguments);
+    let started = child::start(program, command)?;
+    let handle = ChildHandle::new(started.state.clone());
+    drop((started.stdin, started.stdout));
+    handle.wait()
+}
+
+/// What a program says it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramVersion {
+    /// Version of godwit it belongs to.
+    pub godwit: String,
+    /// Version of the library inside.
+    pub engine: String,
+}
+
+/// Path and version of the program that would be run.
+///
+/// # Errors
+/// [`EngineError::NotFound`], [`EngineError::Io`], and [`EngineError::Protocol`] when it is another program.
+pub fn installed(kind: IndexKind) -> Result<(PathBuf, ProgramVersion), EngineError> {
+    let program = program(kind, None)?;
+    version(kind, &program).map(|version| (program, version))
+}
+
+fn version(kind: IndexKind, program: &Path) -> Result<ProgramVersion, EngineError> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map_err(|source| EngineError::Io { program: program.to_owned(), action: "start", source })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // `godwit-bwa 0.1.0 (bwa 0.7.17)`
+    let Engine { program: own_name, name, .. } = *engine(kind);
+    let versions = text.trim().strip_prefix(own_name).and_then(|rest| rest.trim().split_once(&format!(" ({name} ")));
+    match versions.and_then(|(godwit, rest)| Some((godwit, rest.strip_suffix(')')?))) {
+        Some((godwit, engine)) => Ok(ProgramVersion { godwit: godwit.to_owned(), engine: engine.to_owned() }),
+        None => Err(EngineError::Protocol {
+            program: program.to_owned(),
+            problem: format!("asked for its version it said {:?}", text.lines().next().unwrap_or_default()),
+            source: None,
+        }),
+    }
+}
+
+/// Name of the program around a library.
+pub fn program_name(kind: IndexKind) -> &'static str {
+    engine(kind).program
+}
+
+/// Environment variable that names that program's path.
+pub fn program_variable(kind: IndexKind) -> &'static str {
+    engine(kind).variable
 }
 
 /// Makes the five index files beside `reference`, byte for byte those of `bwa index` or `bwa-mem2 index`. Nothing half-made is left in

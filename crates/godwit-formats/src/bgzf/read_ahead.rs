@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,7 +86,9 @@ pub(super) struct Inflated {
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     /// `None` once the text ended, and while dropping.
-    pieces: Option<Receiver<Piece>>,
+    pieces: Option<Receiver<(Piece, u64)>>,
+    /// Where in the file the text handed out last begins and ends.
+    span: Range<u64>,
     /// What comes after the text already handed out.
     fault: Option<Fault>,
     /// Text that was handed out and given back.
@@ -115,7 +118,7 @@ impl ReadAhead {
         let (spare, spares) = bounded(ahead);
         let shared = Arc::new(Shared::default());
         let mut source = Source::new(file, Arc::clone(&shared));
-        let mut chunks = Chunks::new(sender, spares);
+        let mut chunks = Chunks::new(sender, spares, Arc::clone(&shared));
         let produce = move || {
             let result = produce(&mut source, &mut chunks, threads, accept);
             chunks.close(result);
@@ -123,7 +126,7 @@ impl ReadAhead {
         let thread = thread::Builder::new().name("read-ahead".to_owned()).spawn(produce).map_err(Fault::Thread)?;
         let pieces = Some(pieces);
         let (fault, returned, cancelled) = (None, None, None);
-        Ok(Self { pieces, fault, returned, cancelled, spare, shared, bytes_total, thread: Some(thread) })
+        Ok(Self { pieces, span: 0..0, fault, returned, cancelled, spare, shared, bytes_total, thread: Some(thread) })
     }
 
     /// A file that yields these chunks, without a thread.
@@ -131,12 +134,22 @@ impl ReadAhead {
     pub(crate) fn from_chunks(chunks: Vec<Vec<u8>>) -> Self {
         let (sender, pieces) = bounded(chunks.len() + 1);
         for piece in chunks.into_iter().map(Piece::Text).chain([Piece::End]) {
-            assert!(sender.send(piece).is_ok(), "the queue has room for all pieces");
+            assert!(sender.send((piece, 0)).is_ok(), "the queue has room for all pieces");
         }
         let (spare, _) = bounded(0);
         let pieces = Some(pieces);
         let (fault, returned, cancelled) = (None, None, None);
-        Self { pieces, fault, returned, cancelled, spare, shared: Arc::default(), bytes_total: None, thread: None }
+        Self {
+            pieces,
+            span: 0..0,
+            fault,
+            returned,
+            cancelled,
+            spare,
+            shared: Arc::default(),
+            bytes_total: None,
+            thread: None,
+        }
     }
 
     /// The next text, never empty; `None` at the end of a whole file.
@@ -145,7 +158,11 @@ impl ReadAhead {
             return Ok(Some(text));
         }
         while let Some(pieces) = &self.pieces {
-            let (text, fault) = match receive(pieces, self.cancelled.as_deref()) {
+            let received = receive(pieces, self.cancelled.as_deref()).map(|(piece, end)| {
+                self.span = self.span.end..end;
+                piece
+            });
+            let (text, fault) = match received {
                 Ok(Piece::Text(text)) => (text, None),
                 Ok(Piece::Pending(result)) => match result.recv() {
                     Ok(Inflated { text, fault }) => (text, fault),
@@ -205,6 +222,11 @@ impl ReadAhead {
         self.shared.bytes_read.load(Ordering::Relaxed)
     }
 
+    /// Where in the file the text handed out last begins and ends; both the end of the file once there is no more.
+    pub(crate) fn span(&self) -> Range<u64> {
+        if self.pieces.is_none() { self.span.end..self.span.end } else { self.span.clone() }
+    }
+
     /// Whether the file is not compressed, so that offsets in the text are offsets in the file. Known once text, or the
     /// end, was handed out.
     pub(super) fn is_plain(&self) -> bool {
@@ -236,7 +258,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The next piece; as if the thread were lost once the flag is set.
-fn receive(pieces: &Receiver<Piece>, cancelled: Option<&AtomicBool>) -> Result<Piece, RecvError> {
+fn receive<T>(pieces: &Receiver<T>, cancelled: Option<&AtomicBool>) -> Result<T, RecvError> {
     let Some(cancelled) = cancelled else { return pieces.recv() };
     loop {
         match pieces.recv_timeout(PATIENCE) {
@@ -263,15 +285,16 @@ impl Drop for ReadAhead {
 /// The thread's end: text goes in, chunks go out.
 #[derive(Debug)]
 pub(super) struct Chunks {
-    pieces: Sender<Piece>,
+    pieces: Sender<(Piece, u64)>,
     spares: Receiver<Vec<u8>>,
+    shared: Arc<Shared>,
     chunk: Vec<u8>,
     filled: usize,
 }
 
 impl Chunks {
-    fn new(pieces: Sender<Piece>, spares: Receiver<Vec<u8>>) -> Self {
-        Self { pieces, spares, chunk: Vec::new(), filled: 0 }
+    fn new(pieces: Sender<(Piece, u64)>, spares: Receiver<Vec<u8>>, shared: Arc<Shared>) -> Self {
+        Self { pieces, spares, shared, chunk: Vec::new(), filled: 0 }
     }
 
     /// Where the next text goes; never empty.
@@ -300,7 +323,8 @@ impl Chunks {
 
     /// Hands over a piece behind everything flushed before.
     pub(super) fn send(&mut self, piece: Piece) -> Result<(), Fault> {
-        self.pieces.send(piece).map_err(|_| Fault::Stopped)
+        let end = self.shared.offset.load(Ordering::Relaxed);
+        self.pieces.send((piece, end)).map_err(|_| Fault::Stopped)
     }
 
     /// The chunks that the reader has given back.

@@ -83,6 +83,13 @@ impl Reader {
         self.ahead.bytes_read()
     }
 
+    /// Bytes of the file up to the first byte not consumed, estimated within a chunk: what is buffered does not count.
+    pub fn compressed_bytes_consumed(&self) -> u64 {
+        let span = self.ahead.span();
+        let share = self.position as f64 / self.chunk.len().max(1) as f64;
+        span.start + ((span.end - span.start) as f64 * share) as u64
+    }
+
     /// Bytes of the file on disk; `None` for a pipe.
     pub fn compressed_bytes_total(&self) -> Option<u64> {
         self.ahead.bytes_total()

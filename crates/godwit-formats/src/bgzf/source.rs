@@ -15,6 +15,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(super) struct Shared {
     /// Bytes read from disk.
     pub(super) bytes_read: AtomicU64,
+    /// Bytes that were looked at and passed over, which runs behind what was read.
+    pub(super) offset: AtomicU64,
     /// Set when nobody will take further text.
     pub(super) stopped: AtomicBool,
     /// Set before the first text of a compressed file is handed over.
@@ -79,7 +81,12 @@ impl Source {
     pub(super) fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.end - self.start);
         self.start += bytes;
+        self.pass(bytes);
+    }
+
+    fn pass(&mut self, bytes: usize) {
         self.offset += bytes as u64;
+        self.shared.offset.store(self.offset, Ordering::Relaxed);
     }
 
     /// Moves bytes into `space`; 0 at the end of the file.
@@ -87,7 +94,7 @@ impl Source {
         let ahead = &self.buffer[self.start..self.end];
         if ahead.is_empty() {
             let count = read(&mut self.file, space, &mut self.hasher, &self.shared)?;
-            self.offset += count as u64;
+            self.pass(count);
             return Ok(count);
         }
         let count = ahead.len().min(space.len());

@@ -108,6 +108,10 @@ impl Records {
         self.text.input().bytes_read()
     }
 
+    pub(super) fn bytes_passed(&self) -> u64 {
+        self.text.bytes_passed()
+    }
+
     pub(super) fn bytes_total(&self) -> Option<u64> {
         self.text.input().bytes_total()
     }

@@ -56,6 +56,13 @@ impl Text {
         &self.input
     }
 
+    /// Bytes of the file up to the start of the window: what is buffered does not count.
+    pub(super) fn bytes_passed(&self) -> u64 {
+        let span = self.input.span();
+        let share = self.start as f64 / self.buffer.len().max(1) as f64;
+        span.start + ((span.end - span.start) as f64 * share) as u64
+    }
+
     /// What is at hand, from the start of the current record on.
     pub(super) fn window(&self) -> &[u8] {
         &self.buffer[self.start..]

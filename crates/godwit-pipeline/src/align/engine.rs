@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_engines::ChildHandle;
 use godwit_engines::aligner::bwa::{self, BwaOptions, IndexKind};
-use godwit_engines::aligner::foreign::{self, SamSession};
+use godwit_engines::aligner::foreign::{self, Invocation, SamSession};
 use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_engines::aligner::template::{CommandTemplate, LaneValues};
 use godwit_engines::aligner::{Aligner, AlignerChoice, BlockReader, BlockWriter, Hello, Identity, Session};
+use godwit_engines::{ChildHandle, EngineError};
 
 use super::AlignOptions;
 use super::header::LaneGroups;
@@ -80,6 +80,35 @@ impl FoundEngine {
                 Err(PipelineError::Options { problem })
             }
         }
+    }
+
+    /// Refuses an aligner that would not take the options or the lanes, without letting it work.
+    ///
+    /// # Errors
+    /// [`PipelineError`].
+    pub(super) fn check(
+        &self,
+        options: &AlignOptions,
+        groups: &LaneGroups,
+        lanes: &[Lane],
+    ) -> Result<(), PipelineError> {
+        let each = |invocation: &dyn Fn(&LaneValues) -> Result<Invocation, EngineError>| {
+            for (number, lane) in lanes.iter().enumerate() {
+                invocation(&values(options, groups, number, lane)?)?;
+            }
+            Ok(())
+        };
+        match &self.kind {
+            FoundKind::Own(kind) => Ok(bwa::check_arguments(*kind, &options.aligner_args)?),
+            FoundKind::Minimap2(minimap2) => each(&|lane| minimap2.invocation(lane)),
+            FoundKind::Template { template, program } => each(&|lane| template.invocation(program, lane)),
+        }
+    }
+
+    /// Bytes of the files that it holds in memory, as far as that is known.
+    pub(super) fn loaded_bytes(&self, options: &AlignOptions) -> u64 {
+        let files = self.index_files(options);
+        files.iter().map(|(file, _)| std::fs::metadata(file).map_or(0, |found| found.len())).sum()
     }
 
     /// Its version; empty where it tells none.

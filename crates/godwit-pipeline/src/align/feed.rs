@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -157,6 +157,11 @@ impl<W: BlockSink> Feeder<'_, W> {
                     self.writer.write(&batch)?;
                 }
                 LaneEvent::BlockEnd { reads, .. } => {
+                    if self.run.finished_block(id).is_none() {
+                        // Before the block can come back.
+                        let end = bytes_before + reader.compressed_bytes_returned();
+                        progress.block_ends.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
+                    }
                     self.end_block(id, reads, content.finish(), report)?;
                     open = false;
                     first_ordinal += reads;
@@ -170,8 +175,6 @@ impl<W: BlockSink> Feeder<'_, W> {
                 }
             }
             report.bytes = bytes_before + reader.compressed_bytes_read();
-            progress.reads_fed.store(report.reads, Ordering::Relaxed);
-            progress.bytes_read.store(report.bytes, Ordering::Relaxed);
         }
         // What is trimmed is read from pipes, not from the files.
         if self.options.reads.trim.is_none() {
@@ -235,8 +238,11 @@ fn other_reads(difference: String) -> PipelineError {
     PipelineError::Options { problem }
 }
 
-/// Size of all input files, 0 where one of them is a pipe.
-pub(super) fn input_bytes(lanes: &[FeedLane]) -> u64 {
+/// Size of all input files; 0 where one of them is a pipe, or a trimmer reads them.
+pub(super) fn input_bytes(lanes: &[FeedLane], options: &AlignOptions) -> u64 {
+    if options.reads.trim.is_some() {
+        return 0;
+    }
     let sizes = lanes.iter().flat_map(|lane| &lane.lane.files).map(std::fs::metadata);
     sizes.map(|meta| meta.ok().filter(|meta| meta.is_file()).map(|meta| meta.len())).sum::<Option<u64>>().unwrap_or(0)
 }

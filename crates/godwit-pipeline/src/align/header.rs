@@ -6,6 +6,7 @@ use super::AlignOptions;
 use super::engine::Engine;
 use super::feed::FeedLane;
 use super::lanes::Lane;
+use super::read_names::NameOrigin;
 use crate::error::PipelineError;
 use crate::read_groups::ReadGroups;
 
@@ -139,9 +140,9 @@ fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// One line per lane. A SAM or BAM file may bring one. Otherwise it is made of flow cell and lane where the first read
-/// name tells them (Casava 1.8 names have seven fields: instrument, run, flow cell, lane, tile, x, y), else of the lane's
-/// number. The sample is its own library.
+/// One line per lane. A SAM or BAM file may bring one. Otherwise it is made of what the name of the first read tells, else
+/// of the lane's number. Files whose names tell of one lane of one flow cell share a line: they are one lane, and optical
+/// duplicates are looked for across them. The sample is its own library.
 fn brought_or_made(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, PipelineError> {
     let mut lines = Vec::new();
     for (index, lane) in lanes.iter().enumerate() {
@@ -149,15 +150,20 @@ fn brought_or_made(sample: &str, lanes: &[Lane]) -> Result<Vec<String>, Pipeline
             lines.push(checked_line(line.clone(), line)?);
             continue;
         }
-        let fields: Vec<&str> = lane.first_name.split(':').collect();
-        lines.push(match fields[..] {
-            [_, _, flowcell, lane, _, _, _] => {
-                format!("@RG\tID:{flowcell}.{lane}\tSM:{sample}\tLB:{sample}\tPL:ILLUMINA\tPU:{flowcell}.{lane}")
-            }
-            _ => format!("@RG\tID:{sample}.{}\tSM:{sample}\tLB:{sample}", index + 1),
-        });
+        let origin = NameOrigin::of(without_mate(&lane.first_name));
+        let id = origin.id.unwrap_or_else(|| format!("{sample}.{}", index + 1));
+        let mut line = format!("@RG\tID:{id}\tSM:{sample}\tLB:{sample}");
+        for (tag, value) in [("PL", origin.platform), ("PU", origin.unit.as_deref())] {
+            line += &value.map(|value| format!("\t{tag}:{value}")).unwrap_or_default();
+        }
+        lines.push(line);
     }
     Ok(lines)
+}
+
+/// A name without the `/1` or `/2` of its mate.
+fn without_mate(name: &str) -> &str {
+    name.strip_suffix("/1").or(name.strip_suffix("/2")).unwrap_or(name)
 }
 
 /// The header of the output.

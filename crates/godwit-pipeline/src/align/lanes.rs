@@ -12,6 +12,7 @@ use godwit_formats::bgzf;
 use godwit_formats::fastq::{FastqError, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::{self, Header, InputFormat, ReadError};
 use godwit_formats::unaligned::{self, Selection, Take, UnalignedError};
+use godwit_model::BlockId;
 
 use super::AlignOptions;
 use super::header::invalid;
@@ -75,6 +76,9 @@ pub(super) fn plan(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Resul
     let mut lanes = Vec::new();
     for files in &options.lanes {
         lanes.extend(Planner { options, cancelled, files }.plan().map_err(|error| error.unless_cancelled(cancelled))?);
+    }
+    if lanes.len() >= BlockId::MAX_LANES as usize {
+        return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
     }
     Ok(lanes)
 }
@@ -231,6 +235,18 @@ impl Lane {
             None => self.input(lane_options, cancelled)?,
         };
         Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None })
+    }
+
+    /// Its reads before anything is done to them, to be looked at; `None` for what can be read only once.
+    pub(super) fn look(
+        &self,
+        lane_options: &LaneOptions,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<Option<LaneReader>, PipelineError> {
+        if self.opened.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(LaneReader::new(self.input(lane_options, cancelled)?, lane_options)))
     }
 
     fn input(&self, options: &LaneOptions, cancelled: &Arc<AtomicBool>) -> Result<LaneInput, PipelineError> {

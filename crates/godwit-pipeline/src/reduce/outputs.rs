@@ -150,12 +150,22 @@ impl Outputs {
         if !self.formats.contains(&Format::Cram) {
             return Ok(None);
         }
-        let Some(reference) = &self.reference else {
-            let problem = "CRAM holds differences to the reference; pass --reference REF.fa, or write BAM".into();
-            return Err(PipelineError::Options { problem });
-        };
+        self.check_reference()?;
+        let Some(reference) = &self.reference else { return Ok(None) };
         let reference = cram::Reference::open(reference, scratch).map_err(PipelineError::Cram)?;
         cram::Encoder::new(header, &reference, scratch).map(Some).map_err(PipelineError::Cram)
+    }
+
+    /// Refuses CRAM without a reference.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`].
+    pub(crate) fn check_reference(&self) -> Result<(), PipelineError> {
+        if self.formats.contains(&Format::Cram) && self.reference.is_none() {
+            let problem = "CRAM holds differences to the reference; pass --reference REF.fa, or write BAM".into();
+            return Err(PipelineError::Options { problem });
+        }
+        Ok(())
     }
 
     /// The columns under this header, where a format with columns is wanted.

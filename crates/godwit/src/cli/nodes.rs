@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use godwit_fleet::address::AddressChoice;
 
+use crate::config::THIS_RUN;
+
 /// Where a job runs.
 #[derive(Args)]
 pub struct PlaceArgs {
@@ -12,10 +14,10 @@ pub struct PlaceArgs {
     #[arg(long, value_enum, value_name = "local|ssh|slurm", hide_possible_values = true)]
     pub on: Option<Place>,
     /// Nodes; --threads are those of each
-    #[arg(long, value_name = "N", requires = "on", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", requires = "on", default_value_t = 1, help_heading = THIS_RUN, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub nodes: u32,
     /// Hosts for --on ssh, one to a line: HOST [slots=N]
-    #[arg(long, value_name = "FILE", required_if_eq("on", "ssh"))]
+    #[arg(long, value_name = "FILE", required_if_eq("on", "ssh"), help_heading = THIS_RUN)]
     pub hosts: Option<PathBuf>,
     /// An option for ssh, as -p2222; again for each
     #[arg(long, value_name = "OPTION", requires = "hosts", allow_hyphen_values = true)]
@@ -59,7 +61,7 @@ pub struct SlurmArgs {
     #[arg(long, value_name = "LINE")]
     pub slurm_setup: Vec<String>,
     /// Submit the job and do not wait for it
-    #[arg(long)]
+    #[arg(long, help_heading = THIS_RUN)]
     pub no_wait: bool,
 }
 

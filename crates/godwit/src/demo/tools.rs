@@ -99,14 +99,18 @@ fn as_bam(sams: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     sams.iter().map(convert).collect()
 }
 
-/// How to start Picard 3.4.0: its jars where the tests keep them, and Java.
+/// How to start Picard 3.4.0, with Java.
 fn picard_command() -> Option<Vec<String>> {
+    let jar = picard_jar().filter(|_| on_path("java"))?;
+    let class_path = format!("{}/*", jar.parent()?.display());
+    Some(vec!["java".into(), "-cp".into(), class_path, "picard.cmdline.PicardCommandLine".into()])
+}
+
+/// Picard 3.4.0 where the tests keep its jars, if it is there.
+pub fn picard_jar() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
-    let jars = cache.join("godwit/picard-3.4.0");
-    let installed = jars.join("picard-3.4.0.jar").is_file() && on_path("java");
-    let class_path = format!("{}/*", jars.display());
-    installed.then(|| vec!["java".into(), "-cp".into(), class_path, "picard.cmdline.PicardCommandLine".into()])
+    Some(cache.join("godwit/picard-3.4.0/picard-3.4.0.jar")).filter(|jar| jar.is_file())
 }
 
 fn mark_duplicates(picard: &[String], sorted: &Path, work: &Path) -> Result<PathBuf, String> {

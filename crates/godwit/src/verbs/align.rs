@@ -1,10 +1,10 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, work};
+use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, plan_align, work};
 
 use super::slurm_job::SlurmJob;
-use super::spread::{Allocation, Nodes};
-use super::{cancel_on_signal, or_stdin};
+use super::spread::{Allocation, Nodes, planned};
+use super::{cancel_on_signal, or_stdin, plan};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -13,6 +13,14 @@ use crate::progress::Progress;
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
+    if args.dry_run && args.place.on == Some(Place::Slurm) {
+        return super::print(&SlurmJob::new(args)?.render()?);
+    }
+    if args.dry_run {
+        let plan = plan_align(&options(args), planned(args), &progress, &cancelled)?;
+        progress.clear();
+        return plan::tell(&plan, args.common.json);
+    }
     if args.place.on == Some(Place::Slurm) {
         return SlurmJob::new(args)?.run(!args.place.slurm.no_wait, &progress, &cancelled);
     }

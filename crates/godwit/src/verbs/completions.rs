@@ -3,11 +3,11 @@
 use clap::CommandFactory;
 
 use crate::cli::{Cli, CompletionsArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, print};
 
 /// Prints the completion script of a shell on stdout.
 pub fn run(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "godwit", &mut script);
-    super::print(&String::from_utf8_lossy(&script))
+    print(&String::from_utf8_lossy(&script))
 }

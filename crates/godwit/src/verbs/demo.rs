@@ -12,7 +12,7 @@ use godwit_pipeline::{
 use super::{cancel_on_signal, simulate};
 use crate::cli::{DemoArgs, MarkingArgs};
 use crate::demo::{ToolComparison, TruthComparison, compare_with_tools, compare_with_truth};
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, print};
 use crate::progress::Progress;
 
 /// Lanes of the demonstration: enough to show that ordinals restart.
@@ -40,7 +40,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let bam = args.out.join(format!("{SAMPLE}.bam"));
     let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
     let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
-    super::print(&summary(&bam, &reads, &report, &truth, &tools))?;
+    print(&summary(&bam, &reads, &report, &truth, &tools))?;
     let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
     if differing > 0 {
         return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));

@@ -1,8 +1,8 @@
 //! `godwit markdup`: the reduce half on reads aligned elsewhere.
 
-use godwit_pipeline::{MarkdupOptions, markdup};
+use godwit_pipeline::{MarkdupOptions, markdup, plan_markdup};
 
-use super::{align, cancel_on_signal, or_stdin};
+use super::{align, cancel_on_signal, or_stdin, plan};
 use crate::cli::MarkdupArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -17,6 +17,11 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
         reference: args.reference.clone(),
         job: args.common.job(&args.marking, args.metrics),
     };
+    if args.dry_run {
+        let plan = plan_markdup(&options, &progress, &cancel_on_signal()?)?;
+        progress.clear();
+        return plan::tell(&plan, args.common.json);
+    }
     let report = markdup(&options, &progress, &cancel_on_signal()?)?;
     progress.say(&align::outcome(&report));
     Ok(())

@@ -3,11 +3,11 @@
 use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
 
 use crate::cli::SimulateArgs;
-use crate::failure::{Exit, Failure, with_causes};
+use crate::failure::{Exit, Failure, print, with_causes};
 
 /// Draws a sample of the reference and sequences it.
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    super::print(&simulate(args).map_err(failure)?)
+    print(&simulate(args).map_err(failure)?)
 }
 
 /// Returns the names of the files, a line each.

@@ -48,7 +48,9 @@ impl SlurmJob {
             |what: &'static str| move |error| Failure::new(Exit::Machine, format!("cannot find {what}: {error}"));
         let program = std::env::current_exe().map_err(machine("this program"))?;
         let mut command: Vec<OsString> = vec![program.into()];
-        command.extend(in_allocation(std::env::args_os().skip(1)));
+        // What is configured here and now holds for the job, wherever and whenever it starts.
+        let configured = args.common.configured.iter().map(OsString::from);
+        command.extend(in_allocation(std::env::args_os().skip(1).chain(configured)));
         let job = JobSpec {
             name: format!("godwit-{}", safe_name(&args.sample)),
             command,
@@ -139,17 +141,20 @@ impl SlurmJob {
     }
 }
 
-/// The same words for the nodes of the job: they are in the allocation already.
-fn in_allocation(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// The same words for the nodes of the job: they are in the allocation already, and read no configuration.
+fn in_allocation(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut found: Vec<OsString> = Vec::new();
-    for word in words {
+    while let Some(word) = words.next() {
         match word.to_str() {
-            Some("--dry-run" | "--no-wait") => {}
+            Some("--dry-run" | "--no-wait" | "--no-config") => {}
+            Some("--config") => drop(words.next()),
+            Some(config) if config.starts_with("--config=") => {}
             Some("--on=slurm") => found.push("--on=allocation".into()),
             Some("slurm") if found.last().is_some_and(|last| last == "--on") => found.push("allocation".into()),
             _ => found.push(word),
         }
     }
+    found.push("--no-config".into());
     found
 }
 
@@ -159,4 +164,30 @@ fn safe_name(sample: &str) -> String {
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_runs_the_same_command_in_its_allocation() {
+        let of = |line: &str| {
+            let words = in_allocation(line.split(' ').map(OsString::from));
+            words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            of("align --on slurm --nodes 4 --sample slurm"),
+            "align --on allocation --nodes 4 --sample slurm --no-config"
+        );
+        assert_eq!(
+            of("align --config f --config=g --dry-run --no-wait --on=slurm"),
+            "align --on=allocation --no-config"
+        );
+    }
+
+    #[test]
+    fn names_of_jobs_are_plain() {
+        assert_eq!(safe_name("NA 12878/β"), "NA_12878__");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{Local, Ssh};
 use godwit_fleet::{FleetError, JobHandle, JobSpec, JobStatus, Launcher};
-use godwit_pipeline::{Launch, NodeOptions, PipelineError, Spread};
+use godwit_pipeline::{Launch, NodeOptions, PipelineError, PlannedNodes, Spread};
 
 use super::node::{PATIENCE, cores};
 use crate::cli::{AlignArgs, Place};
@@ -75,8 +75,7 @@ impl Nodes {
         };
         // In an allocation the other nodes are there already; the head's machine has one too.
         let count = if allocation.is_some() { 1 } else { place.nodes };
-        let shared_by = if place.on == Some(Place::Local) { count as usize } else { 1 };
-        let threads = args.common.threads.map_or((cores() / shared_by).max(1), |threads| threads as usize);
+        let threads = node_threads(args);
         let temp = args.common.temp.clone();
         Some(Self { launcher, count, threads, temp, allocation, started: Mutex::default() })
     }
@@ -164,6 +163,17 @@ impl Launch for Nodes {
         // Those that still run are of no use any more; where even this fails they end when they find the head gone.
         let _ = self.launcher.cancel(&handle);
     }
+}
+
+/// Threads of each node: those asked for, else its share of the cores.
+fn node_threads(args: &AlignArgs) -> usize {
+    let shared_by = if args.place.on == Some(Place::Local) { args.place.nodes as usize } else { 1 };
+    args.common.threads.map_or((cores() / shared_by).max(1), |threads| threads as usize)
+}
+
+/// The nodes that a run would start, where it is spread.
+pub fn planned(args: &AlignArgs) -> Option<PlannedNodes> {
+    args.place.on.map(|_| PlannedNodes { nodes: args.place.nodes, threads: node_threads(args) })
 }
 
 /// The last thing that a node of a job found wrong.

@@ -34,6 +34,29 @@ fn the_same_text_is_the_same_lane_however_it_is_compressed() {
 }
 
 #[test]
+fn what_is_read_ahead_is_not_counted_as_returned() {
+    let files = Files::new();
+    let record = b"@r\nACGTACGTACGTACGTACGTACGTACGTACGT\n+\nIIIIIIIIIIIIIIIIIIIIIIIIIIIIIIII\n";
+    let text = record.repeat(100_000);
+    let (plain, zipped, blocks) = (text.clone(), gzip(&text), bgzf(&text, 60_000));
+    for (name, bytes) in [("plain", plain), ("gzip", zipped), ("bgzf", blocks)] {
+        let path = files.write(name, &bytes);
+        let options = LaneOptions { batch_bytes: 100_000, ..strict() };
+        let mut reader = LaneReader::open(&[path], &options).expect("the file opens");
+        let mut reads = 0;
+        while let Some(event) = reader.next().expect("the file is sound") {
+            if let LaneEvent::Reads(batch) = event {
+                reads += batch.num_rows();
+            }
+            let (told, true_share) = (reader.compressed_bytes_returned() as f64, reads as f64 / 100_000.0);
+            let share = told / bytes.len() as f64;
+            assert!((share - true_share).abs() < 0.05, "{name}: {share} of {true_share}");
+        }
+        assert_eq!(reader.compressed_bytes_returned(), bytes.len() as u64, "{name}");
+    }
+}
+
+#[test]
 fn bgzip_output_is_read() {
     let files = Files::new();
     let path = files.write("reads.fq", text());

@@ -288,7 +288,7 @@ impl<'s> Aligning<'s, '_> {
             self.collector.add_block_elsewhere(block, records, &signatures, &table, plan)?;
             self.reads += reads;
             self.last_aligned = Instant::now();
-            let fraction = self.job.progress.fraction(self.reads);
+            let fraction = self.job.progress.fraction_after_block();
             let (lane, block) = (block.lane, block.ordinal);
             self.job.given.observer.event(&Event::Aligned { lane, block, reads: self.reads, fraction });
         }

@@ -1,0 +1,89 @@
+//! Options from environment variables: `GODWIT_THREADS` for all verbs, `GODWIT_ALIGN_THREADS` for one.
+
+use std::ffi::OsString;
+
+use clap::{Arg, Command};
+use godwit_engines::aligner::bwa::{self, IndexKind};
+use godwit_engines::trimmer::fastp;
+
+use super::{Origin, Setting, check, nearest, options, switch, takes_value};
+use crate::failure::Failure;
+
+/// Names a configuration file, as `--config` does.
+pub(super) const CONFIG_VARIABLE: &str = "GODWIT_CONFIG";
+/// Says which instructions of the processor `godwit-bwa-mem2` uses at most.
+const INSTRUCTIONS_VARIABLE: &str = "GODWIT_BWA_MEM2_INSTRUCTIONS";
+/// What launchers tell the workers of a job (`godwit_fleet::JobSpec`).
+const JOB_VARIABLES: [&str; 5] =
+    ["GODWIT_NODE", "GODWIT_NODES", "GODWIT_ATTEMPT", "GODWIT_JOB_DIRECTORY", "GODWIT_VERSION"];
+/// What all variables start with.
+const PREFIX: &str = "GODWIT_";
+
+/// Variables that are no options: the file, and what programs of others read, or are found by.
+pub(super) fn other_variables() -> Vec<&'static str> {
+    let [bwa, bwa_mem2] = [IndexKind::Bwa, IndexKind::BwaMem2].map(bwa::program_variable);
+    let own = [CONFIG_VARIABLE, bwa, bwa_mem2, fastp::PROGRAM_VARIABLE, INSTRUCTIONS_VARIABLE];
+    own.into_iter().chain(JOB_VARIABLES).collect()
+}
+
+/// The variable of an option, for one verb or for all.
+pub(super) fn variable(verb: Option<&str>, name: &str) -> String {
+    let words: Vec<&str> = verb.into_iter().chain([name]).collect();
+    format!("{PREFIX}{}", words.join("_").replace('-', "_").to_ascii_uppercase())
+}
+
+/// Every variable that is an option, with verb and option.
+pub(super) fn variables(root: &Command) -> impl Iterator<Item = (String, Option<&str>, &Arg)> {
+    options::verbs(root).flat_map(|verb| {
+        options::of(verb).flat_map(move |arg| {
+            let name = arg.get_long().unwrap_or_default();
+            [None, Some(verb.get_name())].map(|verb| (variable(verb, name), verb, arg))
+        })
+    })
+}
+
+/// What the environment says. An empty variable says nothing.
+pub(super) fn read(root: &Command) -> Result<Vec<Setting>, Failure> {
+    let mut settings: Vec<Setting> = Vec::new();
+    for (variable, verb, arg) in variables(root) {
+        let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) else { continue };
+        let origin = Origin::Environment { variable };
+        if settings.iter().any(|setting| setting.origin == origin) {
+            continue;
+        }
+        let values = split(arg, text);
+        check(root, verb, arg, &values, &origin)?;
+        let name = arg.get_long().unwrap_or_default().to_owned();
+        settings.push(Setting { verb: verb.map(str::to_owned), name, values, origin });
+    }
+    Ok(settings)
+}
+
+fn split(arg: &Arg, text: OsString) -> Vec<OsString> {
+    if !takes_value(arg) {
+        return vec![switch(&text)];
+    }
+    match (arg.get_value_delimiter(), text.to_str()) {
+        (Some(delimiter), Some(text)) => text.split(delimiter).map(OsString::from).collect(),
+        _ => vec![text],
+    }
+}
+
+/// Variables that are no option but come near one, with that one.
+pub(super) fn near_misses(root: &Command) -> Vec<(String, String)> {
+    let known: Vec<String> = variables(root).map(|(variable, ..)| variable).collect();
+    let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = set.filter(|name| {
+        name.starts_with(PREFIX) && !other_variables().contains(&name.as_str()) && !known.contains(name)
+    });
+    let mut misses: Vec<(String, String)> = unknown
+        .filter_map(|name| {
+            let word = &name[PREFIX.len()..];
+            let candidates = known.iter().map(|known| &known[PREFIX.len()..]);
+            let near = nearest(word, candidates)?;
+            Some((name.clone(), format!("{PREFIX}{near}")))
+        })
+        .collect();
+    misses.sort();
+    misses
+}

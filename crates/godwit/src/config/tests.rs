@@ -1,0 +1,127 @@
+use std::path::Path;
+
+use super::*;
+
+fn root() -> Command {
+    use clap::CommandFactory;
+    crate::cli::Cli::command()
+}
+
+fn loaded(text: &str) -> Result<Config, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("godwit.toml");
+    std::fs::write(&path, text).unwrap();
+    Config::load(&root(), Some(&path), false).map_err(|failure| {
+        assert_eq!(failure.exit, Exit::Usage);
+        failure.message.replace(&format!("{}/", directory.path().display()), "")
+    })
+}
+
+fn value(config: &Config, verb: &str, name: &str) -> Option<String> {
+    config.find(verb, name).map(|(_, setting)| setting.values[0].to_string_lossy().into_owned())
+}
+
+#[test]
+fn a_table_of_a_verb_wins_over_the_whole_file() {
+    let config = loaded("threads = 3\nmemory = '4G'\n[markdup]\nthreads = 0x5\n").unwrap();
+    assert_eq!(value(&config, "align", "threads").as_deref(), Some("3"));
+    assert_eq!(value(&config, "markdup", "threads").as_deref(), Some("5"));
+    assert_eq!(value(&config, "align", "memory").as_deref(), Some("4G"));
+    assert_eq!(value(&config, "align", "partitions"), None);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line_and_the_nearest_that_is_right() {
+    for (text, expected) in [
+        ("\nthreds = 3\n", "godwit.toml, line 2: there is no option threds; did you mean threads?"),
+        ("[algin]\n", "godwit.toml, line 1: there is no verb algin with options; did you mean align?"),
+        ("[markdup]\naligner = 'bwa'\n", "godwit.toml, line 2: there is no option aligner of godwit markdup"),
+        ("threads = 'many'\n", "godwit.toml, line 1: threads cannot be \"many\": invalid digit found in string"),
+        ("threads = 0\n", "godwit.toml, line 1: threads cannot be \"0\": 0 is not in 1..=1024"),
+        ("progress = 'plan'\n", "progress cannot be \"plan\": it is one of auto, plain, none; did you mean plain?"),
+        ("quiet = 'yes'\n", "godwit.toml, line 1: quiet is true or false, without quotes"),
+        ("threads = true\n", "godwit.toml, line 1: threads takes a value, not true or false"),
+        ("threads = [1, 2]\n", "godwit.toml, line 1: threads takes one value, not a list"),
+        ("memory = '8X'\n", "memory cannot be \"8X\": X is not a unit of size"),
+        (
+            "metrics = 'off'\n",
+            "metrics cannot be \"off\": it is one of true, false; not every verb takes it, so set it for one",
+        ),
+        ("[align]\nformat = []\n", "godwit.toml, line 2: format is an empty list; leave it out"),
+        ("sample = 's'\n", "godwit.toml, line 1: sample says what one run works on; it belongs on the command line"),
+        ("a = \n", "godwit.toml, line 1: not TOML: "),
+    ] {
+        let error = loaded(text).expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn paths_of_a_file_start_at_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.toml");
+    std::fs::write(&path, "temp = 'scratch'\nreference = '/data/ref.fa'\n").unwrap();
+    let config = Config::load(&root(), Some(&path), false).unwrap();
+    assert_eq!(value(&config, "align", "temp"), Some(directory.path().join("scratch").display().to_string()));
+    assert_eq!(value(&config, "align", "reference").as_deref(), Some("/data/ref.fa"));
+}
+
+#[test]
+fn options_that_exclude_each_other_cannot_stand_in_one_source() {
+    let mut root = root();
+    root.build();
+    let align = root.find_subcommand("align").unwrap();
+    let config = loaded("strict = true\nlenient = true\n").unwrap();
+    let error = config.effective(align, &[]).unwrap_err().message;
+    assert!(error.contains("excludes"), "{error}");
+    // The command line is stronger, and what it excludes gives way.
+    let config = loaded("lenient = true\n").unwrap();
+    assert!(config.effective(align, &["strict"]).unwrap().is_empty());
+    assert_eq!(config.effective(align, &[]).unwrap().len(), 1);
+}
+
+#[test]
+fn every_option_has_variables_of_its_own_and_none_is_taken() {
+    let root = root();
+    let mut seen = BTreeMap::new();
+    for (variable, verb, arg) in environment::variables(&root) {
+        assert!(!environment::other_variables().contains(&variable.as_str()), "{variable}");
+        let option = (verb.map(str::to_owned), arg.get_long().map(str::to_owned));
+        let other = seen.insert(variable.clone(), option.clone());
+        assert!(other.is_none_or(|other| other == option), "{variable} is two options");
+    }
+    assert!(seen.contains_key("GODWIT_THREADS") && seen.contains_key("GODWIT_MARKDUP_OPTICAL_DISTANCE"));
+}
+
+#[test]
+fn a_shown_configuration_can_be_read_and_shows_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.toml");
+    std::fs::write(&path, "threads = 3\nquiet = true\n[align]\nformat = ['bam']\naligner-args = '-M'\n").unwrap();
+    let show = |path: &Path| as_toml(&Config::load(&root(), Some(path), false).unwrap(), &root()).unwrap();
+    let strip = |text: String| -> Vec<String> {
+        text.lines()
+            .filter_map(|line| Some(line.split(" # ").next()?.trim_end()))
+            .filter(|l| !l.starts_with('#'))
+            .map(str::to_owned)
+            .collect()
+    };
+    let first = show(&path);
+    assert!(first.lines().any(|line| line.starts_with("threads = 3 ") && line.ends_with("line 1")), "{first}");
+    let again = directory.path().join("again.toml");
+    std::fs::write(&again, &first).unwrap();
+    assert_eq!(strip(show(&again)), strip(first));
+}
+
+#[test]
+fn what_a_file_says_becomes_words_of_the_command_line() {
+    let config = loaded(
+        "barcode-tag = 'RX'\nduplex-umi = true\nquiet = false\n[align]\nformat = ['bam', 'cram']\naligner-args = '-M'\n",
+    );
+    let config = config.unwrap();
+    let given = ["godwit", "align", "--reference", "r", "--reads", "a", "--sample", "s", "--out", "o"];
+    let matches = root().try_get_matches_from(given).unwrap();
+    let words = config.words(&root(), "align", matches.subcommand_matches("align").unwrap()).unwrap();
+    assert_eq!(words, ["--aligner-args=-M", "--format=bam,cram", "--barcode-tag=RX", "--duplex-umi"]);
+    assert!(root().try_get_matches_from(given.iter().map(OsString::from).chain(words)).is_ok());
+}

@@ -1,0 +1,152 @@
+//! Programs that godwit runs or is compared with.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use godwit_engines::aligner::bwa::{self, IndexKind};
+use godwit_engines::aligner::minimap2::{self, Minimap2};
+use godwit_engines::trimmer::fastp;
+use godwit_engines::{EngineError, survey};
+
+use super::{Finding, State};
+use crate::demo::picard_jar;
+use crate::failure::with_causes;
+
+/// Programs that nothing but the demonstration needs.
+const COMPARED: &str = "not installed; godwit demo would compare with it";
+
+/// The aligners, the trimmer, and what `godwit demo` compares with.
+pub fn engines() -> Vec<Finding> {
+    let mut findings = vec![Finding::new("engines", "godwit", State::Fine, env!("CARGO_PKG_VERSION"))];
+    findings.extend([own_aligner(IndexKind::Bwa, State::Missing), own_aligner(IndexKind::BwaMem2, State::Note)]);
+    findings.extend(survey().into_iter().filter_map(|engine| match engine.name {
+        "bwa" | "bwa-mem2" => None,
+        minimap2::PROGRAM => {
+            let found = Minimap2::find(&[]).map(|minimap2| minimap2.version().to_owned());
+            Some(by_version(minimap2::PROGRAM, found, "an aligner", engine.remedy))
+        }
+        name => Some(match engine.program {
+            None => absent(name, "an aligner by its command line", engine.remedy),
+            Some(path) => {
+                let version = version(&path, "--version").unwrap_or_else(|| "version unknown".into());
+                Finding::new("engines", name, State::Fine, format!("{version}, {}", path.display()))
+            }
+        }),
+    }));
+    let remedy = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
+    findings.push(by_version(fastp::PROGRAM, fastp::version(None), "--trim", remedy));
+    findings.extend([other_bwa(), samtools(), picard()]);
+    findings
+}
+
+/// One of godwit's own programs; `missing` is how bad it is that there is none.
+fn own_aligner(kind: IndexKind, missing: State) -> Finding {
+    let what = bwa::program_name(kind);
+    let (godwit, expected) = (env!("CARGO_PKG_VERSION"), bwa::library_version(kind));
+    let library = bwa::library_name(kind);
+    let wrong = |state, found: String, remedy| Finding::new("engines", what, state, found).remedy(remedy);
+    match bwa::installed(kind) {
+        Ok((path, version)) => {
+            let found = format!("{} ({library} {}), {}", version.godwit, version.engine, path.display());
+            if version.godwit == godwit && version.engine == expected {
+                Finding::new("engines", what, State::Fine, found)
+            } else {
+                let remedy = format!("install {what} {godwit} ({library} {expected})");
+                wrong(missing.max(State::Warning), found, remedy)
+            }
+        }
+        Err(EngineError::NotFound { .. }) => {
+            let variable = bwa::program_variable(kind);
+            let remedy = format!("put {what} beside godwit or on PATH, or name it in {variable}");
+            wrong(missing, format!("not found; --aligner {library} needs it"), remedy)
+        }
+        Err(error) => {
+            wrong(missing.max(State::Warning), with_causes(&error), format!("install the {what} of this godwit"))
+        }
+    }
+}
+
+/// A program that godwit itself asks for its version, since it does not take any.
+fn by_version(what: &'static str, version: Result<String, EngineError>, purpose: &str, remedy: &str) -> Finding {
+    match version {
+        Ok(version) => Finding::new("engines", what, State::Fine, version),
+        Err(EngineError::NotInstalled { .. } | EngineError::NotFound { .. }) => absent(what, purpose, remedy),
+        Err(error) => Finding::new("engines", what, State::Warning, with_causes(&error)).remedy(remedy),
+    }
+}
+
+fn absent(what: &'static str, purpose: &str, remedy: &str) -> Finding {
+    Finding::new("engines", what, State::Note, format!("not installed; not needed ({purpose})")).remedy(remedy)
+}
+
+fn other_bwa() -> Finding {
+    let expected = bwa::library_version(IndexKind::Bwa);
+    let Some(path) = find("bwa") else { return Finding::new("engines", "bwa", State::Note, COMPARED) };
+    // It prints its version where it prints its usage.
+    let version = version(&path, "").unwrap_or_else(|| "version unknown".into());
+    let found = Finding::new("engines", "bwa", State::Fine, format!("{version}, {}", path.display()));
+    if version.contains(expected) {
+        return found;
+    }
+    let remedy = format!("godwit gives the records of bwa {expected}; compare with that version");
+    Finding { state: State::Note, ..found }.remedy(remedy)
+}
+
+fn samtools() -> Finding {
+    let Some(path) = find("samtools") else { return Finding::new("engines", "samtools", State::Note, COMPARED) };
+    let version = version(&path, "--version").unwrap_or_else(|| "version unknown".into());
+    Finding::new("engines", "samtools", State::Fine, format!("{version}, {}", path.display()))
+}
+
+fn picard() -> Finding {
+    match picard_jar() {
+        Some(jar) if find("java").is_some() => {
+            Finding::new("engines", "Picard", State::Fine, format!("3.4.0, {}", jar.display()))
+        }
+        Some(_) => {
+            Finding::new("engines", "Picard", State::Note, "not usable without java; godwit demo would compare with it")
+        }
+        None => Finding::new("engines", "Picard", State::Note, COMPARED),
+    }
+}
+
+/// The first executable file of that name on PATH.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let runs =
+        |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(runs)
+}
+
+/// The version in what a program says of itself: the first word that starts with a number and has a dot.
+fn version(program: &Path, argument: &str) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(Some(argument).filter(|argument| !argument.is_empty())).stdin(Stdio::null());
+    let output = command.output().ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    version_in(&String::from_utf8_lossy(&text))
+}
+
+fn version_in(text: &str) -> Option<String> {
+    let word = text.split_whitespace().map(|word| word.trim_matches(|c: char| "\"(),v".contains(c)));
+    let numbered = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+    word.into_iter().find(numbered).map(|version| version.chars().take(40).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (text, version) in [
+            ("\nProgram: bwa (alignment via Burrows-Wheeler)\nVersion: 0.7.17-r1188\n", Some("0.7.17-r1188")),
+            ("samtools 1.16.1\nUsing htslib 1.16\n", Some("1.16.1")),
+            ("/usr/bin/bowtie2-align-s version 2.5.0\n64-bit\n", Some("2.5.0")),
+            ("slurm-wlm 22.05.8", Some("22.05.8")),
+            ("nothing here", None),
+        ] {
+            assert_eq!(version_in(text).as_deref(), version, "{text}");
+        }
+    }
+}

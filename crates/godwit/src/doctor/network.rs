@@ -1,0 +1,126 @@
+//! TCP settings, and what they mean for a path of a given bandwidth and round-trip time.
+
+use std::path::Path as FilePath;
+
+use super::{Finding, State};
+
+/// Share of a send buffer that holds data in flight; the rest is bookkeeping. One stream with 4 MB came to 620 Mbit/s at 40
+/// ms, which is 3.1 MB in flight.
+const USABLE_SHARE: f64 = 0.75;
+
+/// A network path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Path {
+    /// Bits a second.
+    pub bandwidth: u64,
+    /// Round-trip time.
+    pub rtt_ms: f64,
+}
+
+/// What the kernel allows TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tcp {
+    receive_bytes: Option<u64>,
+    send_bytes: Option<u64>,
+    congestion: String,
+    available: String,
+}
+
+impl Tcp {
+    fn read(root: &FilePath) -> Self {
+        let text = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_default().trim().to_owned();
+        // Three numbers: least, default, most.
+        let most = |name: &str| text(name).split_whitespace().nth(2)?.parse().ok();
+        Self {
+            receive_bytes: most("tcp_rmem"),
+            send_bytes: most("tcp_wmem"),
+            congestion: text("tcp_congestion_control"),
+            available: text("tcp_available_congestion_control"),
+        }
+    }
+
+    fn findings(&self, path: Option<Path>) -> Vec<Finding> {
+        let mut findings = vec![
+            self.buffer("tcp_rmem", self.receive_bytes, path),
+            self.buffer("tcp_wmem", self.send_bytes, path),
+            Finding::new(
+                "network",
+                "congestion control",
+                State::Fine,
+                format!("{} of {}", self.congestion, self.available),
+            ),
+        ];
+        let in_flight = self.receive_bytes.into_iter().chain(self.send_bytes).min();
+        if let (Some(path), Some(bytes)) = (path, in_flight) {
+            let streams = (path.bytes() / (bytes as f64 * USABLE_SHARE)).ceil().max(1.0) as u64;
+            let one = bytes as f64 * USABLE_SHARE * 8.0 / (path.rtt_ms / 1e3);
+            let found = format!(
+                "{:.1} MB in flight fill {} Mbit/s at {} ms; one stream carries {:.0} Mbit/s, so {streams} fill it",
+                path.bytes() / 1e6,
+                path.bandwidth / 1_000_000,
+                path.rtt_ms,
+                one.min(path.bandwidth as f64) / 1e6
+            );
+            findings.push(Finding::new("network", "path", State::Note, found));
+        }
+        findings
+    }
+
+    fn buffer(&self, name: &str, bytes: Option<u64>, path: Option<Path>) -> Finding {
+        let Some(bytes) = bytes else {
+            return Finding::new("network", name, State::Note, "cannot be read here");
+        };
+        let found = format!("at most {bytes} bytes");
+        let needed = path.map_or(0, |path| (path.bytes() / USABLE_SHARE) as u64).next_multiple_of(1 << 20);
+        if bytes >= needed {
+            return Finding::new("network", name, State::Fine, found);
+        }
+        let least_and_default = if name == "tcp_rmem" { "4096 131072" } else { "4096 16384" };
+        Finding::new("network", name, State::Warning, found).remedy(format!(
+            "one stream needs {needed} bytes for this path: as root, \
+             `sysctl -w net.ipv4.{name}=\"{least_and_default} {needed}\"`; or use several streams"
+        ))
+    }
+}
+
+impl Path {
+    /// Bytes in flight that fill it.
+    fn bytes(self) -> f64 {
+        self.bandwidth as f64 / 8.0 * self.rtt_ms / 1e3
+    }
+}
+
+/// TCP on this machine, with advice where a path is given.
+pub fn network(path: Option<Path>) -> Vec<Finding> {
+    Tcp::read(FilePath::new("/proc/sys/net/ipv4")).findings(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp() -> Tcp {
+        Tcp {
+            receive_bytes: Some(6 << 20),
+            send_bytes: Some(4 << 20),
+            congestion: "cubic".into(),
+            available: "reno cubic".into(),
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_buffers_fill_needs_nothing() {
+        let findings = tcp().findings(Some(Path { bandwidth: 500_000_000, rtt_ms: 40.0 }));
+        assert!(findings.iter().all(|finding| finding.state != State::Warning), "{findings:?}");
+        assert!(findings[3].found.contains("so 1 fill it"), "{findings:?}");
+    }
+
+    #[test]
+    fn a_long_fat_path_gets_the_sysctl_lines_and_a_number_of_streams() {
+        // 10 Gbit/s at 40 ms: 50 MB in flight.
+        let findings = tcp().findings(Some(Path { bandwidth: 10_000_000_000, rtt_ms: 40.0 }));
+        let remedy = findings[1].remedy.as_deref().unwrap_or_default();
+        assert!(remedy.contains("net.ipv4.tcp_wmem=\"4096 16384 67108864\""), "{remedy}");
+        assert!(findings[3].found.contains("so 16 fill it"), "{}", findings[3].found);
+    }
+}

@@ -1,0 +1,59 @@
+//! `godwit doctor`: what is wrong on this machine and how to mend it.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::cli::DoctorArgs;
+use crate::doctor::{self, Finding, State};
+use crate::failure::{Exit, Failure, print};
+use crate::wrap::wrapped;
+
+/// Looks at everything and tells; fails when something essential is missing.
+pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    let mut findings = doctor::engines();
+    findings.extend(args.reference.as_deref().map(doctor::indexes).unwrap_or_default());
+    let out = args.out.as_deref().unwrap_or(Path::new("."));
+    let directories = [("output", Some(out)), ("scratch", args.temp.as_deref())];
+    let given: Vec<(&str, &Path)> = directories.into_iter().filter_map(|(what, path)| Some((what, path?))).collect();
+    findings.extend(doctor::machine(&given));
+    let path = args.bandwidth.zip(args.rtt).map(|(bandwidth, rtt_ms)| doctor::Path { bandwidth, rtt_ms });
+    findings.extend(doctor::network(path));
+    let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
+    print(&if args.json {
+        format!("{:#}\n", json!({"healthy": missing.is_empty(), "findings": findings}))
+    } else {
+        table(&findings)
+    })?;
+    let Some(first) = missing.first() else { return Ok(()) };
+    let others = match missing.len() - 1 {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    let remedy = first.remedy.as_deref().unwrap_or("see above");
+    Err(Failure::new(Exit::Machine, format!("{}: {}; {remedy}{others}", first.what, first.found)))
+}
+
+/// Areas with their findings; what does not fit a line goes on below itself.
+fn table(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    let mut area = "";
+    for finding in findings {
+        if finding.area != area {
+            area = finding.area;
+            text += &format!("{area}\n");
+        }
+        let mark = match finding.state {
+            State::Fine => "ok",
+            State::Note => "--",
+            State::Warning => "!!",
+            State::Missing => "XX",
+        };
+        let start = format!("  {mark}  {:width$}  ", finding.what);
+        let remedy = finding.remedy.as_deref().map(|remedy| wrapped(remedy, "-> ", start.len()));
+        text += &format!("{start}{}", wrapped(&finding.found, "", start.len()).trim_start());
+        text += &remedy.unwrap_or_default();
+    }
+    text
+}

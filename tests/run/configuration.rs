@@ -1,0 +1,189 @@
+//! Options from files and the environment: who wins, what is refused, and that a run obeys.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_tests::binary::{Godwit, godwit};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::sam::SamText;
+use godwit_tests::{needs, scratch, skip};
+use serde_json::Value;
+
+const USAGE: i32 = 2;
+const MACHINE: i32 = 4;
+
+/// A home with a user file and a working directory with a project file.
+struct Place {
+    home: PathBuf,
+    project: PathBuf,
+}
+
+impl Place {
+    fn new(user_file: &str, project_file: &str) -> Self {
+        let directory = scratch::directory("configuration");
+        let (home, project) = (directory.join("home"), directory.join("project"));
+        fs::create_dir_all(home.join("godwit")).expect("a directory can be made");
+        fs::create_dir(&project).expect("a directory can be made");
+        fs::write(home.join("godwit/config.toml"), user_file).expect("a file can be written");
+        fs::write(project.join("godwit.toml"), project_file).expect("a file can be written");
+        Self { home, project }
+    }
+
+    fn godwit(&self) -> Godwit {
+        godwit().env("XDG_CONFIG_HOME", &self.home).current_dir(&self.project)
+    }
+
+    /// Value and source of an option of `godwit align`.
+    fn shown(&self, command: Godwit, option: &str) -> (Value, Value) {
+        let shown = command.args(["config", "show", "--json"]).succeeds().stdout;
+        let shown: Value = serde_json::from_str(&shown).expect("it is JSON");
+        let options = shown["options"].as_array().expect("options are a list");
+        let found = options.iter().find(|entry| entry["verb"] == "align" && entry["option"] == option);
+        let found = found.unwrap_or_else(|| panic!("{option} is not shown: {shown}"));
+        (found["value"].clone(), found["source"].clone())
+    }
+}
+
+#[test]
+fn environment_beats_project_beats_user_beats_default() {
+    let place = Place::new("threads = 5\nmemory = '3G'\npartitions = 9\n", "\nthreads = 4\nmemory = '2G'\n");
+    let (value, source) = place.shown(place.godwit().env("GODWIT_THREADS", "3"), "threads");
+    assert_eq!((value, &source["variable"]), (3.into(), &"GODWIT_THREADS".into()));
+    let verbs = place.godwit().env("GODWIT_THREADS", "3").env("GODWIT_ALIGN_THREADS", "2");
+    assert_eq!(place.shown(verbs, "threads").0, 2);
+    let (value, source) = place.shown(place.godwit(), "memory");
+    assert_eq!((value, &source["kind"], &source["line"]), ("2G".into(), &"project file".into(), &3.into()));
+    let (value, source) = place.shown(place.godwit(), "partitions");
+    assert_eq!((value, &source["kind"]), (9.into(), &"user file".into()));
+    let (value, source) = place.shown(place.godwit(), "optical-distance");
+    assert_eq!((value, &source["kind"]), (100.into(), &"default".into()));
+    let (value, source) = place.shown(place.godwit().arg("--no-config"), "threads");
+    assert_eq!((value, &source["kind"]), (Value::Null, &"default".into()));
+    let given = place.home.join("given.toml");
+    fs::write(&given, "partitions = 7\n").expect("a file can be written");
+    for command in [place.godwit().arg("--config").arg(&given), place.godwit().env("GODWIT_CONFIG", &given)] {
+        assert_eq!(place.shown(command, "partitions").0, 7);
+    }
+    let alone = place.godwit().arg("--config").arg(&given);
+    assert_eq!(place.shown(alone, "memory").0, Value::Null, "a given file stands alone");
+}
+
+#[test]
+fn a_run_obeys_its_configuration_and_the_command_line_wins() {
+    needs!("bwa", "samtools");
+    let lanes = vec![400];
+    let sample =
+        Sample::get(&SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: Comments::Illumina });
+    let reference = sample.indexed_by_godwit();
+    let project = format!(
+        "reference = '{}'\noptical-distance = 2500\nquiet = true\n[align]\naligner-args = '-M'\nduplicates = 'remove'\n",
+        reference.display()
+    );
+    let place = Place::new("", &project);
+    let run = |words: &[&str], out: &str| {
+        let command = place.godwit().env("GODWIT_BLOCK_BASES", "30000").arg("align").arg("--reads");
+        let command = command.args(&sample.lanes[0].reads).args(["--sample", "s", "--out", out]).args(words);
+        let finished = command.succeeds();
+        let header = SamText::read(&place.project.join(out).join("s.bam")).to_text();
+        let report = fs::read_to_string(place.project.join(out).join("run.json")).expect("a report was written");
+        (finished, header, serde_json::from_str::<Value>(&report).expect("it is JSON"))
+    };
+    let (finished, text, report) = run(&[], "one");
+    assert_eq!(finished.stderr, "", "quiet = true");
+    let expected = "godwit align --aligner bwa --block-bases 30000 --duplicates remove --optical-distance 2500 \
+                    --aligner-args '-M'";
+    assert!(text.contains(expected), "{}", text.lines().take(12).collect::<Vec<_>>().join("\n"));
+    let command: Vec<&str> = report["command"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let reference = format!("--reference={}", reference.display());
+    for word in [&reference[..], "--block-bases=30000", "--duplicates=remove", "--aligner-args=-M", "--quiet"] {
+        assert!(command.contains(&word), "{word}: {command:?}");
+    }
+    let (finished, text, _) = run(&["--optical-distance", "7", "--log", "info"], "two");
+    assert!(text.contains("--optical-distance 7"), "{}", finished.report());
+}
+
+#[test]
+fn a_wrong_file_ends_every_run_with_its_line() {
+    for (project, words) in [
+        ("threads = 4\nmemroy = '2G'\n", &["godwit.toml, line 2", "memroy", "did you mean memory?"][..]),
+        (
+            "[align]\nduplicates = 'marc'\n",
+            &["godwit.toml, line 2", "marc", "it is one of mark, remove", "did you mean mark?"],
+        ),
+        ("out = 'x'\n", &["line 1", "belongs on the command line"]),
+        ("threads = \n", &["line 1", "TOML"]),
+        ("strict = true\nlenient = true\n", &["excludes"]),
+    ] {
+        let place = Place::new("", project);
+        place.godwit().args(["config", "show"]).run().refuses(&[USAGE], words);
+        let command = place.godwit().args(["align", "--reference", "r", "--reads", "a", "--sample", "s", "--out", "o"]);
+        command.run().refuses(&[USAGE], words);
+        // What needs no option works whatever the file says.
+        place.godwit().args(["align", "--help"]).succeeds();
+        place.godwit().args(["completions", "bash"]).succeeds();
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_named_and_other_variables_are_no_options() {
+    let place = Place::new("", "");
+    let command = place.godwit().env("GODWIT_THREADS", "many").args(["config", "show"]);
+    command.run().refuses(&[USAGE], &["GODWIT_THREADS", "many"]);
+    let shown = place.godwit().env("GODWIT_THREDS", "3").env("GODWIT_BWA", "/x").env("GODWIT_BWA_MEM2", "/x");
+    let shown = shown.args(["config", "show"]).succeeds().stdout;
+    assert!(shown.contains("GODWIT_THREDS is no option and does nothing; did you mean GODWIT_THREADS?"), "{shown}");
+    assert!(!shown.contains("GODWIT_BWA"), "{shown}");
+}
+
+#[test]
+fn the_command_line_sets_aside_what_it_excludes() {
+    // A `+` line with another title is what --lenient accepts and --strict refuses.
+    needs!("bwa");
+    let lanes = vec![400];
+    let sample =
+        Sample::get(&SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: Comments::Illumina });
+    let place = Place::new("", "lenient = true\n");
+    fs::write(place.project.join("r.fq"), "@a\nACGTACGTACGT\n+b\nIIIIIIIIIIII\n").expect("a file can be written");
+    let run = |words: &[&str]| {
+        let command = place.godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit());
+        command.args(["--reads", "r.fq", "--sample", "s", "--out", "out"]).args(words).run()
+    };
+    let lenient = run(&[]);
+    assert!(lenient.status.success(), "{}", lenient.report());
+    run(&["--strict"]).refuses(&[3], &["r.fq"]);
+}
+
+#[test]
+fn what_an_option_of_the_command_line_requires_may_stand_in_a_file() {
+    needs!("bwa");
+    let lanes = vec![400];
+    let sample =
+        Sample::get(&SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: Comments::Illumina });
+    let place = Place::new("", "barcode-tag = 'RX'\n");
+    let run = |words: &[&str]| {
+        let command = place.godwit().args(["align", "--dry-run", "--duplex-umi"]).args(words);
+        let command = command.arg("--reference").arg(sample.indexed_by_godwit()).arg("--reads");
+        command.args(&sample.lanes[0].reads).args(["--sample", "s", "--out", "out"]).run()
+    };
+    let finished = run(&[]);
+    assert!(finished.status.success(), "{}", finished.report());
+    run(&["--no-config"]).refuses(&[USAGE], &["--barcode-tag"]);
+}
+
+#[test]
+fn a_project_file_of_another_user_is_refused_unless_it_is_named() {
+    let place = Place::new("", "threads = 4\n");
+    let file = place.project.join("godwit.toml");
+    if std::os::unix::fs::chown(&file, Some(65_534), None).is_err() {
+        skip!("needs-root", "cannot give {} away", file.display());
+    }
+    place.godwit().args(["config", "show"]).run().refuses(&[MACHINE], &["another user", "--no-config"]);
+    assert_eq!(place.shown(place.godwit().arg("--config").arg(Path::new("godwit.toml")), "threads").0, 4);
+}
+
+#[test]
+fn what_is_mistyped_gets_the_nearest_that_is_right() {
+    godwit().args(["align", "--thread", "2"]).run().refuses(&[USAGE], &["--thread", "similar", "--threads"]);
+    godwit().args(["alin"]).run().refuses(&[USAGE], &["alin", "align"]);
+    godwit().args(["align", "--duplicates", "marc"]).run().refuses(&[USAGE], &["marc", "similar", "mark"]);
+}

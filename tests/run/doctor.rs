@@ -1,0 +1,92 @@
+//! `godwit doctor`: what it finds, and that what is missing is an exit code.
+
+use std::fs;
+
+use godwit_tests::binary::godwit;
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::{needs, scratch};
+use serde_json::Value;
+
+const MACHINE: i32 = 4;
+
+fn findings(stdout: &str) -> Vec<Value> {
+    let told: Value = serde_json::from_str(stdout).expect("it is JSON");
+    told["findings"].as_array().expect("findings are a list").clone()
+}
+
+fn about<'f>(findings: &'f [Value], what: &str) -> &'f Value {
+    let found = findings.iter().find(|finding| finding["what"] == what);
+    found.unwrap_or_else(|| panic!("nothing about {what}"))
+}
+
+#[test]
+fn a_machine_that_can_align_is_healthy() {
+    needs!("bwa");
+    let lanes = vec![400];
+    let sample =
+        Sample::get(&SampleSpec { seed: 12, lanes, paired: true, alternate: false, comments: Comments::Illumina });
+    let out = scratch::directory("doctor");
+    let words = ["doctor", "--bandwidth", "100G", "--rtt", "100", "--json", "--reference"];
+    let finished = godwit().args(words).arg(sample.indexed_by_godwit()).arg("--temp").arg(&out).succeeds();
+    let findings = findings(&finished.stdout);
+    for (what, state) in [("godwit-bwa", "fine"), ("bwa index", "fine"), ("scratch", "fine"), ("tcp_rmem", "warning")] {
+        assert_eq!(about(&findings, what)["state"], state, "{}", about(&findings, what));
+    }
+    assert!(about(&findings, "godwit-bwa")["found"].as_str().is_some_and(|found| found.contains("bwa 0.7.17")));
+    let advice = about(&findings, "tcp_wmem")["remedy"].as_str().unwrap_or_default().to_owned();
+    assert!(advice.contains("sysctl -w net.ipv4.tcp_wmem="), "{advice}");
+    let table = godwit().arg("doctor").succeeds().stdout;
+    assert!(
+        table.starts_with("engines\n") && table.lines().any(|line| line.starts_with("  ok  godwit-bwa ")),
+        "{table}"
+    );
+    assert!(table.lines().all(|line| line.chars().count() <= 96 || !line.contains(' ')), "{table}");
+}
+
+#[test]
+fn what_is_essential_and_missing_is_exit_code_4_with_its_remedy() {
+    let finished = godwit().env("GODWIT_BWA", "/no/godwit-bwa").args(["doctor", "--json"]).run();
+    finished.refuses(&[MACHINE], &["godwit-bwa", "GODWIT_BWA"]);
+    assert_eq!(about(&findings(&finished.stdout), "godwit-bwa")["state"], "missing");
+    let directory = scratch::directory("doctor");
+    let reference = directory.join("ref.fa");
+    fs::write(&reference, ">a\nACGT\n").expect("a file can be written");
+    let finished = godwit().arg("doctor").arg("--reference").arg(&reference).run();
+    finished.refuses(&[MACHINE], &["ref.fa", &format!("run `godwit index {}`", reference.display())]);
+    // An index of another aligner is enough.
+    godwit().arg("index").arg(&reference).args(["--aligner", "bwa-mem2"]).succeeds();
+    let finished = godwit().arg("doctor").arg("--json").arg("--reference").arg(&reference).succeeds();
+    let findings = findings(&finished.stdout);
+    assert_eq!(about(&findings, "bwa index")["state"], "warning");
+    assert_eq!(about(&findings, "bwa-mem2 index")["state"], "fine");
+    let file = directory.join("ref.fa/below");
+    godwit().arg("doctor").arg("--out").arg(&file).run().refuses(&[MACHINE], &["cannot be written"]);
+}
+
+#[test]
+fn every_program_that_godwit_can_use_is_told_of() {
+    needs!("minimap2", "fastp", "bowtie2", "bwa", "samtools");
+    let finished = godwit().args(["doctor", "--json"]).succeeds();
+    let told = findings(&finished.stdout);
+    for (what, version) in
+        [("godwit-bwa-mem2", "bwa-mem2 2.2.1"), ("minimap2", "2."), ("fastp", "0."), ("bowtie2", "2.")]
+    {
+        let found = about(&told, what);
+        assert!(
+            found["state"] == "fine" && found["found"].as_str().is_some_and(|text| text.contains(version)),
+            "{found}"
+        );
+    }
+    let empty = scratch::directory("no-programs");
+    let finished = godwit().env("PATH", &empty).args(["doctor", "--json"]).succeeds();
+    let told = findings(&finished.stdout);
+    for what in ["minimap2", "fastp", "bowtie2", "strobealign"] {
+        let remedy = about(&told, what)["remedy"].as_str().unwrap_or_default().to_owned();
+        assert!(about(&told, what)["state"] == "note" && remedy.starts_with("install "), "{what}: {remedy}");
+    }
+    let old = empty.join("fastp");
+    fs::write(&old, "#!/bin/sh\necho fastp 0.20.1 >&2\n").expect("a file can be written");
+    fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let finished = godwit().env("GODWIT_FASTP", &old).args(["doctor", "--json"]).succeeds();
+    assert_eq!(about(&findings(&finished.stdout), "fastp")["state"], "warning");
+}

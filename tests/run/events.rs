@@ -1,0 +1,164 @@
+//! `--json`: every line is an event as `docs/reference/events.md` has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use godwit_tests::binary::{godwit, path as godwit_path};
+use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::tool::Tool;
+use godwit_tests::{needs, scratch};
+use serde_json::Value;
+
+use super::identity;
+
+const USAGE: i32 = 2;
+const MACHINE: i32 = 4;
+
+/// Fields of each kind of event: name, type, and whether it may be null.
+type Schema = BTreeMap<String, Vec<(String, String, bool)>>;
+
+fn documented() -> Schema {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/events.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let mut schema = Schema::new();
+    for line in page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| event")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let (name, nullable) = match cells[1].strip_suffix(" ?") {
+            Some(name) => (name, true),
+            None => (cells[1], false),
+        };
+        schema.entry(cells[0].to_owned()).or_default().push((name.to_owned(), cells[2].to_owned(), nullable));
+    }
+    schema
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        _ => "something else",
+    }
+}
+
+/// Parses lines as events and checks each against the page.
+fn checked(stderr: &str) -> Vec<Value> {
+    let schema = documented();
+    let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let events: Vec<Value> = stderr.lines().map(parse).collect();
+    for event in &events {
+        let kind = event["event"].as_str().unwrap_or_else(|| panic!("{event} has no kind"));
+        let fields = schema.get(kind).unwrap_or_else(|| panic!("{event} is not documented"));
+        let found: BTreeSet<&str> = event.as_object().expect("an object").keys().map(String::as_str).collect();
+        let expected: BTreeSet<&str> = fields.iter().map(|(name, ..)| name.as_str()).chain(["event"]).collect();
+        assert_eq!(found, expected, "{event}");
+        for (name, kind, nullable) in fields {
+            let found = type_of(&event[name]);
+            assert!(found == kind || *nullable && found == "null", "{name} of {event} is a {found}");
+        }
+    }
+    events
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["event"].as_str()).collect()
+}
+
+fn sample() -> std::sync::Arc<Sample> {
+    let lanes = vec![4000, 2000];
+    Sample::get(&SampleSpec { seed: 14, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+}
+
+#[test]
+fn every_line_is_a_documented_event_and_the_last_one_tells_the_end() {
+    needs!("bwa");
+    let out = scratch::directory("events");
+    let aligned = identity::align(&sample(), &AlignOptions::default(), &out).arg("--json").succeeds();
+    let marked = godwit().arg("markdup").arg(out.join("sample.bam")).arg("--out").arg(out.join("again.bam"));
+    let marked = marked.arg("--json").succeeds();
+    let indexed = godwit().arg("index").arg(sample().indexed_by_godwit()).arg("--json").succeeds();
+    for (finished, expected) in [
+        (&aligned, &["stage", "aligned", "written", "message", "done"][..]),
+        (&marked, &["reading", "done"]),
+        (&indexed, &["stage", "done"]),
+    ] {
+        let events = checked(&finished.stderr);
+        let kinds = kinds(&events);
+        assert!(expected.iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
+        assert_eq!(kinds.iter().filter(|kind| ["done", "error"].contains(kind)).count(), 1);
+        assert_eq!(kinds.last(), Some(&"done"));
+        assert_eq!(events.last().expect("there is one")["exit"], 0);
+    }
+}
+
+#[test]
+fn progress_is_the_share_of_the_input_that_is_aligned() {
+    needs!("bwa");
+    let out = scratch::directory("fractions");
+    // The input fits what is read ahead many times over, and makes a dozen blocks.
+    let options = AlignOptions { block_bases: 100_000, ..AlignOptions::default() };
+    let finished = identity::align(&sample(), &options, &out).arg("--json").succeeds();
+    let events = checked(&finished.stderr);
+    let aligned: Vec<&Value> = events.iter().filter(|event| event["event"] == "aligned").collect();
+    let reads = aligned.last().expect("blocks were aligned")["reads"].as_f64().expect("a number");
+    assert!(aligned.len() >= 10, "{} blocks", aligned.len());
+    let mut last = 0.0;
+    for event in &aligned {
+        let fraction = event["fraction"].as_f64().expect("the inputs are files");
+        let share = event["reads"].as_f64().expect("a number") / reads;
+        // Compressed and plain lanes take other bytes for a read, so that shares of bytes are not those of reads.
+        assert!((fraction - share).abs() < 0.4 && fraction >= last, "{event}: {share} of the reads");
+        last = fraction;
+    }
+    assert!(aligned[0]["fraction"].as_f64().expect("a number") < 0.2, "{}", aligned[0]);
+    assert_eq!(last, 1.0);
+}
+
+#[test]
+fn a_failure_is_an_event_and_the_plain_last_line() {
+    let out = scratch::directory("failure");
+    let words = ["align", "--reference", "/no/ref.fa", "--reads", "/no/a.fq", "--sample", "s", "--json", "--out"];
+    let missing = godwit().args(words).arg(&out).run();
+    let usage = godwit().args(["align", "--json", "--threads", "0"]).run();
+    for (finished, code) in [(&missing, MACHINE), (&usage, USAGE)] {
+        finished.refuses(&[code], &[]);
+        let (events, last) = finished.stderr.trim_end().rsplit_once('\n').expect("there are two lines");
+        let events = checked(events);
+        let error = events.last().expect("there is an event");
+        assert_eq!((error["event"].as_str(), error["exit"].as_i64()), (Some("error"), Some(i64::from(code))));
+        assert_eq!(format!("godwit: error: {}", error["message"].as_str().unwrap_or_default()), last);
+    }
+}
+
+#[test]
+fn quiet_and_progress_and_log_mean_the_same_for_events() {
+    needs!("bwa");
+    let run = |words: &[&str]| {
+        let out = scratch::directory("quiet");
+        let finished = identity::align(&sample(), &AlignOptions::default(), &out).args(words).succeeds();
+        finished.stderr
+    };
+    assert_eq!(kinds(&checked(&run(&["--json", "--quiet"]))), ["done"]);
+    assert_eq!(kinds(&checked(&run(&["--json", "--progress", "none"]))), ["message", "message", "done"]);
+    let no_outcome = run(&["--json", "--log", "warn"]);
+    let events = checked(&no_outcome);
+    assert!(kinds(&events).contains(&"aligned") && !kinds(&events).contains(&"message"));
+    assert_eq!(run(&["--quiet"]), "");
+    assert_eq!(run(&["--progress", "none"]).lines().filter(|line| line.starts_with("godwit: ")).count(), 2);
+}
+
+#[test]
+fn results_that_cannot_be_written_are_a_failure() {
+    needs!("bash");
+    for words in ["--help", "align --help", "--version", "completions bash", "config show", "man --markdown"] {
+        let command = format!("{} {words} > /dev/full", godwit_path().display());
+        let output = Tool::need("bash").command().args(["-c", &command]).output().expect("bash runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(MACHINE), "{words}: {stderr}");
+        assert!(stderr.starts_with("godwit: error: cannot write to stdout"), "{words}: {stderr}");
+        let command = format!("{} {words} | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}", godwit_path().display());
+        let output = Tool::need("bash").command().args(["-c", &command]).output().expect("bash runs");
+        assert!(output.status.success(), "a reader that has seen enough is no failure: {words}");
+    }
+}
