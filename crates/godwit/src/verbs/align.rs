@@ -31,7 +31,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.node > 0) {
         return Ok(work(&allocation.node_options(args), &cancelled)?);
     }
-    let nodes = Nodes::new(args, allocation);
+    let nodes = Nodes::new(args, allocation)?;
     let spread = nodes.as_ref().map(|nodes| nodes.spread(args)).transpose()?;
     let report = align(&options(args), spread.as_ref(), &progress, &cancelled)?;
     if report.already_complete {

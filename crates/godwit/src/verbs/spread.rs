@@ -20,6 +20,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Nodes of one run, started by this process.
 pub struct Nodes {
     launcher: Box<dyn Launcher>,
+    program: PathBuf,
+    directory: PathBuf,
     /// How many are started here.
     count: u32,
     threads: usize,
@@ -66,18 +68,22 @@ impl Allocation {
 
 impl Nodes {
     /// What starts the nodes, where this process leads a run over several.
-    pub fn new(args: &AlignArgs, allocation: Option<Allocation>) -> Option<Self> {
+    pub fn new(args: &AlignArgs, allocation: Option<Allocation>) -> Result<Option<Self>, Failure> {
         let place = &args.place;
-        let launcher: Box<dyn Launcher> = match place.on? {
-            Place::Ssh => Box::new(Ssh::new(place.hosts.clone().unwrap_or_default(), place.ssh_option.clone())),
-            Place::Local | Place::Allocation => Box::new(Local::new()),
-            Place::Slurm => return None,
+        let launcher: Box<dyn Launcher> = match place.on {
+            Some(Place::Ssh) => Box::new(Ssh::new(place.hosts.clone().unwrap_or_default(), place.ssh_option.clone())),
+            Some(Place::Local | Place::Allocation) => Box::new(Local::new()),
+            Some(Place::Slurm) | None => return Ok(None),
         };
+        let missing = |error| Failure::new(Exit::Machine, format!("cannot find where this is run: {error}"));
+        let (program, directory) =
+            std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
         // In an allocation the other nodes are there already; the head's machine has one too.
         let count = if allocation.is_some() { 1 } else { place.nodes };
         let threads = node_threads(args);
-        let temp = args.common.temp.clone();
-        Some(Self { launcher, count, threads, temp, allocation, started: Mutex::default() })
+        let temp = args.common.temp.as_ref().map(|temp| directory.join(temp));
+        let started = Mutex::default();
+        Ok(Some(Self { launcher, program, directory, count, threads, temp, allocation, started }))
     }
 
     /// How the run is spread.
@@ -98,31 +104,26 @@ impl Nodes {
         })
     }
 
-    fn job(&self, meeting: &Path) -> Result<JobSpec, PipelineError> {
-        let file = |action, path: &str| {
-            let path = PathBuf::from(path);
-            move |source| PipelineError::File { action, path, source }
-        };
-        let program = std::env::current_exe().map_err(file("find", "this program"))?;
-        let mut command: Vec<OsString> = vec![program.into(), "node".into(), "--meeting".into(), meeting.into()];
+    fn job(&self, meeting: &Path) -> JobSpec {
+        let program = self.program.clone().into();
+        let mut command: Vec<OsString> = vec![program, "node".into(), "--meeting".into(), meeting.into()];
         let attempt = self.allocation.as_ref().map_or(0, |allocation| allocation.attempt);
         command.extend(["--attempt".into(), attempt.to_string().into()]);
         command.extend(["--threads".into(), self.threads.to_string().into()]);
         if let Some(temp) = &self.temp {
-            let temp = std::path::absolute(temp).map_err(file("find", "--temp"))?;
             command.extend(["--temp".into(), temp.into()]);
         }
-        Ok(JobSpec {
+        JobSpec {
             name: "godwit-nodes".into(),
             command,
             nodes: self.count,
             cpus_per_node: self.threads as u32,
             memory_bytes_per_node: None,
             time_limit: None,
-            working_directory: std::env::current_dir().map_err(file("find", "."))?,
+            working_directory: self.directory.clone(),
             environment: Vec::new(),
             job_directory: meeting.join("nodes"),
-        })
+        }
     }
 
     fn status(&self) -> Option<(JobSpec, Result<JobStatus, FleetError>)> {
@@ -133,7 +134,7 @@ impl Nodes {
 
 impl Launch for Nodes {
     fn start(&self, meeting: &Path) -> Result<(), PipelineError> {
-        let job = self.job(meeting)?;
+        let job = self.job(meeting);
         let handle = self.launcher.submit(&job)?;
         *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Some((job, handle));
         Ok(())
