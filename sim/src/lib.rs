@@ -7,6 +7,8 @@
 //! node was lost or slow.
 
 mod random;
+mod speed;
 mod world;
 
+pub use speed::{Speed, speed};
 pub use world::{Faults, Outcome, Scenario, run};

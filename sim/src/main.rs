@@ -1,10 +1,14 @@
-//! `godwit-sim [--seed N] [--seeds COUNT]`: runs of simulated worlds, one line for each that fails.
+//! `godwit-sim [--seed N] [--seeds COUNT]`: runs of simulated worlds, one line for each that fails. `godwit-sim --speed
+//! BLOCKS`: how long decisions on so many blocks take, with 32 nodes.
 
 use std::process::ExitCode;
 
-use godwit_sim::{Scenario, run};
+use godwit_model::BlockId;
+use godwit_sim::{Scenario, run, speed};
 
-const USAGE: &str = "usage: godwit-sim [--seed FIRST] [--seeds COUNT]";
+const USAGE: &str = "usage: godwit-sim [--seed FIRST] [--seeds COUNT] | --speed BLOCKS";
+/// Nodes where time is taken.
+const NODES: u32 = 32;
 
 fn main() -> ExitCode {
     let (mut first, mut count) = (0, None);
@@ -17,6 +21,16 @@ fn main() -> ExitCode {
                 count = count.or(Some(1));
             }
             ("--seeds", Some(seeds)) => count = Some(seeds),
+            ("--speed", Some(blocks)) => {
+                let blocks = blocks.clamp(1, u64::from(BlockId::MAX_BLOCKS)) as u32;
+                let told = speed(blocks, NODES);
+                let mean = told.deciding.as_secs_f64() * 1e6 / f64::from(blocks);
+                println!(
+                    "{blocks} blocks, {NODES} nodes: {mean:.1} us a block, {} events, {:?} the longest",
+                    told.events, told.longest
+                );
+                return ExitCode::SUCCESS;
+            }
             _ => {
                 eprintln!("{USAGE}");
                 return ExitCode::from(2);

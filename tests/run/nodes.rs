@@ -152,7 +152,7 @@ fn losing_a_node_at_any_moment_changes_no_byte() {
 
 #[test]
 #[ignore = "minutes: fifty faults at random moments"]
-fn losing_a_node_at_fifty_moments_changes_no_byte() {
+fn losses_at_fifty_moments_change_no_byte() {
     needs!("bwa");
     let expected = by_one_process();
     (100..150).for_each(|seed| lose_one(seed, &expected));
@@ -177,7 +177,6 @@ fn nodes_end_with_their_head() {
         let run = align_on_nodes(&out, 2).start();
         let head = run.process_id();
         let nodes = wait_for_children(head, "node", 2);
-        std::thread::sleep(Duration::from_millis(300));
         signal(head, how);
         let run = run.finish();
         if how == libc::SIGINT {
@@ -301,4 +300,43 @@ fn power_loss_of_the_head_of_a_slurm_job_starts_it_again() {
     let run = run.finish();
     assert!(out.join("slurm/attempts/1").is_dir(), "{}", run.report());
     assert_same_by_slurm(&expected, &out, &run);
+}
+
+/// Something that happens to a node of a cluster, and what ends it.
+const STRIKES: [(&str, Option<&str>); 5] =
+    [("kill", None), ("cut", None), ("cut", Some("heal")), ("pause", Some("cont")), ("pause", None)];
+
+/// A run as a SLURM job over four nodes, one of which, but not the head's, is struck at a moment drawn from the seed.
+fn survives_a_strike(seed: u64, expected: &Path) {
+    let mut random = Random::new(seed);
+    let cluster = Cluster::start(4);
+    if !cluster.has_own_nodes() {
+        return;
+    }
+    let out = scratch::directory("slurm-chaos").join("out");
+    let run = align_on_slurm(&out, &cluster, 4).start();
+    let (event, count) =
+        *random.pick(&[("aligned", 1), ("aligned", 6), ("aligned", 15), ("aligned", 22), ("written", 2)]);
+    wait_until_said(&out.join("slurm/logs/node-0.err"), event, count, &run);
+    let ((strike, end), node) = (*random.pick(&STRIKES), format!("gw{}", 2 + random.below(3)));
+    println!("seed {seed}: {strike} {node} after {count} {event}");
+    cluster.strike(strike, &node);
+    if let Some(end) = end {
+        std::thread::sleep(Duration::from_millis(random.between(100, 9_000) as u64));
+        cluster.strike(end, &node);
+    }
+    assert_same_by_slurm(expected, &out, &run.finish());
+}
+
+#[test]
+#[ignore = "minutes: strikes at random moments on clusters of their own; GODWIT_CHAOS_RUNS of them, 20 where it is not set"]
+fn strikes_at_random_moments_change_no_byte() {
+    needs!("bwa");
+    if !slurm::is_installed() {
+        skip!("missing-tool", "SLURM and munge are not installed");
+    }
+    let expected = by_one_process();
+    let number = |name: &str, other| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(other);
+    let (first, runs) = (number("GODWIT_CHAOS_SEED", 0), number("GODWIT_CHAOS_RUNS", 20));
+    (first..first + runs).for_each(|seed| survives_a_strike(seed, &expected));
 }

@@ -17,6 +17,7 @@ chores:
   docs                 write docs/reference/cli.md from the built program
   sim [--seed N] [--seeds COUNT]
                        run the decisions of many nodes in simulated worlds with faults; a seed is one world
+  chaos [RUNS [SEED]]  let things happen to the nodes of runs on a real SLURM cluster, at moments drawn from a seed
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
 
 fn main() -> ExitCode {
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["docs"] => docs(&root()),
         ["sim", rest @ ..] => simulate(rest),
+        ["chaos", rest @ ..] => chaos(rest),
         ["bench"] => list_benches(&root()),
         ["bench", name, rest @ ..] => bench(&root(), name, rest),
         [] | ["help" | "--help" | "-h"] => {
@@ -96,6 +98,19 @@ fn simulate(arguments: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--"];
     let status = Command::new(cargo).args(run).args(arguments).status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!("some worlds failed") }
+}
+
+/// Tests that take minutes, which CI runs a slice of.
+fn chaos(arguments: &[&str]) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let words = ["test", "--quiet", "--profile", "ci", "--package", "godwit-tests", "--test", "e2e"];
+    let mut command = Command::new(cargo);
+    command.args(words).args(["--", "--ignored", "--nocapture", "_moments_change"]);
+    for (name, value) in ["GODWIT_CHAOS_RUNS", "GODWIT_CHAOS_SEED"].iter().zip(arguments) {
+        command.env(name, value);
+    }
+    let status = command.status().context("cannot start cargo")?;
+    if status.success() { Ok(()) } else { bail!("a run did not end as it should; the seed is printed above") }
 }
 
 fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {

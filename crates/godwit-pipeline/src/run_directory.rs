@@ -204,6 +204,19 @@ impl RunDirectory {
         create_private_directory(&path).map(|()| path)
     }
 
+    /// A directory for reads on their way to nodes, made anew, below `temp` where there is one.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn for_reads(&self, temp: Option<&Path>) -> io::Result<PathBuf> {
+        let path = match temp {
+            Some(temp) => data_below(temp, &self.out).with_extension("reads"),
+            None => self.out.join(NAME).join(NODES).join("reads"),
+        };
+        let _ = fs::remove_dir_all(&path);
+        create_private_directory(&path).map(|()| path)
+    }
+
     /// The spill of sorted runs.
     pub fn blocks(&self) -> &Arc<SpillFile> {
         &self.blocks

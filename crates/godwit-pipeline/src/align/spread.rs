@@ -154,7 +154,10 @@ impl<'r> HeadOfRun<'r> {
     ) -> Result<Self, PipelineError> {
         let between = run.for_nodes().map_err(PipelineError::file("make the run directory in", &options.out))?;
         let meeting = spread.meeting.clone().unwrap_or_else(|| between.clone());
-        let spool = Arc::new(ReadsSpool::new(between));
+        let scratch = options.job.temp.as_ref().unwrap_or(&options.out);
+        let reads = run.for_reads(options.job.temp.as_deref());
+        let reads = reads.map_err(PipelineError::file("use scratch space in", scratch))?;
+        let spool = Arc::new(ReadsSpool::new(reads));
         let absolute = |path: &Path| std::path::absolute(path).map_err(PipelineError::file("find", path));
         Keys::make(&meeting)?;
         let address = match spread.addresses[..] {
@@ -312,6 +315,14 @@ impl<'r> HeadOfRun<'r> {
     fn order(&self, node: NodeId, order: &Order) {
         // Who does not listen any more is about to be lost.
         let _ = self.peers.get(&node).map(|peer| peer.orders.give(order));
+    }
+
+    /// Says where there was not enough to do.
+    fn compare_with_nodes(&self, blocks: usize) {
+        let nodes = self.spread.nodes as usize;
+        if blocks < nodes {
+            self.warn(format!("{blocks} blocks for {nodes} nodes: some had nothing to align; ask for fewer nodes"));
+        }
     }
 
     fn tell_all(&self, order: &Order) {

@@ -93,6 +93,13 @@ impl ReadsSpool {
     }
 }
 
+impl Drop for ReadsSpool {
+    fn drop(&mut self) {
+        // What is left is removed by the next run into the same directory.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
 impl Shelf for ReadsSpool {
     fn open(&self, ticket: &Ticket) -> io::Result<Item> {
         match ticket {

@@ -210,6 +210,7 @@ impl<'s> Aligning<'s, '_> {
             for action in std::mem::take(&mut head.actions) {
                 match action {
                     Action::Decide => {
+                        head.compare_with_nodes(self.taken.len());
                         head.report.exposed_seconds = self.last_aligned.elapsed().as_secs_f64();
                         head.report.blocks = self.taken.len() as u64;
                         return Ok(report.unwrap_or_default());
