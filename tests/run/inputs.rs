@@ -167,7 +167,7 @@ fn a_pipe_of_each_mate_is_read_as_the_files_are() {
 }
 
 #[test]
-fn unaligned_sam_and_bam_give_what_samtools_fastq_and_bwa_give() {
+fn unaligned_sam_bam_and_cram_give_what_samtools_fastq_and_bwa_give() {
     needs!("bwa");
     needs!("samtools");
     needs_picard!();
@@ -186,7 +186,7 @@ fn unaligned_sam_and_bam_give_what_samtools_fastq_and_bwa_give() {
             Lane { reads: reads.to_vec(), read_group: lane.read_group.clone() }
         })
         .collect();
-    for format in ["bam", "sam"] {
+    for format in ["bam", "sam", "cram"] {
         let out = directory.join(format);
         align(&out).arg("--reads").arg(unaligned(&directory, &lanes, format)).succeeds();
         assert_same_as_reference(&fastq, &options(), &out);
@@ -237,10 +237,21 @@ fn aligned_reads_grouped_by_name_are_turned_back_as_samtools_does() {
     let words = ["fastq", "-0", "/dev/null", "-1"].map(std::ffi::OsStr::new).into_iter();
     let words = words.chain([reads[0].as_os_str(), "-2".as_ref(), reads[1].as_os_str(), grouped.as_os_str()]);
     Tool::need("samtools").run(words);
-    let out = directory.join("out");
-    align(&out).arg("--reads").arg(&grouped).succeeds();
-    let fastq = Lane { reads: reads.to_vec(), read_group: lane.read_group.clone() };
-    assert_same_as_reference(&[fastq], &options(), &out);
+    // As CRAM they are differences to the reference, or hold it.
+    let as_cram = |name: &str, kind: &str| {
+        let (cram, sample) = (directory.join(name), sample());
+        let words = ["view", "--no-PG", "-O", kind, "-T"].map(std::ffi::OsStr::new).into_iter();
+        let words = words.chain([sample.reference.as_os_str(), "-o".as_ref(), cram.as_os_str(), grouped.as_os_str()]);
+        Tool::need("samtools").run(words);
+        cram
+    };
+    let crams = [as_cram("grouped.cram", "cram"), as_cram("whole.cram", "cram,no_ref=1")];
+    let fastq = [Lane { reads: reads.to_vec(), read_group: lane.read_group.clone() }];
+    for (number, grouped) in [&grouped, &crams[0], &crams[1]].into_iter().enumerate() {
+        let out = directory.join(format!("out-{number}"));
+        align(&out).arg("--reads").arg(grouped).succeeds();
+        assert_same_as_reference(&fastq, &options(), &out);
+    }
     // By coordinate, mates are apart.
     let finished = align(&directory.join("sorted")).arg("--reads").arg(&expected.bam).run();
     finished.refuses(&[3], &["record ", "samtools collate"]);
@@ -257,7 +268,10 @@ fn inputs_that_make_no_sense_are_refused_with_a_way_out() {
     let out = directory.join("out");
     let run =
         |words: &[&dyn AsRef<std::ffi::OsStr>]| words.iter().fold(align(&out), |command, word| command.arg(word)).run();
-    run(&[&"--reads", &cram]).refuses(&[3], &["reads.cram", "samtools fastq"]);
+    run(&[&"--reads", &cram, &lane.reads[1]]).refuses(&[2], &["reads.cram", "name it alone"]);
+    let whole = std::fs::read(&cram).expect("samtools wrote it");
+    std::fs::write(&cram, &whole[..whole.len() - 40]).expect("it can be written to");
+    run(&[&"--reads", &cram]).refuses(&[3], &["reads.cram", "truncated"]);
     run(&[&"--reads", &bam, &lane.reads[1]]).refuses(&[2], &["reads.bam", "name it alone"]);
     run(&[&"--reads", &lane.reads[0], &lane.reads[1], &"--interleaved"]).refuses(&[2], &["--interleaved"]);
     run(&[&"--reads", &"-", &"-"]).refuses(&[2], &["/dev/stdin"]);

@@ -10,6 +10,7 @@ use crate::packing;
 use crate::reference::Reference;
 use godwit_formats::bam::{RecordChunk, RecordProblem, check_record};
 use godwit_formats::sam::Header;
+use godwit_formats::unaligned::RecordSource;
 
 /// Reads a CRAM file that nobody vouched for.
 pub struct Reader {
@@ -19,6 +20,18 @@ pub struct Reader {
     genome: Genome,
     records: u64,
     has_reference: bool,
+    file_bytes: Option<u64>,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter
+            .debug_struct("Reader")
+            .field("path", &self.path)
+            .field("records", &self.records)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reader {
@@ -42,7 +55,9 @@ impl Reader {
         if let Some(reference) = reference {
             reference.check(&header)?;
         }
-        Ok(Self { path: path.to_owned(), input, header, genome, records: 0, has_reference: reference.is_some() })
+        let (path, has_reference) = (path.to_owned(), reference.is_some());
+        let file_bytes = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
+        Ok(Self { path, input, header, genome, records: 0, has_reference, file_bytes, ended: false })
     }
 
     /// The header.
@@ -72,7 +87,10 @@ impl Reader {
     fn read_record(&mut self, out: &mut Vec<u8>) -> Result<bool, CramError> {
         let (path, record) = (self.path.clone(), self.records + 1);
         match self.input.read() {
-            Read::End => return Ok(false),
+            Read::End => {
+                self.ended = true;
+                return Ok(false);
+            }
             Read::Failed if !self.has_reference => return Err(CramError::NoReference { path, record }),
             Read::Failed => return Err(CramError::Decode { path, record }),
             Read::Record => {}
@@ -87,5 +105,28 @@ impl Reader {
             Ok(_) => Ok(true),
             Err(source) => Err(CramError::Record { path, record, source }),
         }
+    }
+}
+
+impl RecordSource for Reader {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn read_chunk(
+        &mut self,
+        chunk: &mut RecordChunk,
+        max_bytes: usize,
+    ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Self::read_chunk(self, chunk, max_bytes)?)
+    }
+
+    /// All or nothing: htslib does not say how far it is.
+    fn bytes_read(&self) -> u64 {
+        self.file_bytes.filter(|_| self.ended).unwrap_or_default()
     }
 }

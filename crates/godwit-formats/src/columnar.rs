@@ -8,6 +8,7 @@ mod arrow_file;
 mod builder;
 mod error;
 mod layout;
+mod packed_column;
 mod parquet_file;
 mod tags;
 mod text;

@@ -34,6 +34,16 @@ pub struct FaiRecord {
     pub line_bytes: u64,
 }
 
+impl FaiRecord {
+    /// Whether a file can have such a contig: a line end has up to two bytes, and no offset is beyond all files.
+    fn is_possible(&self) -> bool {
+        let line_ends = self.line_bytes.checked_sub(self.line_bases).is_some_and(|bytes| bytes <= 2);
+        // Twice: one byte of line end for each base, and more than any base is away from the first.
+        let last = self.bases.checked_mul(3).and_then(|bytes| bytes.checked_add(self.offset));
+        line_ends && (self.line_bases > 0 || self.bases == 0) && last.is_some_and(|last| i64::try_from(last).is_ok())
+    }
+}
+
 /// The `.fai` of a plain FASTA file, in one pass.
 ///
 /// # Errors
@@ -94,14 +104,15 @@ pub fn write_fai(records: &[FaiRecord], mut out: impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the lines of a `.fai` file; `None` where one is something else.
+/// Reads the lines of a `.fai` file; `None` where one is something else, or of no file that there can be.
 pub fn parse_fai(text: &str) -> Option<Vec<FaiRecord>> {
     let record = |line: &str| {
         let mut fields = line.split('\t');
         let name = fields.next()?.to_owned();
         let mut number = || fields.next()?.parse().ok();
         let (bases, offset, line_bases, line_bytes) = (number()?, number()?, number()?, number()?);
-        Some(FaiRecord { name, bases, offset, line_bases, line_bytes }).filter(|_| fields.next().is_none())
+        let record = FaiRecord { name, bases, offset, line_bases, line_bytes };
+        Some(record).filter(|record| fields.next().is_none() && record.is_possible())
     };
     text.lines().map(record).collect()
 }

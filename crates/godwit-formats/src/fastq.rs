@@ -71,7 +71,7 @@ pub enum LaneInput {
     Pair(bgzf::Reader, bgzf::Reader),
     /// FASTQ or FASTA where each read 1 is followed by its read 2.
     Interleaved(bgzf::Reader),
-    /// SAM or BAM, whose FLAG says what a read is.
+    /// SAM, BAM or CRAM, whose FLAG says what a read is.
     Unaligned(Box<unaligned::Reader>),
 }
 
@@ -200,7 +200,7 @@ impl LaneReader {
         match &self.source {
             Source::Single(records) | Source::Interleaved(records) => vec![records.checksum()],
             Source::Pair(first, second) => vec![first.checksum(), second.checksum()],
-            Source::Unaligned(reader) => vec![reader.input().checksum()],
+            Source::Unaligned(reader) => vec![reader.checksum()],
         }
     }
 
@@ -209,7 +209,7 @@ impl LaneReader {
         match &self.source {
             Source::Single(records) | Source::Interleaved(records) => records.bytes_read(),
             Source::Pair(first, second) => first.bytes_read() + second.bytes_read(),
-            Source::Unaligned(reader) => reader.input().compressed_bytes_read(),
+            Source::Unaligned(reader) => reader.compressed_bytes_read(),
         }
     }
 
@@ -218,7 +218,7 @@ impl LaneReader {
         match &self.source {
             Source::Single(records) | Source::Interleaved(records) => records.bytes_passed(),
             Source::Pair(first, second) => first.bytes_passed() + second.bytes_passed(),
-            Source::Unaligned(reader) => reader.input().compressed_bytes_consumed(),
+            Source::Unaligned(reader) => reader.compressed_bytes_consumed(),
         }
     }
 
@@ -227,7 +227,7 @@ impl LaneReader {
         match &self.source {
             Source::Single(records) | Source::Interleaved(records) => records.bytes_total(),
             Source::Pair(first, second) => Some(first.bytes_total()? + second.bytes_total()?),
-            Source::Unaligned(reader) => reader.input().compressed_bytes_total(),
+            Source::Unaligned(reader) => reader.compressed_bytes_total(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The reads of a SAM or BAM file, as they came from the sequencer.
+//! The reads of a SAM or BAM file, or of another ([`RecordSource`]), as they came from the sequencer.
 //!
 //! Flows in: a file whose reads are not aligned, or aligned but still in the order of their names. Flows out: templates, one
 //! read or a pair with read 1 first, as `samtools fastq` 1.16 would print them: secondary and supplementary records left
@@ -18,4 +18,4 @@ mod tests;
 
 pub use error::{ReadProblem, UnalignedError};
 pub use read::Read;
-pub use reader::{Reader, Selection, Take};
+pub use reader::{Reader, RecordSource, Selection, Take};

@@ -10,7 +10,7 @@ use crate::file::{bgzf, input};
 const CHUNK_BYTES: usize = 200;
 
 /// Asks for everything that sorting and marking ask of a record.
-fn look_at(record: RawRecord<'_>) {
+pub(crate) fn look_at(record: RawRecord<'_>) {
     let cigar = record.cigar().map(|op| u64::from(op.bases())).sum::<u64>();
     let tags = record.each_tag().map(|tag| tag.value.len()).sum::<usize>();
     assert!(tags <= record.bytes().len() && cigar <= u64::from(u32::MAX));

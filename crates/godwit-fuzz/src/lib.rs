@@ -6,7 +6,10 @@
 //! the tests, so that they never rot.
 
 mod alignments;
+mod cram;
 mod file;
+mod files_of_a_run;
+mod indexes;
 mod mutate;
 mod pipe;
 mod reads;
@@ -18,7 +21,7 @@ pub use mutate::Mutator;
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),
@@ -27,6 +30,11 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("bam_file", alignments::bam_file),
     ("fasta", text::fasta),
     ("pipe", pipe::pipe),
+    ("cram", cram::cram),
+    ("index", indexes::index),
+    ("reference_index", indexes::reference_index),
+    ("manifest", files_of_a_run::manifest),
+    ("journal", files_of_a_run::journal),
 ];
 
 /// Runs a target.

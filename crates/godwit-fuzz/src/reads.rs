@@ -5,10 +5,7 @@ use godwit_formats::sam::{self, InputFormat};
 use godwit_formats::unaligned::{self, Selection, Take};
 use godwit_formats::{bam, bgzf};
 
-use crate::file::{bgzf as as_bgzf, gzip, input};
-
-/// Stands between the files of read 1 and read 2.
-const BETWEEN_FILES: &[u8] = b"\xff\xfe";
+use crate::file::{bgzf as as_bgzf, gzip, input, parts};
 
 fn options(lenient: bool) -> LaneOptions {
     LaneOptions { block_bases: 50, batch_bytes: 100, decompress_threads: 1, lenient }
@@ -60,8 +57,7 @@ pub(crate) fn fastq(bytes: &[u8]) {
         0 => LaneInput::Single(input(bytes)),
         1 => LaneInput::Interleaved(input(bytes)),
         _ => {
-            let at = bytes.windows(2).position(|window| window == BETWEEN_FILES);
-            let (first, second) = at.map_or((bytes, bytes), |at| (&bytes[..at], &bytes[at + 2..]));
+            let [first, second] = parts(bytes);
             LaneInput::Pair(input(first), input(second))
         }
     };

@@ -204,9 +204,6 @@ pub enum PipelineError {
 /// What is wrong with a file of aligned reads.
 #[derive(Debug, thiserror::Error)]
 pub enum AlignmentsError {
-    /// CRAM where reads are wanted.
-    #[error("it is CRAM, which cannot be read here; make FASTQ of it and give that: `samtools fastq`")]
-    CramReads,
     /// CRAM from a pipe.
     #[error("it is CRAM, which cannot be read from a pipe; name a file")]
     CramPipe,

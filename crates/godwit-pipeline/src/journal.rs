@@ -4,8 +4,10 @@
 //! trusted; one that was being written when the machine stopped is recognised by its checksum and dropped. The open
 //! journal is locked: two processes never work on one run.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +16,10 @@ use godwit_model::{BlockId, DuplicateCounts};
 use serde::{Deserialize, Serialize};
 
 use crate::partitioned_file::PartPlace;
+use crate::staging::is_within;
 
+/// What the name of a directory of data starts with, where that lies elsewhere.
+pub const DATA_PREFIX: &[u8] = b".godwit-";
 /// Hexadecimal digits of the checksum before each line.
 const CHECKSUM_DIGITS: usize = 16;
 
@@ -88,6 +93,12 @@ impl BlockEntry {
     pub fn bytes(&self) -> u64 {
         self.frame_bytes + self.pair_bytes + self.end_bytes + self.table_bytes
     }
+
+    /// Whether no sum of its numbers is beyond all files.
+    fn is_sound(&self) -> bool {
+        let sizes = [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes];
+        sizes.iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
+    }
 }
 
 /// A partition that is done.
@@ -107,6 +118,45 @@ pub struct PartitionEntry {
 
 /// Why a journal cannot be opened while another process has it.
 pub const BUSY: &str = "another godwit works there; wait for it to end";
+
+impl PartitionEntry {
+    /// One past the last of its bytes among the kept parts.
+    pub fn parts_end(&self) -> u64 {
+        let pieces = match &self.place {
+            PartPlace::Spill(pieces) => &pieces[..],
+            PartPlace::File { .. } => &[],
+        };
+        let end = pieces.iter().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
+        end.max(self.summary_offset + self.summary_bytes)
+    }
+
+    /// Whether no sum of its numbers is beyond all files.
+    fn is_sound(&self) -> bool {
+        let ends = |offset: &u64, bytes: &u64| offset.checked_add(*bytes).is_some();
+        ends(&self.summary_offset, &self.summary_bytes)
+            && match &self.place {
+                PartPlace::Spill(pieces) => pieces.iter().all(|(offset, bytes)| ends(offset, bytes)),
+                PartPlace::File { offset, bytes } => ends(offset, bytes),
+            }
+    }
+}
+
+impl Entry {
+    /// Whether it can be of a run: an output directory of unknown origin must not lead anywhere else.
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::Start { aside, data, .. } => {
+                let name = data.as_deref().map(|data| Path::new(OsStr::from_bytes(data)).file_name());
+                let is_ours = |name: Option<&OsStr>| name.is_some_and(|name| name.as_bytes().starts_with(DATA_PREFIX));
+                aside.iter().all(|name| is_within(name)) && name.is_none_or(is_ours)
+            }
+            Self::Publish { names } => names.iter().all(|(aside, name)| is_within(aside) && is_within(name)),
+            Self::Block(block) => block.is_sound(),
+            Self::Partition(partition) => partition.is_sound(),
+            Self::Plan { .. } => true,
+        }
+    }
+}
 
 /// An open, locked journal.
 pub struct Journal {
@@ -184,10 +234,11 @@ fn parse(line: &[u8]) -> Option<Entry> {
     if checksum(text).as_bytes() != digits {
         return None;
     }
-    serde_json::from_slice(text).ok()
+    serde_json::from_slice(text).ok().filter(Entry::is_sound)
 }
 
-fn checksum(text: &[u8]) -> String {
+/// What stands before a line.
+pub fn checksum(text: &[u8]) -> String {
     blake3::hash(text).to_hex()[..CHECKSUM_DIGITS].to_owned()
 }
 
@@ -232,6 +283,46 @@ mod tests {
         changed[first_line + 30] ^= 1;
         fs::write(&path, changed).unwrap();
         assert_eq!(Journal::open(&path).unwrap().1, plans(1));
+    }
+
+    #[test]
+    fn entries_that_lead_out_of_the_run_do_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let start = |aside: &str, data: Option<&str>| Entry::Start {
+            facts: Vec::new(),
+            aside: vec![aside.to_owned()],
+            data: data.map(|data| data.as_bytes().to_vec()),
+        };
+        let publish = |aside: &str, name: &str| Entry::Publish { names: vec![(aside.to_owned(), name.to_owned())] };
+        let place = PartPlace::Spill(vec![(u64::MAX, 1)]);
+        let partition = |place, summary_bytes| {
+            let (summary_offset, summary_checksum) = (1, String::new());
+            Entry::Partition(PartitionEntry { index: 0, place, summary_offset, summary_bytes, summary_checksum })
+        };
+        let sound = [
+            start(".a.bam.part", Some("/scratch/.godwit-0123")),
+            publish(".a.bam.part", "a.bam"),
+            partition(PartPlace::File { offset: 1, bytes: 1 }, 1),
+        ];
+        written(&path, &sound);
+        assert_eq!(Journal::open(&path).unwrap().1, sound);
+        let unsound = [
+            start("/etc", None),
+            start("../x", None),
+            start("x", Some("/home/somebody")),
+            start("x", Some("/home/.godwit-0123/..")),
+            publish("x", "../y"),
+            publish("", "y"),
+            partition(place, 1),
+            partition(PartPlace::File { offset: 2, bytes: u64::MAX - 1 }, 1),
+            partition(PartPlace::File { offset: 1, bytes: 1 }, u64::MAX),
+        ];
+        for entry in unsound {
+            fs::remove_file(&path).unwrap();
+            written(&path, std::slice::from_ref(&entry));
+            assert_eq!(Journal::open(&path).unwrap().1, [], "{entry:?}");
+        }
     }
 
     #[test]

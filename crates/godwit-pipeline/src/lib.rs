@@ -17,6 +17,8 @@ mod memory;
 mod memory_hints;
 mod node;
 mod observer;
+#[doc(hidden)]
+pub mod outside_bytes;
 mod partitioned_file;
 mod read_groups;
 mod record_bytes;

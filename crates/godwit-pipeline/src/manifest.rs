@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::Fact;
 use crate::reduce::{Reduced, Segment};
-use crate::staging::{StagedDirectory, StagedFile};
+use crate::staging::{StagedDirectory, StagedFile, is_within};
 
 /// What a manifest's name ends in.
 pub const SUFFIX: &str = ".manifest.json";
@@ -80,12 +80,13 @@ impl Manifest {
         })
     }
 
-    /// Reads a manifest; `None` where the file is none.
+    /// Reads a manifest; `None` where the file is none, or names files that do not lie beside or below it.
     ///
     /// # Errors
     /// What the file system reports.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
-        Ok(serde_json::from_slice(&std::fs::read(path)?).ok())
+        let manifest: Option<Self> = serde_json::from_slice(&std::fs::read(path)?).ok();
+        Ok(manifest.filter(|manifest| manifest.files.iter().all(|file| is_within(&file.name))))
     }
 
     /// The entry of a file.

@@ -21,7 +21,7 @@ use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 
 use crate::error::PipelineError;
-use crate::journal::{self, BlockEntry, Entry, Fact, Journal, PartitionEntry};
+use crate::journal::{self, BlockEntry, DATA_PREFIX, Entry, Fact, Journal, PartitionEntry};
 use crate::partitioned_file::PartPlace;
 use crate::runs::RunTable;
 use crate::scratch::{SpillFile, create_private_directory};
@@ -165,16 +165,11 @@ impl RunDirectory {
                     blocks_end = blocks_end.max(block.offset + block.bytes());
                     self.finished_blocks.insert(block.id, block);
                 }
-                Entry::Partition(partition) => {
-                    let pieces = match &partition.place {
-                        PartPlace::Spill(pieces) => &pieces[..],
-                        PartPlace::File { .. } => &[],
-                    };
-                    let end = pieces.iter().map(|(offset, bytes)| offset + bytes).max().unwrap_or(0);
-                    parts_end = parts_end.max(end).max(partition.summary_offset + partition.summary_bytes);
+                Entry::Partition(partition) if partition.parts_end() <= self.parts.bytes() => {
+                    parts_end = parts_end.max(partition.parts_end());
                     self.finished_partitions.insert(partition.index, partition);
                 }
-                Entry::Start { .. } | Entry::Block(_) | Entry::Publish { .. } => {}
+                Entry::Partition(_) | Entry::Start { .. } | Entry::Block(_) | Entry::Publish { .. } => {}
             }
         }
         if self.plan.get().is_none() {
@@ -183,7 +178,7 @@ impl RunDirectory {
         }
         self.kept = AtomicU64::new(self.finished_blocks.len() as u64);
         self.blocks.truncate(blocks_end)?;
-        self.parts.truncate(parts_end.min(self.parts.bytes()))
+        self.parts.truncate(parts_end)
     }
 
     fn is_whole(&self, block: &BlockEntry) -> io::Result<bool> {
@@ -462,7 +457,8 @@ pub fn compare(out: &Path, before: &[Fact], now: &[Fact]) -> Result<(), Pipeline
 /// Where the data of the run into `out` lies below a scratch directory that many runs share.
 fn data_below(temp: &Path, out: &Path) -> PathBuf {
     let whole = out.canonicalize().unwrap_or_else(|_| out.to_owned());
-    temp.join(format!(".godwit-{}", &blake3::hash(whole.as_os_str().as_bytes()).to_hex()[..16]))
+    let prefix = String::from_utf8_lossy(DATA_PREFIX);
+    temp.join(format!("{prefix}{}", &blake3::hash(whole.as_os_str().as_bytes()).to_hex()[..16]))
 }
 
 /// Removes the data and the unfinished outputs of a run that is not gone on with.

@@ -8,7 +8,7 @@ mod directory;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub use directory::{StagedDirectory, replaced_name};
 
@@ -100,6 +100,11 @@ fn hold(opened: &File, aside: &Path, busy: &'static str) -> io::Result<()> {
         true => Ok(()),
         false => Err(busy()),
     }
+}
+
+/// Whether a relative path leads to something below the directory that it is relative to.
+pub fn is_within(name: &str) -> bool {
+    !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
 /// What a file is called until it gets its name.

@@ -160,14 +160,19 @@ impl Work<'_> {
     /// A file against its entry.
     fn file(&self, path: PathBuf, entry: &ManifestFile) -> Result<Check, PipelineError> {
         let failed = |error| PipelineError::file("read", &path)(error);
-        let file = match fs::File::open(&path) {
-            Ok(file) => file,
+        let found = match fs::metadata(&path) {
+            Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Check { path, verdict: Verdict::Missing });
             }
             Err(error) => return Err(failed(error)),
         };
-        let bytes = file.metadata().map_err(failed)?.len();
+        if !found.is_file() {
+            // A pipe would be waited for.
+            let problem = "it is no regular file, but its manifest says so".to_owned();
+            return Ok(Check { path, verdict: Verdict::Corrupt { problem } });
+        }
+        let (file, bytes) = (fs::File::open(&path).map_err(failed)?, found.len());
         let problem = if bytes != entry.bytes {
             Some(format!("it has {bytes} bytes, but its manifest says {}", entry.bytes))
         } else if let Some(expected) = &entry.blake3 {

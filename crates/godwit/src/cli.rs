@@ -232,7 +232,7 @@ pub struct AlignArgs {
     /// The reference, FASTA, indexed by `godwit index`
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// Reads of one lane: FASTQ, one file or read 1 and read 2, or an unaligned SAM or BAM; - is stdin; again for each lane
+    /// Reads of one lane: FASTQ, one file or read 1 and read 2, or unaligned SAM, BAM or CRAM; - is stdin; again for each lane
     #[arg(long, value_name = "FQ", num_args = 1..=2, required = true, help_heading = THIS_RUN)]
     pub reads: Vec<PathBuf>,
     /// `reads` by occurrence, filled by [`Cli::from_environment`].
@@ -290,7 +290,7 @@ pub struct InputArgs {
     /// FASTQ files hold both mates, one after the other
     #[arg(long, help_heading = THIS_RUN)]
     pub interleaved: bool,
-    /// Tags of an unaligned SAM or BAM that the output keeps, as BC,RX
+    /// Tags of unaligned SAM, BAM or CRAM that the output keeps, as BC,RX
     #[arg(long, value_name = "TAGS", value_delimiter = ',', value_parser = parse_kept_tag)]
     pub keep_tags: Vec<[u8; 2]>,
     /// Trim FASTQ on the way in

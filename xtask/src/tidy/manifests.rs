@@ -60,7 +60,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // What outside bytes are read with, and nothing that runs.
-    ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-engines"]),
+    ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline"]),
     // End-to-end tests see what users see: the programs and their files. Launchers start them where no command line reaches.
     ("godwit-tests", &["godwit-fleet"]),
     // Decisions alone, in a world of its own.

@@ -37,6 +37,8 @@ pub struct Columns<'l> {
     bases: Bytes,
     qualities: Bytes,
     read_group: Integers,
+    /// ID and index of the read group of the record before: mostly the next one's too.
+    last_group: (Vec<u8>, Option<i32>),
     tags: TagColumns,
 }
 
@@ -59,6 +61,7 @@ impl<'l> Columns<'l> {
             bases: Bytes::default(),
             qualities: Bytes::default(),
             read_group: Integers::default(),
+            last_group: (Vec::new(), None),
             tags: TagColumns::default(),
         }
     }
@@ -89,8 +92,13 @@ impl<'l> Columns<'l> {
             self.bases.end_value();
         }
         self.qualities.push_option(Some(record.qualities()).filter(|bytes| bytes.first().is_some_and(|q| *q != 0xff)));
-        let known = &self.layout.read_group_index;
-        self.read_group.push(self.tags.push(record, |id| known.get(id).copied()));
+        let (known, last) = (&self.layout.read_group_index, &mut self.last_group);
+        self.read_group.push(self.tags.push(record, |id| {
+            if last.0 != id {
+                *last = (id.to_vec(), known.get(id).copied());
+            }
+            last.1
+        }));
     }
 
     /// Rows since the last batch.

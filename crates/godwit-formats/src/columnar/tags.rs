@@ -61,7 +61,7 @@ impl TagColumns {
     /// A tag is in its column if it is the first of its name and type in the record and its value fits; any other is
     /// among the others. `CG` holds a CIGAR too long for its place, which is in the column of CIGARs.
     #[inline]
-    pub(super) fn push(&mut self, record: RawRecord, read_group: impl Fn(&[u8]) -> Option<i32>) -> Option<i32> {
+    pub(super) fn push(&mut self, record: RawRecord, mut read_group: impl FnMut(&[u8]) -> Option<i32>) -> Option<i32> {
         let mut integers = [None; INTEGERS];
         let mut texts = [None; TEXTS];
         let mut group = None;

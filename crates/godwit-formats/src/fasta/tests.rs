@@ -155,3 +155,18 @@ fn windows_hold_the_bases_of_any_stretch() {
     assert_eq!(windows.codes(2, 0, 10).unwrap(), []);
     assert!(parse_fai("a\t1\t2\n").is_none());
 }
+
+#[test]
+fn an_index_of_no_file_that_there_can_be_is_refused() {
+    assert!(parse_fai("a\t100\t3\t60\t61\nempty\t0\t170\t0\t0\n").is_some());
+    let far = i64::MAX - 100;
+    for line in [
+        "a\t100\t3\t60\t59",
+        "a\t100\t3\t60\t18446744073709551615",
+        "a\t100\t3\t0\t1",
+        "a\t18446744073709551615\t3\t60\t61",
+        &format!("a\t100\t{far}\t60\t61"),
+    ] {
+        assert!(parse_fai(line).is_none(), "{line}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What can be wrong with a SAM or BAM file of reads.
+//! What can be wrong with a SAM, BAM or CRAM file of reads.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,9 @@ pub enum UnalignedError {
     /// A BAM file that cannot be read.
     #[error(transparent)]
     Bam(#[from] BamError),
+    /// A file of a format that somebody else reads.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// A line of SAM that is no record.
     #[error("line {line} of {} is wrong: {source}", file.display())]
     Line {

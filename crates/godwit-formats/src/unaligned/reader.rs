@@ -1,5 +1,7 @@
 //! Records to templates.
 
+use std::path::Path;
+
 use godwit_model::{RawRecord, flags};
 
 use super::error::{ReadProblem, UnalignedError};
@@ -69,6 +71,30 @@ struct Records {
 enum Source {
     Bam(bam::Reader),
     Sam(sam::Reader, LineEncoder),
+    Other(Box<dyn RecordSource>),
+}
+
+/// A file of records in a format that this crate does not read.
+pub trait RecordSource: std::fmt::Debug + Send {
+    /// The file.
+    fn path(&self) -> &Path;
+
+    /// Its header.
+    fn header(&self) -> &Header;
+
+    /// Replaces the records of `chunk` by the next ones, checked: about `max_bytes`, at least one record. False, with no
+    /// records, at the end of the file.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the file, naming it.
+    fn read_chunk(
+        &mut self,
+        chunk: &mut RecordChunk,
+        max_bytes: usize,
+    ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Bytes of the file taken so far; may stay 0 until all of it is.
+    fn bytes_read(&self) -> u64;
 }
 
 impl Reader {
@@ -91,6 +117,14 @@ impl Reader {
         Self::new(Source::Sam(reader, encoder), selection)
     }
 
+    /// Reads a file that stands at its first record.
+    ///
+    /// # Errors
+    /// [`UnalignedError`] about its first read.
+    pub fn from_source(source: Box<dyn RecordSource>, selection: Selection) -> Result<Self, UnalignedError> {
+        Self::new(Source::Other(source), selection)
+    }
+
     fn new(source: Source, selection: Selection) -> Result<Self, UnalignedError> {
         let records = Records { source, chunk: RecordChunk::default(), next: 0 };
         let (first, second) = (Read::default(), Read::default());
@@ -98,14 +132,38 @@ impl Reader {
         reader.ahead = reader.advance_first()?;
         reader.paired = reader.ahead.is_some_and(Taken::is_paired);
         if reader.ahead.is_none() && !matches!(reader.selection.take, Take::Group { .. }) {
-            return Err(UnalignedError::Empty { file: reader.input().path().to_owned() });
+            return Err(UnalignedError::Empty { file: reader.records.source.path().to_owned() });
         }
         Ok(reader)
     }
 
-    /// The file that is read.
-    pub fn input(&self) -> &bgzf::Reader {
-        self.records.source.input()
+    /// BLAKE3 of the file as it is on disk, hexadecimal; `None` before its end was read, and where it is not read in order.
+    pub fn checksum(&self) -> Option<String> {
+        self.records.source.text()?.checksum()
+    }
+
+    /// Bytes taken from the file so far, as they are on disk.
+    pub fn compressed_bytes_read(&self) -> u64 {
+        match &self.records.source {
+            Source::Other(source) => source.bytes_read(),
+            source => source.text().map_or(0, bgzf::Reader::compressed_bytes_read),
+        }
+    }
+
+    /// Bytes of the file up to the templates returned so far, estimated; all of them at the end.
+    pub fn compressed_bytes_consumed(&self) -> u64 {
+        match &self.records.source {
+            Source::Other(source) => source.bytes_read(),
+            source => source.text().map_or(0, bgzf::Reader::compressed_bytes_consumed),
+        }
+    }
+
+    /// Bytes of the file on disk; `None` where nobody says how far reading is: for a pipe, and another's format.
+    pub fn compressed_bytes_total(&self) -> Option<u64> {
+        match &self.records.source {
+            Source::Other(_) => None,
+            source => source.text()?.compressed_bytes_total(),
+        }
     }
 
     /// Its header.
@@ -212,20 +270,31 @@ impl Records {
                 reader.recycle(lines.bytes);
                 Ok(true)
             }
+            Source::Other(source) => source.read_chunk(&mut self.chunk, CHUNK_BYTES).map_err(UnalignedError::Other),
         }
     }
 
     fn wrong(&self, record: u64, name: &[u8], problem: ReadProblem) -> UnalignedError {
         let name = String::from_utf8_lossy(name).into_owned();
-        UnalignedError::Record { file: self.source.input().path().to_owned(), record, name, problem }
+        UnalignedError::Record { file: self.source.path().to_owned(), record, name, problem }
     }
 }
 
 impl Source {
-    fn input(&self) -> &bgzf::Reader {
+    /// What is read in order.
+    fn text(&self) -> Option<&bgzf::Reader> {
         match self {
-            Self::Bam(reader) => reader.input(),
-            Self::Sam(reader, _) => reader.input(),
+            Self::Bam(reader) => Some(reader.input()),
+            Self::Sam(reader, _) => Some(reader.input()),
+            Self::Other(_) => None,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Bam(reader) => reader.input().path(),
+            Self::Sam(reader, _) => reader.input().path(),
+            Self::Other(source) => source.path(),
         }
     }
 
@@ -233,6 +302,7 @@ impl Source {
         match self {
             Self::Bam(reader) => reader.header(),
             Self::Sam(reader, _) => reader.header(),
+            Self::Other(source) => source.header(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What each `--reads` is, found out before anything is aligned: FASTQ of one kind or another, or SAM or BAM of reads.
+//! What each `--reads` is, found out before anything is aligned: FASTQ of one kind or another, or SAM, BAM or CRAM of reads.
 //!
 //! Flows in: paths. Flows out: lanes that can be opened when their turn comes. Files are looked at and closed again; a
 //! pipe can be read only once, so it stays open from here on. A file of several read groups becomes a lane for each.
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_cram as cram;
 use godwit_formats::bam;
 use godwit_formats::bgzf;
 use godwit_formats::fastq::{FastqError, LaneInput, LaneOptions, LaneReader};
@@ -24,7 +25,7 @@ use crate::error::{AlignmentsError, PipelineError};
 pub struct ReadsOptions {
     /// FASTQ files of one name hold both mates, one after the other.
     pub interleaved: bool,
-    /// Tags of SAM and BAM that become the comments of reads.
+    /// Tags of SAM, BAM and CRAM that become the comments of reads.
     pub keep_tags: Vec<[u8; 2]>,
     /// Trim with fastp, and these further words for it.
     pub trim: Option<Vec<String>>,
@@ -98,13 +99,10 @@ impl Planner<'_> {
             formats.push(sam::sniff(&mut input));
             inputs.push(input);
         }
-        if let Some(at) = formats.iter().position(|format| *format == InputFormat::Cram) {
-            return Err(PipelineError::alignments(&self.files[at], AlignmentsError::CramReads));
-        }
-        let aligned = formats.iter().position(|format| matches!(format, InputFormat::Sam | InputFormat::Bam));
+        let aligned = formats.iter().position(|format| *format != InputFormat::Unknown);
         match (aligned, inputs.len()) {
             (Some(_), 1) => self.unaligned(inputs.remove(0), formats[0]),
-            (Some(at), _) => Err(self.refused(at, "is SAM or BAM, which holds both mates: name it alone")),
+            (Some(at), _) => Err(self.refused(at, "is SAM, BAM or CRAM, which holds both mates: name it alone")),
             (None, _) => self.fastq(inputs),
         }
     }
@@ -120,7 +118,7 @@ impl Planner<'_> {
     fn fastq(&self, mut inputs: Vec<bgzf::Reader>) -> Result<Vec<Lane>, PipelineError> {
         let reads = &self.options.reads;
         if !reads.keep_tags.is_empty() {
-            return Err(self.refused(0, "is not SAM or BAM, but --keep-tags takes tags from there; FASTQ comments come along with --aligner-args -C"));
+            return Err(self.refused(0, "is not SAM, BAM or CRAM, but --keep-tags takes tags from there; FASTQ comments come along with --aligner-args -C"));
         }
         if reads.interleaved && inputs.len() > 1 {
             return Err(self.refused(1, "is a second file of a lane, but --interleaved says that one has both mates"));
@@ -144,10 +142,10 @@ impl Planner<'_> {
 
     fn unaligned(&self, input: bgzf::Reader, format: InputFormat) -> Result<Vec<Lane>, PipelineError> {
         if self.options.reads.trim.is_some() {
-            return Err(self.refused(0, "is SAM or BAM, but --trim takes FASTQ; make it with `samtools fastq`"));
+            return Err(self.refused(0, "is SAM, BAM or CRAM, but --trim takes FASTQ; make it with `samtools fastq`"));
         }
         let is_pipe = input.is_read_once();
-        let records = Records::open(input, format)?;
+        let records = Records::open(input, format, self.options)?;
         let origin = self.files[0].display().to_string();
         let groups = records.header().read_groups().map_err(|error| invalid(&origin, error))?;
         let all: Vec<Vec<u8>> = groups.iter().map(|group| group.id.clone().into_bytes()).collect();
@@ -186,15 +184,17 @@ impl Planner<'_> {
     }
 }
 
-/// SAM or BAM that stands at its first record.
+/// SAM, BAM or CRAM that stands at its first record.
 enum Records {
     Sam(sam::Reader),
     Bam(bam::Reader),
+    Cram(Box<cram::Reader>),
 }
 
 impl Records {
-    fn open(input: bgzf::Reader, format: InputFormat) -> Result<Self, PipelineError> {
+    fn open(input: bgzf::Reader, format: InputFormat, options: &AlignOptions) -> Result<Self, PipelineError> {
         let opened = match format {
+            InputFormat::Cram => return open_cram(&input, options).map(Self::Cram),
             InputFormat::Bam => bam::Reader::new(input).map(Self::Bam).map_err(UnalignedError::from),
             _ => sam::Reader::new(input).map(Self::Sam).map_err(UnalignedError::from),
         };
@@ -205,6 +205,7 @@ impl Records {
         match self {
             Self::Sam(reader) => reader.header(),
             Self::Bam(reader) => reader.header(),
+            Self::Cram(reader) => reader.header(),
         }
     }
 
@@ -212,9 +213,28 @@ impl Records {
         let reads = match self {
             Self::Sam(reader) => unaligned::Reader::from_sam(reader, selection),
             Self::Bam(reader) => unaligned::Reader::from_bam(reader, selection),
+            Self::Cram(reader) => unaligned::Reader::from_source(reader, selection),
         };
         reads.map_err(|error| FastqError::from(error).into())
     }
+}
+
+/// Opens CRAM, which htslib reads from its path. One whose header has contigs may hold aligned reads, as differences to the
+/// reference they were aligned to. That is the run's own or not known; reads of no contig need none.
+fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::Reader>, PipelineError> {
+    let path = input.path();
+    if input.is_read_once() {
+        return Err(PipelineError::alignments(path, AlignmentsError::CramPipe));
+    }
+    let failed = |error: cram::CramError| PipelineError::alignments(path, error.into());
+    let threads = options.job.threads;
+    let reader = cram::Reader::open(path, None, threads).map_err(failed)?;
+    if reader.genome().contigs().is_empty() {
+        return Ok(Box::new(reader));
+    }
+    let scratch = options.job.temp.as_deref().unwrap_or(&options.out);
+    let reference = cram::Reference::open(&options.reference, scratch).map_err(failed)?;
+    Ok(Box::new(cram::Reader::open(path, Some(&reference), threads).unwrap_or(reader)))
 }
 
 impl Lane {
@@ -232,7 +252,7 @@ impl Lane {
         }
         let input = match self.opened.take() {
             Some(input) => input,
-            None => self.input(lane_options, cancelled)?,
+            None => self.input(lane_options, options, cancelled)?,
         };
         Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None })
     }
@@ -241,22 +261,29 @@ impl Lane {
     pub(super) fn look(
         &self,
         lane_options: &LaneOptions,
+        options: &AlignOptions,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Option<LaneReader>, PipelineError> {
         if self.opened.is_some() {
             return Ok(None);
         }
-        Ok(Some(LaneReader::new(self.input(lane_options, cancelled)?, lane_options)))
+        Ok(Some(LaneReader::new(self.input(lane_options, options, cancelled)?, lane_options)))
     }
 
-    fn input(&self, options: &LaneOptions, cancelled: &Arc<AtomicBool>) -> Result<LaneInput, PipelineError> {
-        let threads = options.decompress_threads.div_ceil(self.files.len());
-        let open = |file: &PathBuf| open(file, threads, options.lenient, cancelled);
+    fn input(
+        &self,
+        lane_options: &LaneOptions,
+        options: &AlignOptions,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<LaneInput, PipelineError> {
+        let threads = lane_options.decompress_threads.div_ceil(self.files.len());
+        let open = |file: &PathBuf| open(file, threads, lane_options.lenient, cancelled);
         Ok(match (&self.kind, &self.files[..]) {
             (Kind::Unaligned(selection), [file, ..]) => {
                 let mut input = open(file)?;
                 let format = sam::sniff(&mut input);
-                LaneInput::Unaligned(Box::new(Records::open(input, format)?.into_reads(selection.clone())?))
+                let records = Records::open(input, format, options)?;
+                LaneInput::Unaligned(Box::new(records.into_reads(selection.clone())?))
             }
             (Kind::Interleaved, [file]) => LaneInput::Interleaved(open(file)?),
             (_, [file]) => LaneInput::Single(open(file)?),

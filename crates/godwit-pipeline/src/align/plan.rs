@@ -179,7 +179,7 @@ fn lane(
         decompress_threads: 1,
         lenient: options.lenient,
     };
-    let Some(mut reader) = planned.look(&lane_options, cancelled)? else {
+    let Some(mut reader) = planned.look(&lane_options, options, cancelled)? else {
         return Ok(LanePlan { files, read_group, reads: None, bases: None, blocks: None, sampled: 0.0 });
     };
     let paired = reader.is_paired();
@@ -203,7 +203,9 @@ fn lane(
         let [reads, bases, blocks] = [reads, bases, blocks].map(Some);
         return Ok(LanePlan { files, read_group, reads, bases, blocks, sampled: 1.0 });
     }
-    let total_bytes = reader.compressed_bytes_total().unwrap_or(0).max(1);
+    let Some(total_bytes) = reader.compressed_bytes_total().map(|bytes| bytes.max(1)) else {
+        return Ok(LanePlan { files, read_group, reads: None, bases: None, blocks: None, sampled: 0.0 });
+    };
     let sampled = (reader.compressed_bytes_returned().max(1) as f64 / total_bytes as f64).min(1.0);
     let (reads, bases) = ((reads as f64 / sampled) as u64, (bases as f64 / sampled) as u64);
     let blocks = bases.div_ceil(options.block_bases).max(blocks);

@@ -20,16 +20,17 @@ impl Work<'_> {
     pub(super) fn segments(&self, file: &File, entry: &ManifestFile) -> io::Result<Option<String>> {
         let mut at = 0;
         for segment in &entry.segments {
-            if segment.offset != at {
-                return Ok(Some(format!("its manifest says nothing of the bytes from {at} on")));
+            let end = segment.offset.checked_add(segment.bytes).filter(|end| *end <= entry.bytes);
+            match end {
+                Some(end) if segment.offset == at => at = end,
+                _ => return Ok(Some(format!("its manifest says nothing of the bytes from {at} on"))),
             }
-            at += segment.bytes;
         }
         if at != entry.bytes {
             return Ok(Some(format!("its manifest says nothing of the bytes from {at} on")));
         }
-        let total: u64 = entry.segments.iter().map(|segment| segment.records).sum();
-        if entry.records.is_some_and(|records| records != total) {
+        let total = entry.segments.iter().try_fold(0u64, |total, segment| total.checked_add(segment.records));
+        if entry.records.is_some_and(|records| Some(records) != total) {
             return Ok(Some("its manifest contradicts itself about the number of records".to_owned()));
         }
         let next = AtomicUsize::new(0);

@@ -84,19 +84,18 @@ impl Counts {
 /// Compares with the index beside the file: whether there is one, or how it disagrees.
 fn against_index(path: &Path, counts: &Counts) -> Result<Result<bool, String>, PipelineError> {
     let Some(index_path) = index_of(path) else { return Ok(Ok(false)) };
-    let summary = match IndexSummary::read(&index_path) {
+    let name = index_path.display();
+    let summary = match IndexSummary::read(&index_path, counts.contigs.len()) {
         Ok(summary) => summary,
+        Err(IndexReadError::OtherContigs { indexed, expected, .. }) => {
+            return Ok(Err(format!("its index {name} is for {indexed} contigs, but it has {expected}")));
+        }
         Err(IndexReadError::Bgzf(godwit_formats::bgzf::BgzfError::Io { source, .. })) => {
             return Err(PipelineError::File { action: "read", path: index_path, source });
         }
         Err(error) => return Ok(Err(format!("its index cannot be used: {error}"))),
     };
     let bytes = std::fs::metadata(path).map_err(PipelineError::file("read", path))?.len();
-    let name = index_path.display();
-    if summary.contigs.len() != counts.contigs.len() {
-        let (indexed, found) = (summary.contigs.len(), counts.contigs.len());
-        return Ok(Err(format!("its index {name} is for {indexed} contigs, but it has {found}")));
-    }
     if summary.last_offset > bytes {
         let last = summary.last_offset;
         return Ok(Err(format!("its index {name} points to byte {last}, but it has {bytes}: it is cut short")));
@@ -105,8 +104,8 @@ fn against_index(path: &Path, counts: &Counts) -> Result<Result<bool, String>, P
     if summary.contigs.iter().all(Option::is_none) && summary.without_contig.is_none() {
         return Ok(Ok(true));
     }
-    let indexed: u64 = summary.contigs.iter().flatten().map(|(mapped, unmapped)| mapped + unmapped).sum();
-    let indexed = indexed + summary.without_contig.unwrap_or(0);
+    let of_contigs = summary.contigs.iter().flatten().flat_map(|(mapped, unmapped)| [*mapped, *unmapped]);
+    let indexed = of_contigs.chain(summary.without_contig).fold(0, u64::saturating_add);
     let same = summary.contigs.iter().map(|contig| contig.unwrap_or_default()).eq(counts.contigs.iter().copied())
         && summary.without_contig.is_none_or(|records| records == counts.without_contig);
     if !same {

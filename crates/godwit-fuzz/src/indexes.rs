@@ -1,0 +1,108 @@
+//! Indexes: of BAM files, and of references.
+
+use std::fs::File;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_layout, index_state};
+use godwit_formats::fasta::{Windows, parse_fai};
+use godwit_formats::index::IndexSummary;
+use godwit_formats::sam::{Header, LineEncoder};
+use godwit_pipeline::verify;
+
+use crate::file::{Scratch, bgzf, parts};
+
+/// Contigs of the BAM file that an index is of.
+const CONTIGS: usize = 2;
+/// Most bases of a reference whose index is laid out: the files are as large as the index says.
+const MAX_BASES: u64 = 1 << 24;
+
+/// A BAM file of three records.
+fn small_bam() -> &'static [u8] {
+    static BAM: OnceLock<Vec<u8>> = OnceLock::new();
+    BAM.get_or_init(|| {
+        let text = b"@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:a\tLN:1000\n@SQ\tSN:b\tLN:800000000\n";
+        let header = Header::parse(text).expect("it is a header");
+        let genome = header.genome().expect("it has contigs");
+        let mut bytes = Vec::new();
+        bytes.extend(
+            [&b"BAM\x01"[..], &(text.len() as u32).to_le_bytes(), text, &(CONTIGS as u32).to_le_bytes()].concat(),
+        );
+        for contig in genome.contigs() {
+            bytes.extend((contig.name.len() as u32 + 1).to_le_bytes());
+            bytes.extend([contig.name.as_bytes(), b"\0", &contig.length.to_le_bytes()].concat());
+        }
+        let mut encoder = LineEncoder::new(&genome);
+        for line in ["r\t0\ta\t7\t9\t4M", "r\t0\tb\t700000000\t9\t4M", "r\t4\t*\t0\t0\t*"] {
+            let mut record = Vec::new();
+            let line = format!("{line}\t*\t0\t0\tACGT\tIIII");
+            encoder.encode(line.as_bytes(), &mut record).expect("it is a record");
+            bytes.extend((record.len() as u32).to_le_bytes());
+            bytes.extend(record);
+        }
+        bgzf(&bytes)
+    })
+}
+
+/// `.bai` or `.csi`, plain or packed.
+pub(crate) fn index(bytes: &[u8]) {
+    let scratch = Scratch::get();
+    scratch.write("x.bam", small_bam());
+    scratch.write("x.bam.bai", bytes);
+    let _ = verify(&scratch.path("x.bam"), 1, &AtomicBool::new(false));
+    if let Ok(summary) = IndexSummary::read(&scratch.path("x.bam.bai"), CONTIGS) {
+        assert_eq!(summary.contigs.len(), CONTIGS);
+    }
+}
+
+/// A reference and its `.fai`, `.ann`, `.amb` and `.alt`. The other files of bwa's index get the sizes that go with them.
+pub(crate) fn reference_index(bytes: &[u8]) {
+    let [fasta, fai, annotation, ambiguity, alternates] = parts(bytes);
+    let scratch = Scratch::get();
+    let reference = scratch.write("r.fa", fasta);
+    scratch.write("r.fa.ann", annotation);
+    scratch.write("r.fa.amb", ambiguity);
+    scratch.write("r.fa.alt", alternates);
+    let first_field = annotation.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let bases = std::str::from_utf8(first_field).ok().and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
+    if bases <= MAX_BASES {
+        lay_out_bulk(&scratch, bases);
+    }
+    if let Ok(IndexState::Current { genome }) = index_layout(&reference, IndexKind::Bwa) {
+        let all: u64 = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
+        assert_eq!(all, bases);
+    }
+    let _ = index_layout(&reference, IndexKind::BwaMem2);
+    let _ = index_state(&reference, IndexKind::Bwa);
+    if let Some(records) = std::str::from_utf8(fai).ok().and_then(parse_fai) {
+        let asked = records.iter().enumerate().flat_map(|(at, record)| {
+            let last = record.bases.saturating_sub(1);
+            [(at, 0, 3), (at, last / 2, last / 2 + 9), (at, last, record.bases)]
+        });
+        let asked: Vec<_> = asked.take(100).collect();
+        let mut windows = Windows::new(Arc::new(File::open(&reference).expect("it was written")), records.into());
+        for (contig, start, end) in asked {
+            if let Ok(codes) = windows.codes(contig, start, end) {
+                assert!(codes.len() as u64 <= end - start);
+            }
+        }
+    }
+}
+
+/// `.pac`, `.bwt` and `.sa` as bwa 0.7.17 would size them, and bwa-mem2's. All that is in them besides is zeros.
+fn lay_out_bulk(scratch: &Scratch, bases: u64) {
+    let both = 2 * bases;
+    let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let sized = |name: &str, head: &[u8], bytes: u64| {
+        let file = scratch.write(name, head);
+        let file = File::options().write(true).open(file).and_then(|file| file.set_len(bytes));
+        file.expect("a sparse file can be made");
+    };
+    sized("r.fa.pac", &[], bases / 4 + 2);
+    let bwt = [0, 0, 0, 0, both];
+    sized("r.fa.bwt", &words(&bwt), 40 + 4 * (both.div_ceil(16) + 8 * (both.div_ceil(128) + 1)));
+    sized("r.fa.sa", &words(&[0, 0, 0, 0, both, 32, both]), 48 + 8 * ((32 + both) / 32));
+    sized("r.fa.0123", &[], both);
+    let rows = both + 1;
+    sized("r.fa.bwt.2bit.64", &words(&[rows]), 8 + 5 * 8 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8);
+}

@@ -1,0 +1,60 @@
+//! Parsers of outside bytes that have no name of their own outside of this crate, for `godwit-fuzz`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::journal::{Entry, Journal, checksum};
+use crate::run_directory::{NAME, Opened, RunDirectory};
+use crate::staging::StagedFile;
+
+/// Goes on with the run in `out`, whose journal has these lines of JSON, each given the checksum that it lacks, and whose
+/// data is `blocks` and `parts`. Asks for everything that was kept.
+///
+/// # Errors
+/// Those of the run directory.
+pub fn take_over(out: &Path, lines: &[u8], blocks: &[u8], parts: &[u8]) -> io::Result<()> {
+    let directory = out.join(NAME);
+    fs::create_dir_all(&directory)?;
+    let mut journal = Vec::new();
+    for text in lines.split(|byte| *byte == b'\n') {
+        let text = with_checksum_of_its_block(text, blocks);
+        journal.extend_from_slice(checksum(&text).as_bytes());
+        journal.extend([&b" "[..], &text, b"\n"].concat());
+    }
+    fs::write(directory.join("journal"), journal)?;
+    fs::write(directory.join("blocks"), blocks)?;
+    fs::write(directory.join("parts"), parts)?;
+    let entries = Journal::open(&directory.join("journal"))?.1;
+    // Directories elsewhere are made and used in earnest.
+    if entries.iter().any(|entry| matches!(entry, Entry::Start { data: Some(_), .. })) {
+        return Ok(());
+    }
+    let Some(Entry::Start { facts, aside, .. }) = entries.first() else { return Ok(()) };
+    let opened = RunDirectory::open(out, None, facts, aside, true).map_err(io::Error::other)?;
+    let Opened::Run(run) = opened else { return Ok(()) };
+    for block in run.kept_blocks() {
+        block?;
+    }
+    let file = StagedFile::create(&out.join("file"))?;
+    for index in 0..4 {
+        run.kept_partition(index, &file)?;
+    }
+    run.discard(aside);
+    Ok(())
+}
+
+/// A line that is of a block, with the checksum that its stretch of `blocks` has; nobody guesses one.
+fn with_checksum_of_its_block(text: &[u8], blocks: &[u8]) -> Vec<u8> {
+    let mended = serde_json::from_slice(text).ok().and_then(|entry| {
+        let Entry::Block(mut block) = entry else { return None };
+        let stretch = usize::try_from(block.offset).ok().and_then(|offset| {
+            let sizes = [block.frame_bytes, block.pair_bytes, block.end_bytes, block.table_bytes];
+            let bytes = sizes.iter().try_fold(0u64, |sum, bytes| sum.checked_add(*bytes))?;
+            blocks.get(offset..offset.checked_add(usize::try_from(bytes).ok()?)?)
+        })?;
+        block.checksum = blake3::hash(stretch).to_hex().to_string();
+        serde_json::to_vec(&Entry::Block(block)).ok()
+    });
+    mended.unwrap_or_else(|| text.to_vec())
+}
