@@ -23,6 +23,8 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 const MAX_HEADER_BYTES: usize = 64 << 20;
 /// Longest body of a batch: the offsets of a binary column are 32 bits wide.
 const MAX_BODY_BYTES: usize = 1 << 31;
+/// Memory taken for a body before as much of it has come; batches of ours are smaller.
+const READ_AT_ONCE: usize = 32 << 20;
 
 /// Why bytes are not the streams they should be.
 #[derive(Debug, thiserror::Error)]
@@ -133,8 +135,12 @@ impl<R: BufRead> StreamReader<R> {
 
     /// Reads a body into aligned memory, so that the columns need no further copy.
     fn read_body(&mut self, body_bytes: usize) -> Result<Buffer, StreamError> {
-        let mut body = MutableBuffer::from_len_zeroed(body_bytes);
-        read_exact(&mut self.source, body.as_slice_mut(), "a batch")?;
+        let mut body = MutableBuffer::new(body_bytes.min(READ_AT_ONCE));
+        while body.len() < body_bytes {
+            let start = body.len();
+            body.resize(body_bytes.min(start + READ_AT_ONCE), 0);
+            read_exact(&mut self.source, &mut body.as_slice_mut()[start..], "a batch")?;
+        }
         Ok(body.into())
     }
 }
