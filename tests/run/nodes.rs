@@ -107,6 +107,42 @@ fn options_that_change_records_change_them_on_nodes_too() {
     }
 }
 
+/// The files of a data set, by name.
+fn data_set(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let read = |name: String| {
+        let bytes = fs::read(directory.join(&name)).expect("it can be read");
+        (name, bytes)
+    };
+    scratch::names(directory).into_iter().map(read).collect()
+}
+
+#[test]
+fn columns_come_out_the_same_also_where_a_node_is_lost_while_it_writes_them() {
+    needs!("bwa");
+    let formats = ["--format", "bam,parquet,arrow", "--metrics", "off"];
+    let one = scratch::directory("columns-one");
+    align(&one).args(formats).succeeds();
+    for lost in [false, true] {
+        let many = scratch::directory("columns-many");
+        let said = many.with_extension("said");
+        let stderr = fs::File::create(&said).expect("a file can be made");
+        let run = align_on_nodes(&many, 3).args(formats).stderr(stderr).start();
+        if lost {
+            let nodes = wait_for_children(run.process_id(), "node", 3);
+            wait_until_said(&said, "written", 2, &run);
+            signal(nodes[1], libc::SIGKILL);
+        }
+        let run = run.finish();
+        assert!(run.status.success(), "{}\n{}", run.report(), fs::read_to_string(&said).unwrap_or_default());
+        for name in ["sample.parquet", "sample.arrow"] {
+            assert!(data_set(&one.join(name)) == data_set(&many.join(name)), "{name}");
+        }
+        for name in ["sample.bam", "sample.bam.bai", "sample.manifest.json"] {
+            assert!(fs::read(one.join(name)).ok() == fs::read(many.join(name)).ok(), "{name}");
+        }
+    }
+}
+
 /// One node of four is lost in a way, at a moment, both drawn from the seed. Returns whether the run noticed: it may be over
 /// too soon.
 fn lose_one(seed: u64, expected: &Path) -> bool {
@@ -215,7 +251,7 @@ fn broken_reads_are_named_as_by_one_process() {
 fn what_nodes_cannot_do_is_refused_before_anything_is_made() {
     needs!("bwa");
     for (words, problem) in [
-        (vec!["--format", "bam,parquet"], "BAM only"),
+        (vec!["--format", "bam,cram"], "no CRAM"),
         (vec!["--barcode-tag", "RX"], "--barcode-tag RX"),
         (vec!["--resume"], "--resume"),
         (vec!["--aligner", "bowtie2 -x {index} --interleaved {reads}"], "bowtie2"),

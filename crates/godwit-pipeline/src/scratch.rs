@@ -113,7 +113,7 @@ pub fn create_private_directory(path: &Path) -> io::Result<()> {
 }
 
 /// A name no other process or thread of this machine uses.
-fn unique() -> String {
+pub fn unique() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }

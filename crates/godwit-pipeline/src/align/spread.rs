@@ -129,8 +129,8 @@ pub(super) fn check(options: &AlignOptions) -> Result<(), PipelineError> {
     let marking = options.job.marking;
     let problem = if !matches!(options.aligner, AlignerChoice::Bwa | AlignerChoice::BwaMem2) {
         format!("{} cannot be spread over nodes: bwa and bwa-mem2 can", options.aligner.name())
-    } else if options.formats != [Format::Bam] {
-        "nodes write BAM only; leave out --format, and convert the BAM".to_owned()
+    } else if options.formats.contains(&Format::Cram) {
+        "nodes write BAM, Parquet and Arrow, but no CRAM; write BAM and convert it: samtools view -C".to_owned()
     } else if marking.wants_details() || marking.tag_set_members {
         let plain = MarkingOptions::default();
         let line = MarkingOptions { tagging: plain.tagging, ..marking }.command_line();

@@ -19,7 +19,7 @@ use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::partitioned_file::PartPlace;
 use crate::read_groups::ReadGroups;
-use crate::reduce::{DuplicatePolicy, PartMaker, PartMakerOptions, ReduceOptions};
+use crate::reduce::{DuplicatePolicy, PartMaker, PartMakerOptions, Places, ReduceOptions};
 use crate::runs::SplitPartition;
 
 /// What nodes have to know to write.
@@ -27,8 +27,8 @@ use crate::runs::SplitPartition;
 pub(crate) struct WriteJob {
     /// The header of the file, SAM text.
     pub(crate) header: String,
-    /// The BAM in the making.
-    pub(crate) bam: PathBuf,
+    /// What is written.
+    pub(crate) places: Places,
     pub(crate) duplicates: DuplicatePolicy,
     pub(crate) marking: MarkingOptions,
     pub(crate) metrics: bool,
@@ -88,7 +88,8 @@ pub(super) fn prepare<'s>(
         reduce,
         read_groups: ReadGroups::new(&read_groups)?,
         genome: hello.genome.clone(),
-        bam: job.bam,
+        places: job.places,
+        header,
         duplicates: marks.then_some(duplicates),
         optical: job.marking.tells_optical(job.duplicates).then_some(optical),
     };

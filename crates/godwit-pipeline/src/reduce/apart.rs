@@ -1,13 +1,14 @@
 //! A file whose parts are written by many processes: [`PartMaker`] makes parts where their records are, [`Gathering`] puts
 //! the file together and adds up what the makers say.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use godwit_formats::columnar::ColumnLayout;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{Marking, Verdicts};
 use godwit_model::Genome;
@@ -17,7 +18,7 @@ use super::collector::{Collected, ReduceOptions};
 use super::outputs::{Opened, Outputs};
 use super::partition::{Known, PartitionSummary, write_partition};
 use super::qc::{QcJob, QcPart, QcWorker};
-use super::sink::Targets;
+use super::sink::{ColumnFiles, Targets, UNFINISHED};
 use super::write::{Decided, Reduced, Written, targets, writing_failed};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartEdges, PartExtent, PartPlace, PartitionedFile, copy_part};
@@ -29,11 +30,21 @@ pub(crate) struct PartMakerOptions {
     pub(crate) reduce: ReduceOptions,
     pub(crate) read_groups: ReadGroups,
     pub(crate) genome: Genome,
-    /// The BAM in the making.
-    pub(crate) bam: PathBuf,
+    /// Where it is written.
+    pub(crate) places: Places,
+    /// The header, for columns.
+    pub(crate) header: Header,
     /// Duplicates, and optical ones where they are to be told.
     pub(crate) duplicates: Option<Verdicts>,
     pub(crate) optical: Option<Verdicts>,
+}
+
+/// Files and directories in the making, which all processes write to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Places {
+    pub(crate) bam: Option<PathBuf>,
+    pub(crate) parquet: Option<PathBuf>,
+    pub(crate) arrow: Option<PathBuf>,
 }
 
 /// Makes parts from the slices of one process.
@@ -43,8 +54,9 @@ pub(crate) struct PartMaker<'s> {
     genome: Genome,
     qc: Option<QcJob>,
     targets: Targets<'s>,
-    file: File,
-    bam: PathBuf,
+    bam: Option<File>,
+    /// For messages.
+    path: PathBuf,
 }
 
 /// A part that waits in the spill of its maker.
@@ -65,14 +77,18 @@ struct PartReport {
 }
 
 impl<'s> PartMaker<'s> {
-    /// A maker of BAM parts.
+    /// A maker of parts, of BAM and of columns.
     ///
     /// # Errors
     /// [`PipelineError`]: the reference, or the file to be written, cannot be opened.
     pub(crate) fn new(store: &'s SliceStore, options: PartMakerOptions) -> Result<Self, PipelineError> {
-        let PartMakerOptions { reduce, read_groups, genome, bam, duplicates, optical } = options;
-        let opened = OpenOptions::new().write(true).open(&bam);
-        let file = opened.map_err(PipelineError::file("write", &bam))?;
+        let PartMakerOptions { reduce, read_groups, genome, places, header, duplicates, optical } = options;
+        let Places { bam, parquet, arrow } = places;
+        let path = bam.as_ref().or(parquet.as_ref()).or(arrow.as_ref()).cloned().unwrap_or_default();
+        let open =
+            |path: &PathBuf| OpenOptions::new().write(true).open(path).map_err(PipelineError::file("write", path));
+        let file = bam.as_ref().map(open).transpose()?;
+        let columns = (parquet.is_some() || arrow.is_some()).then(|| ColumnLayout::new(&header));
         let qc = QcJob::new(&reduce, &genome)?;
         let marking = duplicates.map(|duplicates| Marking { duplicates, optical, ..Marking::default() });
         let collected = Collected {
@@ -87,13 +103,13 @@ impl<'s> PartMaker<'s> {
         };
         let targets = Targets {
             run: None,
-            bam: Some(PartitionedFile::apart(store.spill())),
+            bam: file.is_some().then(|| PartitionedFile::apart(store.spill())),
             cram: None,
-            columns: None,
-            parquet: None,
-            arrow: None,
+            columns: columns.transpose().map_err(PipelineError::Columns)?,
+            parquet: parquet.map(ColumnFiles::Elsewhere),
+            arrow: arrow.map(ColumnFiles::Elsewhere),
         };
-        Ok(Self { store, collected, genome, qc, targets, file, bam })
+        Ok(Self { store, collected, genome, qc, targets, bam: file, path })
     }
 
     /// Makes a part, the `at`th of the file.
@@ -106,7 +122,7 @@ impl<'s> PartMaker<'s> {
         split: &SplitPartition,
         cancelled: &AtomicBool,
     ) -> Result<MadePart, PipelineError> {
-        self.make_part(at, split, cancelled).map_err(|error| writing_failed(error, &self.bam))
+        self.make_part(at, split, cancelled).map_err(|error| writing_failed(error, &self.path))
     }
 
     fn make_part(&self, at: usize, split: &SplitPartition, cancelled: &AtomicBool) -> io::Result<MadePart> {
@@ -116,8 +132,9 @@ impl<'s> PartMaker<'s> {
         let sinks = self.targets.sinks(at, &self.genome)?;
         let (summary, parts) = write_partition(known, split, qc.as_mut(), sinks, cancelled)?;
         let qc = qc.as_mut().map(QcWorker::take_part);
-        let [mut part] = <[_; 1]>::try_from(parts).map_err(|_| io::Error::other("a BAM part has one writer"))?;
-        let place = part.seal()?;
+        // Only BAM waits for its place.
+        let sealed = parts.into_iter().next().map(|mut part| part.seal()).transpose()?;
+        let place = sealed.unwrap_or(PartPlace::Spill(Vec::new()));
         let bytes = match &place {
             PartPlace::Spill(pieces) => pieces.iter().map(|(_, bytes)| bytes).sum(),
             PartPlace::File { bytes, .. } => *bytes,
@@ -130,9 +147,10 @@ impl<'s> PartMaker<'s> {
     /// # Errors
     /// [`PipelineError`].
     pub(crate) fn place(&self, place: &PartPlace, offset: u64) -> Result<PartEdges, PipelineError> {
-        let copied = copy_part(self.store.spill(), place, &self.file, offset);
-        let durable = copied.and_then(|edges| self.file.sync_data().map(|()| edges));
-        durable.map_err(|error| writing_failed(error, &self.bam))
+        let Some(file) = &self.bam else { return Ok(PartEdges::default()) };
+        let copied = copy_part(self.store.spill(), place, file, offset);
+        let durable = copied.and_then(|edges| file.sync_data().map(|()| edges));
+        durable.map_err(|error| writing_failed(error, &self.path))
     }
 }
 
@@ -163,7 +181,7 @@ impl Decided {
         Some((&marking.duplicates, marking.optical.as_ref()))
     }
 
-    /// Begins the file: a BAM and nothing else.
+    /// Begins the files: BAM, Parquet and Arrow, but not CRAM.
     ///
     /// # Errors
     /// [`PipelineError`].
@@ -192,9 +210,18 @@ impl Decided {
 }
 
 impl Gathering<'_> {
-    /// The file, as it is called for now.
-    pub(crate) fn bam(&self) -> &Path {
-        self.targets.bam.as_ref().map_or(&self.stem, |file| file.staged().aside())
+    /// The files, as they are called for now.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(crate) fn places(&self) -> io::Result<Places> {
+        let directory = |files: &Option<ColumnFiles>| match files {
+            Some(ColumnFiles::Own(directory)) => std::path::absolute(directory.aside()).map(Some),
+            _ => Ok(None),
+        };
+        let bam = self.targets.bam.as_ref().map(|file| std::path::absolute(file.staged().aside()));
+        let (parquet, arrow) = (directory(&self.targets.parquet)?, directory(&self.targets.arrow)?);
+        Ok(Places { bam: bam.transpose()?, parquet, arrow })
     }
 
     /// Where the first part begins.
@@ -243,6 +270,10 @@ impl Gathering<'_> {
     /// # Errors
     /// [`PipelineError`]; [`PipelineError::Lost`] where a part is missing.
     pub(crate) fn complete(self, genome: &Genome, outputs: &Outputs) -> Result<Reduced, PipelineError> {
+        let places = self.places().map_err(|error| writing_failed(error, &self.stem))?;
+        for directory in places.parquet.iter().chain(&places.arrow) {
+            remove_unfinished(directory).map_err(|error| writing_failed(error, &self.stem))?;
+        }
         let parts = self.reports.len() as u64;
         let mut summaries = Vec::new();
         for (at, (report, extent)) in self.reports.into_iter().zip(self.extents).enumerate() {
@@ -260,4 +291,15 @@ impl Gathering<'_> {
         let written = Written { summaries, qc: self.qc, kept: 0, started: self.started };
         written.complete(self.collected, self.targets, genome, outputs)
     }
+}
+
+/// Removes what nodes that were lost left among files of columns.
+fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }

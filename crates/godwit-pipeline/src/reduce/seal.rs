@@ -11,7 +11,7 @@ use godwit_model::Genome;
 
 use super::outputs::{Format, Outputs};
 use super::partition::PartitionSummary;
-use super::sink::{BamReport, Targets};
+use super::sink::{BamReport, ColumnFiles, Targets};
 use super::write::{Segment, writing_failed};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartExtent, PartitionedFile};
@@ -67,6 +67,7 @@ impl Targets<'_> {
         sealed: &mut Sealed,
     ) -> Result<(), PipelineError> {
         for directory in [self.parquet, self.arrow].into_iter().flatten() {
+            let ColumnFiles::Own(directory) = directory else { continue };
             sealed.bytes += directory.bytes();
             sealed.staged.add_directory(directory);
         }

@@ -3,8 +3,9 @@
 //! A sink belongs to the thread that writes the partition, which compresses for all of its sinks. Committing completes the
 //! part; a sink that is dropped leaves it missing, and the output is never named.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
 
 use godwit_cram as cram;
 use godwit_formats::bgzf;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::outputs::Format;
 use crate::partitioned_file::{PartWriter, PartitionedFile};
 use crate::run_directory::RunDirectory;
+use crate::scratch::unique;
 use crate::staging::StagedDirectory;
 
 /// Compression level of BAM: fast, as intermediate files of this size want it.
@@ -24,6 +26,8 @@ const COMPRESSION_LEVEL: u8 = 1;
 const FLAG_OFFSET: usize = 14;
 /// Bytes gathered before a file of columns is written to.
 const WRITE_BYTES: usize = 256 << 10;
+/// What names start with while files of columns are written elsewhere.
+pub(super) const UNFINISHED: &str = ".unfinished-";
 
 /// The files of a run, which the sinks of all partitions share.
 pub(super) struct Targets<'t> {
@@ -32,8 +36,54 @@ pub(super) struct Targets<'t> {
     pub(super) bam: Option<PartitionedFile<'t>>,
     pub(super) cram: Option<(PartitionedFile<'t>, cram::Encoder)>,
     pub(super) columns: Option<ColumnLayout>,
-    pub(super) parquet: Option<StagedDirectory>,
-    pub(super) arrow: Option<StagedDirectory>,
+    pub(super) parquet: Option<ColumnFiles>,
+    pub(super) arrow: Option<ColumnFiles>,
+}
+
+/// Where files of columns go, one for each partition.
+pub(super) enum ColumnFiles {
+    /// Into a directory of this process.
+    Own(StagedDirectory),
+    /// Into that of the process that gathers what many write.
+    Elsewhere(PathBuf),
+}
+
+/// A file of columns, and the name it gets when it is whole: a process that was given up and another one in its place may
+/// write the same partition.
+pub(super) struct ColumnFile {
+    file: File,
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl ColumnFiles {
+    fn create(&self, name: &str) -> io::Result<ColumnFile> {
+        match self {
+            Self::Own(directory) => Ok(ColumnFile { file: directory.file(name)?, names: None }),
+            Self::Elsewhere(directory) => {
+                let aside = directory.join(format!("{UNFINISHED}{}-{name}", unique()));
+                let file = OpenOptions::new().write(true).create_new(true).open(&aside)?;
+                Ok(ColumnFile { file, names: Some((aside, directory.join(name))) })
+            }
+        }
+    }
+}
+
+impl ColumnFile {
+    /// Makes it durable and gives it its name.
+    fn commit(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.names.map_or(Ok(()), |(aside, name)| fs::rename(aside, name))
+    }
+}
+
+impl Write for ColumnFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// What the sinks of a partition say about their parts.
@@ -73,8 +123,8 @@ impl Targets<'_> {
             sinks.push(PartSink::Cram(CramSink { part: encoder.part()?, out: file.part(at + 1) }));
         }
         if let Some(layout) = &self.columns {
-            let file = |directory: &StagedDirectory, format: Format| {
-                let file = directory.file(&format!("part-{at:05}.{}", format.extension()))?;
+            let file = |directory: &ColumnFiles, format: Format| {
+                let file = directory.create(&format!("part-{at:05}.{}", format.extension()))?;
                 Ok::<_, io::Error>(BufWriter::with_capacity(WRITE_BYTES, file))
             };
             let parquet = self.parquet.as_ref().map(|directory| file(directory, Format::Parquet)).transpose()?;
@@ -172,8 +222,8 @@ pub(super) struct CramSink<'t> {
 /// Fills columns once for Parquet and Arrow.
 pub(super) struct ColumnSink<'t> {
     columns: Columns<'t>,
-    parquet: Option<ParquetPart<BufWriter<File>>>,
-    arrow: Option<ArrowPart<BufWriter<File>>>,
+    parquet: Option<ParquetPart<BufWriter<ColumnFile>>>,
+    arrow: Option<ArrowPart<BufWriter<ColumnFile>>>,
 }
 
 impl ColumnSink<'_> {
@@ -197,7 +247,7 @@ impl ColumnSink<'_> {
         if self.columns.rows() > 0 {
             self.write_batch()?;
         }
-        let durable = |file: BufWriter<File>| file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all();
+        let durable = |file: BufWriter<ColumnFile>| file.into_inner().map_err(io::IntoInnerError::into_error)?.commit();
         if let Some(parquet) = self.parquet {
             durable(parquet.finish().map_err(io::Error::other)?)?;
         }

@@ -21,7 +21,7 @@ use super::partition::{Known, PartitionSummary, write_partition};
 use super::qc::{Qc, QcJob, QcWorker};
 use super::ranks::rank;
 use super::seal::Sealed;
-use super::sink::Targets;
+use super::sink::{ColumnFiles, Targets};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartWriter, PartitionedFile};
@@ -193,8 +193,8 @@ pub(super) fn targets(collected: &Collected, opened: Opened) -> Targets<'_> {
         bam: opened.bam.map(parts),
         cram: opened.cram.map(parts).zip(opened.encoder),
         columns: opened.columns,
-        parquet: opened.parquet,
-        arrow: opened.arrow,
+        parquet: opened.parquet.map(ColumnFiles::Own),
+        arrow: opened.arrow.map(ColumnFiles::Own),
     }
 }
 

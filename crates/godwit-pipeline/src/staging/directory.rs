@@ -51,6 +51,11 @@ impl StagedDirectory {
         OpenOptions::new().write(true).create_new(true).open(self.aside.join(name))
     }
 
+    /// The name it has until then, where other processes may write to it.
+    pub fn aside(&self) -> &Path {
+        &self.aside
+    }
+
     /// The name it will have.
     pub fn path(&self) -> &Path {
         &self.path

@@ -157,7 +157,7 @@ impl SpreadJob<'_> {
         let gathering = decided.gather(header, genome, outputs, opened)?;
         let job = WriteJob {
             header: String::from_utf8_lossy(&header.text()).into_owned(),
-            bam: std::path::absolute(gathering.bam()).map_err(PipelineError::file("find", gathering.bam()))?,
+            places: gathering.places().map_err(PipelineError::file("find", &outputs.stem))?,
             duplicates: options.job.duplicates,
             marking: options.job.marking,
             metrics: options.job.metrics,
