@@ -41,14 +41,14 @@ struct Run {
 
 impl Run {
     fn open() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("scratch space");
         let keys = keys(directory.path(), "secret");
-        let head = Head::open(SocketAddr::new(HERE, 0), keys.server.clone(), Arc::new(Numbers)).unwrap();
+        let head = Head::open(SocketAddr::new(HERE, 0), keys.server.clone(), Arc::new(Numbers)).expect("it can listen");
         Self { head, keys, _directory: directory }
     }
 
     fn join(&mut self) -> (Node, NodeId, Orders) {
-        let node = Node::join(self.head.address(), self.keys.clone(), "1.2.3", "one").unwrap();
+        let node = Node::join(self.head.address(), self.keys.clone(), "1.2.3", "one").expect("it is let in");
         match self.next() {
             Incoming::Joined { node: id, version, name, orders } => {
                 assert_eq!((version.as_str(), name.as_str()), ("1.2.3", "one"));
@@ -64,8 +64,8 @@ impl Run {
 }
 
 fn keys(directory: &Path, token: &str) -> Keys {
-    Keys::make(directory).unwrap();
-    Keys::of_run(token, directory).unwrap()
+    Keys::make(directory).expect("a certificate can be made");
+    Keys::of_run(token, directory).expect("it can be read")
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn reports_gifts_orders_and_the_end_arrive() {
     let pieces = [vec![1; 5_000_000], vec![], vec![2; 3]];
     std::thread::scope(|scope| {
         let giving = scope.spawn(|| {
-            let buffers = pieces.iter().map(|piece| Buffer::from_slice_ref(piece)).collect();
+            let buffers = pieces.iter().map(Buffer::from_slice_ref).collect();
             node.give(id, Gift::Part { part: 3, bytes: 9 }, buffers)
         });
         let Incoming::Gave(from, Gift::Part { part: 3, bytes: 9 }, found) = run.next() else { panic!("no gift") };

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use arrow_buffer::Buffer;
 use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
 use godwit_engines::aligner::{Aligner, AlignerChoice, Hello, Session};
-use godwit_exchange::{ExchangeError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
+use godwit_exchange::{ExchangeError, FlightError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
 use godwit_fleet::Rendezvous;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,11 @@ pub(crate) use writing::{VerdictHeader, WriteJob};
 
 /// Slices that are fetched at a time, each from another block.
 const FETCHERS: usize = 3;
+
+/// How long a node tries to come back to a head that it lost.
+const COME_BACK: Duration = Duration::from_secs(60);
+/// How long it waits before it tries again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How to be a node.
 #[derive(Clone, Debug)]
@@ -107,11 +112,42 @@ impl Shared<'_> {
     }
 }
 
-/// Works for a run until it is done.
+/// Works for a run until it is done. Where the way to the head is lost for a while, comes back as another node with nothing.
 ///
 /// # Errors
 /// [`PipelineError`]; the run goes on without this node.
 pub fn work(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+    let mut lost_since: Option<Instant> = None;
+    loop {
+        let started = Instant::now();
+        let error = match work_once(options, cancelled) {
+            Err(PipelineError::Exchange(error)) => error,
+            ended => return ended,
+        };
+        // It was there in between.
+        if started.elapsed() > COME_BACK {
+            lost_since = None;
+        }
+        let is_over = !Rendezvous::path(&options.meeting).exists() || nobody_listens(&error);
+        if is_over || lost_since.get_or_insert(started).elapsed() > COME_BACK {
+            return Err(PipelineError::Exchange(error));
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Whether the head's machine answered that there is no head.
+fn nobody_listens(error: &ExchangeError) -> bool {
+    match error {
+        ExchangeError::Flight(FlightError::Connect { source, .. }) => {
+            source.kind() == std::io::ErrorKind::ConnectionRefused
+        }
+        ExchangeError::Refused { .. } => true,
+        _ => false,
+    }
+}
+
+fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
     let is_cancelled = || cancelled.load(Ordering::Relaxed);
     let found = Rendezvous::wait(&options.meeting, options.attempt, options.wait, is_cancelled)?;
     let keys = Keys::of_run(found.token.reveal(), &options.meeting)?;
@@ -336,7 +372,7 @@ fn own_address(head: SocketAddr) -> Result<IpAddr, PipelineError> {
     let found = TcpStream::connect(head).and_then(|stream| stream.local_addr());
     let failed = |source| {
         let address = head.to_string();
-        PipelineError::from(ExchangeError::from(godwit_exchange::FlightError::Connect { address, source }))
+        PipelineError::from(ExchangeError::from(FlightError::Connect { address, source }))
     };
     found.map(|address| address.ip()).map_err(failed)
 }

@@ -102,6 +102,8 @@ struct Peer {
 /// The head, listening.
 pub(super) struct HeadOfRun<'r> {
     head: Option<Head>,
+    /// Where nodes find it.
+    meeting: PathBuf,
     spool: Arc<ReadsSpool>,
     spread: &'r Spread<'r>,
     ledger: Ledger,
@@ -180,6 +182,7 @@ impl<'r> HeadOfRun<'r> {
         spread.launch.start(&absolute(&meeting)?)?;
         Ok(Self {
             head: Some(head),
+            meeting,
             spool,
             spread,
             ledger: Ledger::new(LedgerOptions::default()),
@@ -425,7 +428,8 @@ impl<'r> HeadOfRun<'r> {
 
 impl Drop for HeadOfRun<'_> {
     fn drop(&mut self) {
-        // Nodes see the connection end, and end too.
+        // Nodes see the connection end, and that nobody is there to come back to.
+        let _ = std::fs::remove_file(Rendezvous::path(&self.meeting));
         if let Some(head) = self.head.take() {
             head.close(Duration::from_millis(100));
         }

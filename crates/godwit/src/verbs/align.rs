@@ -1,12 +1,12 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, plan_align, work};
+use godwit_pipeline::{AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, plan_align, work};
 
 use super::slurm_job::SlurmJob;
 use super::spread::{Allocation, Nodes, planned};
 use super::{cancel_on_signal, or_stdin, plan};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
-use crate::failure::Failure;
+use crate::failure::{Failure, with_causes};
 use crate::progress::Progress;
 
 /// Runs the main job and tells its outcome.
@@ -29,7 +29,15 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.node > 0) {
-        return Ok(work(&allocation.node_options(args), &cancelled)?);
+        return match work(&allocation.node_options(args), &cancelled) {
+            Err(error @ PipelineError::Interrupted) => Err(error.into()),
+            // The head goes on without this node, and it is the head that tells how the job ended.
+            Err(error) => {
+                progress.say(&format!("this node left the run: {}", with_causes(&error)));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        };
     }
     let nodes = Nodes::new(args, allocation)?;
     let spread = nodes.as_ref().map(|nodes| nodes.spread(args)).transpose()?;
