@@ -24,6 +24,7 @@ mod read_names;
 mod real_data;
 mod report;
 mod resume;
+mod shuffle;
 mod slurm;
 mod ssh;
 mod trimming;

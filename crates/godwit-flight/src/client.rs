@@ -84,6 +84,11 @@ impl Client {
         Ok(Self { requests, peer, token: access.token, tuning })
     }
 
+    /// The other end.
+    pub(crate) fn peer(&self) -> &str {
+        &self.peer
+    }
+
     /// Downloads what a ticket stands for.
     ///
     /// # Errors

@@ -55,6 +55,14 @@ pub enum FlightError {
         /// The most that is taken.
         limit_bytes: u64,
     },
+    /// Data that is not what its sender made.
+    #[error(
+        "what {peer} sent does not have its checksum; the network or the memory of a machine changes data, or the peer is another program"
+    )]
+    Checksum {
+        /// The other end.
+        peer: String,
+    },
     /// Bytes that are no record batch of the stream's schema.
     #[error("a record batch cannot be read or written")]
     Arrow {
@@ -76,6 +84,7 @@ impl From<FlightError> for tonic::Status {
             FlightError::Status { status, .. } => *status,
             FlightError::Malformed { .. } | FlightError::Arrow { .. } => Self::invalid_argument(error.to_string()),
             FlightError::TooLarge { .. } => Self::resource_exhausted(error.to_string()),
+            FlightError::Checksum { .. } => Self::data_loss(error.to_string()),
             FlightError::Connect { .. } | FlightError::Listen { .. } | FlightError::Connection { .. } => {
                 Self::unavailable(error.to_string())
             }

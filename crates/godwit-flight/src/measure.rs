@@ -4,6 +4,8 @@
 //! All batches of a [`Workload`] are distinct and made before the clock starts, so that neither end can win by its caches
 //! and nothing but the transfer is timed. What is timed is from the first request to the last byte decoded.
 
+pub mod shuffle;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;

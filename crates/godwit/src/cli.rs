@@ -2,6 +2,7 @@
 
 mod marking;
 mod nodes;
+mod shuffle;
 mod values;
 
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ pub use marking::MarkingArgs;
 use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
 pub use nodes::{NodeArgs, Place, PlaceArgs};
+pub use shuffle::BenchShuffleArgs;
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -425,6 +427,9 @@ pub enum BenchVerb {
     /// Throughput of Arrow Flight, between two processes here or to a server started with --listen
     #[command(after_help = "Example:\n  godwit bench flight --method get --streams 1,2,4 --bytes 1G")]
     Flight(BenchFlightArgs),
+    /// Throughput of a shuffle, all nodes to all nodes: processes of this machine, or peers started with --listen
+    #[command(after_help = "Example:\n  godwit bench shuffle --nodes 1,2,4,8 --bytes 64M,256M")]
+    Shuffle(BenchShuffleArgs),
 }
 
 #[derive(Args)]

@@ -1,13 +1,68 @@
 //! `godwit bench`: what this network and this machine give.
 
 mod flight;
+mod shuffle;
+
+use std::io::Read;
+use std::net::ToSocketAddrs;
+use std::path::Path;
+
+use godwit_flight::{Access, Address, DataPlane, Routes, Server, Tuning};
+use tokio::runtime::Runtime;
 
 use crate::cli::BenchVerb;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// Runs a benchmark.
 pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
     match verb {
         BenchVerb::Flight(args) => flight::run(args),
+        BenchVerb::Shuffle(args) => shuffle::run(args),
     }
+}
+
+fn threads() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))
+}
+
+/// Serves until the process is stopped, or until its stdin is closed.
+async fn serve(
+    address: &Address,
+    data: impl DataPlane,
+    tuning: Tuning,
+    until_stdin_closes: bool,
+) -> Result<(), Failure> {
+    let server = Server::bind(address, data, Routes::default(), Access::default(), tuning).await?;
+    super::print(&format!("listening on {}\n", server.address()))?;
+    let closed = async {
+        match until_stdin_closes {
+            true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
+            false => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = server.serve() => {}
+        () = closed => {}
+    }
+    Ok(())
+}
+
+/// `HOST:PORT` or `unix:PATH`.
+fn parse_address(text: &str) -> Result<Address, Failure> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(Address::Unix(path.into()));
+    }
+    let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    let wrong = || Failure::new(Exit::Usage, format!("{text} is no address; give HOST:PORT or unix:PATH"));
+    found.map(Address::Tcp).ok_or_else(wrong)
+}
+
+/// User and system time of a process so far (proc(5): fields 14 and 15 of `stat`, in clock ticks; the second may hold blanks).
+fn process_seconds(stat: &Path) -> Option<f64> {
+    let text = std::fs::read_to_string(stat).ok()?;
+    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
+    // Linux tells user space 100 ticks a second on every machine it runs on today.
+    Some(ticks / 100.0)
 }

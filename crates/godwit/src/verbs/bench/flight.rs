@@ -1,24 +1,26 @@
 //! `godwit bench flight`: Arrow Flight between two processes, as the published benchmarks of Flight measure it.
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::ToSocketAddrs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use godwit_flight::measure::{Measuring, Shape, Transferred, Workload, download, prepare, upload};
-use godwit_flight::{Access, Address, Client, Routes, Server, Tuning};
+use godwit_flight::{Access, Address, Client, Tuning};
 use serde_json::{Value, json};
 
+use super::{parse_address, process_seconds, serve, threads};
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
 
 /// Measures, or serves until it is stopped.
 pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let runtime = threads()?;
     match &args.listen {
-        Some(address) => runtime.block_on(serve(&parse_address(address)?, args.until_stdin_closes)),
+        Some(address) => {
+            let data = Measuring::default();
+            runtime.block_on(serve(&parse_address(address)?, data, Tuning::default(), args.until_stdin_closes))
+        }
         None => {
             let results = runtime.block_on(measure(args))?;
             match args.format {
@@ -27,33 +29,6 @@ pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
             }
         }
     }
-}
-
-async fn serve(address: &Address, until_stdin_closes: bool) -> Result<(), Failure> {
-    let rest = Routes::default();
-    let server = Server::bind(address, Measuring::default(), rest, Access::default(), Tuning::default()).await?;
-    super::super::print(&format!("listening on {}\n", server.address()))?;
-    let closed = async {
-        match until_stdin_closes {
-            true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
-            false => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = server.serve() => {}
-        () = closed => {}
-    }
-    Ok(())
-}
-
-/// `HOST:PORT` or `unix:PATH`.
-fn parse_address(text: &str) -> Result<Address, Failure> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(Address::Unix(path.into()));
-    }
-    let found = text.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
-    let wrong = || Failure::new(Exit::Usage, format!("{text} is no address; give HOST:PORT or unix:PATH"));
-    found.map(Address::Tcp).ok_or_else(wrong)
 }
 
 /// A server of our own, in a process of its own as the peers have it.
@@ -143,15 +118,6 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
 fn cpu_seconds(server: Option<&Path>) -> f64 {
     let own = Path::new("/proc/self/stat");
     [Some(own), server].into_iter().flatten().map(|stat| process_seconds(stat).unwrap_or_default()).sum()
-}
-
-/// User and system time (proc(5): fields 14 and 15 of `stat`, in clock ticks; the second may hold blanks).
-fn process_seconds(stat: &Path) -> Option<f64> {
-    let text = std::fs::read_to_string(stat).ok()?;
-    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();
-    let ticks = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-    // Linux tells user space 100 ticks a second on every machine it runs on today.
-    Some(ticks / 100.0)
 }
 
 /// One line of the results: medians, and the slowest and fastest round.

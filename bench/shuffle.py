@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""The shuffle between nodes of one machine: all-to-all throughput, stages, exposed communication; and iperf3 by message size.
+
+First `godwit bench shuffle` for every node count and payload. Then two nodes and messages from 256 B to 256 MB (2.6 GB with --large),
+in interleaved rounds with iperf3: as two nodes fetch from each other at once, iperf3 runs in both directions at once, over the same
+bytes, written in pieces of the message size up to the 1 MiB that it takes at most.
+"""
+
+import argparse
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import _measure as bench
+
+MESSAGES = [256, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20]
+LARGE = 2_600_000_000
+# Above this iperf3 refuses --length.
+IPERF3_LONGEST = 1 << 20
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--godwit", type=Path, help="binary to measure (default: built from here with --release)")
+    parser.add_argument("--nodes", default="1,2,4,8", help="node counts (default: 1,2,4,8)")
+    parser.add_argument("--bytes", default="64M,256M", help="payloads per node (default: 64M,256M)")
+    parser.add_argument("--message", default="2M", help="message size of the first part (default: 2M)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pair-bytes", type=int, default=256 << 20, help="bytes each way of the second part, at least a message (default: 256 MiB)")
+    parser.add_argument("--large", action="store_true", help="messages of 2.6 GB too; takes 16 GB of memory")
+    parser.add_argument("--results", type=Path, default=bench.RESULTS)
+    return parser.parse_args()
+
+
+def output(command):
+    command = list(map(str, command))
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        bench.fail(f"{' '.join(command)} ended with {done.returncode}: {done.stderr or done.stdout}")
+    return json.loads(done.stdout)
+
+
+def shuffle(godwit, nodes, size, message, rounds):
+    words = ["--nodes", nodes, "--bytes", size, "--message", message, "--rounds", rounds, "--format", "json"]
+    return output([godwit, "bench", "shuffle", *words])
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def iperf3(port, size, message):
+    """MB/s of the slower direction, both at once."""
+    words = ["--bytes", size, "--length", min(message, IPERF3_LONGEST), "--bidir", "--json"]
+    end = output(["iperf3", "--client", "127.0.0.1", "--port", port, *words])["end"]
+    return min(end[direction]["bits_per_second"] for direction in ("sum_received", "sum_received_bidir_reverse")) / 8e6
+
+
+def by_message(options, godwit):
+    """MB/s per node of godwit and iperf3, by message size."""
+    port = free_port()
+    server = subprocess.Popen(["iperf3", "--server", "--port", str(port)], stdout=subprocess.DEVNULL)
+    measured = []
+    try:
+        time.sleep(1)
+        for message in MESSAGES + ([LARGE] if options.large else []):
+            size = max(options.pair_bytes, message)
+            rates = {"message_bytes": message, "bytes_each_way": size, "godwit": [], "iperf3": [], "cpu_s_per_gb": []}
+            for _ in range(options.rounds):
+                # Half of what a node holds is for the other.
+                result = shuffle(godwit, 2, 2 * size, message, 1)[0]
+                rates["godwit"].append(result["mb_per_s_per_node"])
+                rates["cpu_s_per_gb"].append(result["cpu_s_per_gb"])
+                rates["iperf3"].append(iperf3(port, size, message))
+            print(f"bench: messages of {message:,} bytes: godwit {rates['godwit']}, iperf3 {rates['iperf3']} MB/s", file=sys.stderr)
+            measured.append(rates)
+    finally:
+        server.kill()
+        server.wait()
+    return measured
+
+
+def all_to_all_table(results):
+    lines = [
+        "| nodes | MB per node | MB fetched per node | transfer s | MB/s per node | MB/s in all | CPU s/GB | make | connect | transfer | verify | exposed |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        stages = result["stages"]
+        # One node alone fetches nothing.
+        rates = [f"{result[key]:.{digits}f}" if result[key] is not None else "-"
+                 for key, digits in (("mb_per_s_per_node", 0), ("mb_per_s", 0), ("cpu_s_per_gb", 2))]
+        shares = [f"{100 * stages[stage]['share']:.0f} %" for stage in ("make", "connect", "transfer", "verify")]
+        cells = [
+            result["nodes"], f"{result['bytes_per_node'] / 1e6:.1f}", f"{result['fetched_bytes_per_node'] / 1e6:.1f}",
+            f"{stages['transfer']['seconds']:.3f}", *rates, *shares, f"{100 * result['exposed_share']:.0f} %",
+        ]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
+
+
+def message_table(measured):
+    lines = ["| message bytes | godwit MB/s per node, median | spread | CPU s/GB | iperf3 MB/s, median | spread | x iperf3 |", "|---|---|---|---|---|---|---|"]
+    for rates in measured:
+        own, peer = statistics.median(rates["godwit"]), statistics.median(rates["iperf3"])
+        spreads = {name: f"{min(rates[name]):.0f} - {max(rates[name]):.0f}" for name in ("godwit", "iperf3")}
+        lines.append(
+            f"| {rates['message_bytes']:,} | {own:.0f} | {spreads['godwit']} | {statistics.median(rates['cpu_s_per_gb']):.2f}"
+            f" | {peer:.0f} | {spreads['iperf3']} | {own / peer:.2f} |"
+        )
+    return lines
+
+
+def main():
+    options = parse()
+    bench.need("iperf3")
+    godwit = bench.godwit_binary(options)
+    load = os.getloadavg()[0]
+    results = shuffle(godwit, options.nodes, options.bytes, options.message, options.rounds)
+    measured = by_message(options, godwit)
+    processor = bench.first_line(["grep", "-m1", "model name", "/proc/cpuinfo"]).partition(":")[2].strip() or platform.machine()
+    around = (
+        f"{processor}, {os.cpu_count()} cores, load {load:.1f} at the start; {time.strftime('%Y-%m-%d')}, commit"
+        f" {bench.first_line(['git', '-C', str(bench.ROOT), 'describe', '--always', '--dirty'])}."
+        f" {bench.first_line(['iperf3', '--version'])}."
+    )
+    text = "\n".join([
+        "# Shuffles between nodes of one machine",
+        "",
+        f"{options.rounds} rounds, medians; {around}",
+        "",
+        "Every node fetches its slice from every other at once, over loopback. Times are those of the slowest node. Shares are those of the four",
+        "steps; exposed is the part of a transfer with verifying at the same time that verifying alone would not take.",
+        "",
+        *all_to_all_table(results),
+        "",
+        "## Two nodes by message size",
+        "",
+        "Both fetch from each other at once; iperf3 has both directions at once too, with writes of at most 1 MiB. It throws away what it gets,",
+        "where a node keeps it in memory of its own.",
+        "",
+        *message_table(measured),
+        "",
+    ])
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "shuffle.md").write_text(text)
+    details = {"circumstances": around, "all_to_all": results, "by_message": measured}
+    (options.results / "shuffle.json").write_text(json.dumps(details, indent=2) + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

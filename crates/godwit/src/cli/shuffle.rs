@@ -1,0 +1,37 @@
+//! How a shuffle is measured.
+
+use clap::Args;
+
+use super::TableFormat;
+use super::values::parse_size;
+
+#[derive(Args)]
+pub struct BenchShuffleArgs {
+    /// Nodes that shuffle with each other, each a process of this machine, one result each
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4", value_name = "N,..", value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub nodes: Vec<u32>,
+    /// Data that each node holds, cut into a slice for every node, one result each
+    #[arg(long, value_delimiter = ',', default_value = "256M", value_name = "SIZE,..", value_parser = parse_size)]
+    pub bytes: Vec<u64>,
+    /// Bytes of a message
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = parse_size)]
+    pub message: u64,
+    /// Fetch from these, each started by `godwit bench shuffle --listen`, all at once
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT,..", conflicts_with_all = ["nodes", "listen"])]
+    pub peers: Vec<String>,
+    /// Be a peer, at HOST:PORT (port 0: any), until stopped
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// End when stdin is closed
+    #[arg(long, hide = true, requires = "listen")]
+    pub until_stdin_closes: bool,
+    /// Be this node of a measurement: orders on stdin, answers on stdout
+    #[arg(long, hide = true, value_name = "INDEX", conflicts_with_all = ["listen", "peers"])]
+    pub node: Option<u32>,
+    /// Measurements of each kind; the median is told
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// How to print results
+    #[arg(long, value_enum, default_value_t = TableFormat::Table, value_name = "FORMAT")]
+    pub format: TableFormat,
+}
