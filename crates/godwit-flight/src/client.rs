@@ -40,8 +40,17 @@ pub struct Client {
     tuning: Tuning,
 }
 
-/// The body of a request: messages as they come.
-struct Outgoing(mpsc::Receiver<Segments>);
+/// The body of a request: messages as they come, and what is left of one too long for one piece.
+struct Outgoing {
+    messages: mpsc::Receiver<Segments>,
+    rest: Segments,
+}
+
+impl From<mpsc::Receiver<Segments>> for Outgoing {
+    fn from(messages: mpsc::Receiver<Segments>) -> Self {
+        Self { messages, rest: Segments::default() }
+    }
+}
 
 impl Body for Outgoing {
     type Data = Segments;
@@ -51,8 +60,16 @@ impl Body for Outgoing {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Segments>, Self::Error>>> {
-        let segments = ready!(self.get_mut().0.poll_recv(context));
-        Poll::Ready(segments.map(|segments| Ok(Frame::data(segments))))
+        let Self { messages, rest } = self.get_mut();
+        loop {
+            if let Some(segments) = rest.take_frame() {
+                return Poll::Ready(Some(Ok(Frame::data(segments))));
+            }
+            match ready!(messages.poll_recv(context)) {
+                Some(segments) => *rest = segments,
+                None => return Poll::Ready(None),
+            }
+        }
     }
 }
 
@@ -98,7 +115,7 @@ impl Client {
         // The channel is empty and its receiver alive: this neither waits nor fails.
         let _ = sender.try_send(frame_encoded(&Ticket { ticket: ticket.into() }));
         drop(sender);
-        let response = self.call("DoGet", Outgoing(receiver)).await?;
+        let response = self.call("DoGet", receiver.into()).await?;
         let assembler = Assembler::new(self.tuning.message_limit_bytes);
         Ok(Batches { incoming: self.incoming(response)?, assembler, decoder: BatchDecoder::default() })
     }
@@ -118,7 +135,7 @@ impl Client {
         let sender = Sender { sender, encoder, descriptor: descriptor.encode_to_vec(), peer: self.peer.clone() };
         let client = self.clone();
         let answers = async move {
-            let response = client.call("DoPut", Outgoing(receiver)).await?;
+            let response = client.call("DoPut", receiver.into()).await?;
             Ok(Answers { incoming: client.incoming(response)? })
         };
         Ok((sender, answers))

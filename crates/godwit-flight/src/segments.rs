@@ -5,6 +5,9 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
+/// Most bytes that are given to HTTP/2 at once: h2 refuses more than a window can hold, 2 GiB less one.
+const GIVEN_BYTES: usize = 1 << 30;
+
 /// Pieces in order. One HTTP/2 frame takes as many of them as fit it, in one system call.
 #[derive(Debug, Default)]
 pub struct Segments {
@@ -25,6 +28,30 @@ impl Segments {
     pub fn append(&mut self, mut other: Self) {
         self.bytes += other.bytes;
         self.pieces.append(&mut other.pieces);
+    }
+
+    /// Takes the first bytes, as many as may be given to HTTP/2 at once; `None` where there are none left.
+    pub(crate) fn take_frame(&mut self) -> Option<Self> {
+        if self.bytes <= GIVEN_BYTES {
+            return (self.bytes > 0).then(|| std::mem::take(self));
+        }
+        Some(self.split_to(GIVEN_BYTES))
+    }
+
+    /// Takes the first `count` bytes, of more.
+    fn split_to(&mut self, count: usize) -> Self {
+        let mut first = Self::default();
+        while let Some(mut piece) = self.pieces.pop_front() {
+            let left = count - first.bytes;
+            if piece.len() > left {
+                first.push(piece.split_to(left));
+                self.pieces.push_front(piece);
+                break;
+            }
+            first.push(piece);
+        }
+        self.bytes -= first.bytes;
+        first
     }
 }
 
@@ -67,6 +94,21 @@ impl Buf for Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_split_is_the_same_bytes() {
+        let whole = b"abcdefghij";
+        for count in 0..whole.len() {
+            let mut segments = Segments::default();
+            for piece in [&whole[..3], &whole[3..4], &whole[4..]] {
+                segments.push(Bytes::from_static(piece));
+            }
+            let mut first = segments.split_to(count);
+            assert_eq!((first.remaining(), segments.remaining()), (count, whole.len() - count));
+            assert_eq!(first.copy_to_bytes(count), &whole[..count]);
+            assert_eq!(segments.copy_to_bytes(whole.len() - count), &whole[count..]);
+        }
+    }
 
     #[test]
     fn pieces_are_read_as_one() {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use arrow_array::RecordBatch;
 use arrow_flight::{FlightDescriptor, PutResult, Ticket};
 use arrow_schema::SchemaRef;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
@@ -252,7 +252,7 @@ impl<D: DataPlane> Plane<D> {
         let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
         let download = self.data.download(ticket.ticket).await?;
         let encoder = Box::new(BatchEncoder::new(&download.schema)?);
-        Ok(Reply::Batches { batches: download.batches, encoder, ended: false })
+        Ok(Reply::Batches { batches: download.batches, encoder, rest: Segments::default(), ended: false })
     }
 
     async fn put(&self, body: Incoming) -> Result<Reply, Status> {
@@ -289,6 +289,8 @@ enum Reply {
     Batches {
         batches: Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>,
         encoder: Box<BatchEncoder>,
+        /// What is left of a message too long for one piece.
+        rest: Segments,
         ended: bool,
     },
     Answers {
@@ -310,9 +312,12 @@ impl Body for Reply {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 Poll::Ready(frame.map(|frame| Ok(frame?.map_data(Segments::from))))
             }
-            Self::Batches { batches, encoder, ended } => {
+            Self::Batches { batches, encoder, rest, ended } => {
                 if *ended {
                     return Poll::Ready(None);
+                }
+                if let Some(segments) = rest.take_frame() {
+                    return Poll::Ready(Some(Ok(Frame::data(segments))));
                 }
                 let segments = match ready!(batches.as_mut().poll_next(context)) {
                     Some(Ok((batch, app_metadata))) => encoder.encode(&batch, &[], &app_metadata),
@@ -320,10 +325,11 @@ impl Body for Reply {
                     None => encoder.finish(&[]),
                 };
                 match segments {
-                    Ok(segments) if segments.has_remaining() => Poll::Ready(Some(Ok(Frame::data(segments)))),
-                    Ok(_) => Poll::Ready(end(ended, &Status::ok(""))),
-                    Err(error) => Poll::Ready(end(ended, &error.into())),
+                    Ok(segments) => *rest = segments,
+                    Err(error) => return Poll::Ready(end(ended, &error.into())),
                 }
+                let next = rest.take_frame().map(|segments| Ok(Frame::data(segments)));
+                Poll::Ready(next.or_else(|| end(ended, &Status::ok(""))))
             }
             Self::Answers { answers, ended } => {
                 if *ended {

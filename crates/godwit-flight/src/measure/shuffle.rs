@@ -237,7 +237,8 @@ impl Node {
     pub async fn prepare(&self, wanted: Wanted) -> Result<(), FlightError> {
         let wanted = Wanted { message_bytes: 0, ..wanted };
         let mut tasks = JoinSet::new();
-        for client in self.peers.iter().cloned() {
+        for client in &self.peers {
+            let client = client.clone();
             tasks.spawn(async move {
                 let mut nothing = Incoming::open(&client, wanted).await?;
                 while nothing.next().await?.is_some() {}
@@ -253,7 +254,8 @@ impl Node {
     /// [`FlightError`].
     pub async fn fetch(&self, wanted: Wanted) -> Result<Vec<Arrived>, FlightError> {
         let mut tasks = JoinSet::new();
-        for client in self.peers.iter().cloned() {
+        for client in &self.peers {
+            let client = client.clone();
             tasks.spawn(async move {
                 let mut incoming = Incoming::open(&client, wanted).await?;
                 let mut messages = Vec::new();
@@ -282,7 +284,8 @@ impl Node {
         let mut tasks = JoinSet::new();
         let own = self.own(wanted);
         tasks.spawn_blocking(move || own.verify().map(|()| 0));
-        for client in self.peers.iter().cloned() {
+        for client in &self.peers {
+            let client = client.clone();
             tasks.spawn(async move {
                 let mut incoming = Incoming::open(&client, wanted).await?;
                 let (sender, mut receiver) = mpsc::channel::<Buffer>(QUEUE_MESSAGES);
