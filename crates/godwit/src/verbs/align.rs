@@ -39,9 +39,10 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
             Ok(()) => Ok(()),
         };
     }
-    let nodes = Nodes::new(args, allocation)?;
+    let nodes = Nodes::new(args, allocation.clone())?;
     let spread = nodes.as_ref().map(|nodes| nodes.spread(args)).transpose()?;
     let report = align(&options(args), spread.as_ref(), &progress, &cancelled)?;
+    allocation.map_or(Ok(()), |allocation| allocation.finished())?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

@@ -9,13 +9,15 @@ use godwit_fleet::{Ending, FleetError, JobHandle, JobSpec, JobStatus, Launcher};
 use godwit_pipeline::PipelineError;
 
 use super::node::cores;
-use super::spread::last_error;
+use super::spread::{finished_mark, last_error};
 use crate::cli::AlignArgs;
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// How often SLURM is asked; sites dislike more.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How long a job may take to end once its work is done.
+const LEAVING: Duration = Duration::from_secs(10);
 /// How long a job that SLURM does not know may be missing before it counts as lost.
 const MISSING: Duration = Duration::from_secs(60);
 
@@ -72,22 +74,40 @@ impl SlurmJob {
 
     /// Submits the job, and waits for its end unless that is not wanted.
     pub fn run(&self, wait: bool, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
+        let first = self.attempts().max().map_or(0, |last| last + 1);
         let handle = self.slurm.submit(&self.job).map_err(PipelineError::from)?;
         let place = self.job.job_directory.display();
         progress.say(&format!("submitted job {}; its script and logs are in {place}", handle.id));
-        if wait { self.wait(&handle, progress, cancelled) } else { Ok(()) }
+        if wait { self.wait(&handle, first, progress, cancelled) } else { Ok(()) }
     }
 
-    fn wait(&self, handle: &JobHandle, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
-        let (mut told, mut missing_since) = (String::new(), None);
+    /// Numbers of the attempts that were made with this directory.
+    fn attempts(&self) -> impl Iterator<Item = u64> {
+        let entries = std::fs::read_dir(self.job.job_directory.join("attempts")).into_iter().flatten();
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+    }
+
+    /// Whether an attempt from that number on has left word that the run is whole.
+    fn is_finished(&self, first: u64) -> bool {
+        let directory = &self.job.job_directory;
+        self.attempts().filter(|attempt| *attempt >= first).any(|attempt| finished_mark(directory, attempt).exists())
+    }
+
+    fn wait(&self, handle: &JobHandle, first: u64, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
+        let (mut told, mut missing_since, mut finished_since) = (String::new(), None, None);
         loop {
             if cancelled.load(Ordering::Relaxed) {
                 self.slurm.cancel(handle).map_err(PipelineError::from)?;
                 let message = format!("interrupted; job {} was cancelled", handle.id);
                 return Err(Failure::new(Exit::Interrupted, message));
             }
+            if self.is_finished(first) && finished_since.get_or_insert_with(Instant::now).elapsed() > LEAVING {
+                // A node that was lost cannot tell SLURM that it has ended.
+                return Ok(self.slurm.cancel(handle).map_err(PipelineError::from)?);
+            }
             let mut now = None;
             match self.slurm.status(handle) {
+                Ok(JobStatus::Ended { .. }) if self.is_finished(first) => return Ok(()),
                 Ok(JobStatus::Ended { how }) => return self.ended(handle, &how),
                 Ok(JobStatus::Running { headless: true, .. }) => {
                     // The others work for nobody; SLURM would let them run for ever.

@@ -54,6 +54,13 @@ impl Allocation {
         Ok(Self { node: number("GODWIT_NODE")? as u32, attempt: number("GODWIT_ATTEMPT")?, directory })
     }
 
+    /// Leaves word that the run is whole: a node that nobody can reach keeps SLURM from seeing the end of the job.
+    pub fn finished(&self) -> Result<(), Failure> {
+        let path = finished_mark(&self.directory, self.attempt);
+        let failed = |error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display()));
+        std::fs::write(&path, "").map_err(failed)
+    }
+
     /// How to be one of the nodes beside the head.
     pub fn node_options(&self, args: &AlignArgs) -> NodeOptions {
         NodeOptions {
@@ -64,6 +71,11 @@ impl Allocation {
             wait: PATIENCE,
         }
     }
+}
+
+/// What says that an attempt of a job has done all there was to do.
+pub fn finished_mark(job_directory: &Path, attempt: u64) -> PathBuf {
+    job_directory.join(format!("attempts/{attempt}/finished"))
 }
 
 impl Nodes {
