@@ -111,8 +111,12 @@ impl SlurmJob {
                 Ok(JobStatus::Ended { how }) => return self.ended(handle, &how),
                 Ok(JobStatus::Running { headless: true, .. }) => {
                     // The others work for nobody; SLURM would let them run for ever.
-                    self.slurm.requeue(handle).map_err(PipelineError::from)?;
-                    now = Some("lost the node that led it; queued again".to_owned());
+                    match self.slurm.requeue(handle) {
+                        Ok(()) => now = Some("lost the node that led it; queued again".to_owned()),
+                        // It has gone on by itself since it was asked after; what it does now is asked next.
+                        Err(FleetError::Refused { .. } | FleetError::Silent { .. }) => {}
+                        Err(error) => return Err(PipelineError::from(error).into()),
+                    }
                 }
                 Ok(JobStatus::Pending { reason }) => now = Some(format!("waits ({reason})")),
                 Ok(JobStatus::Running { nodes, .. }) => now = Some(format!("runs on {}", nodes.join(", "))),
