@@ -242,6 +242,21 @@ fn is_machine(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// The message of an error followed by those of its causes that it does not repeat itself.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message += ": ";
+            message += &text;
+        }
+        cause = error.source();
+    }
+    message
+}
+
 impl From<ExchangeError> for PipelineError {
     fn from(error: ExchangeError) -> Self {
         Self::Exchange(Box::new(error))

@@ -40,7 +40,7 @@ pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, Launch, ReadsOptions, Spread, align};
-pub use error::{Blame, PipelineError};
+pub use error::{Blame, PipelineError, with_causes};
 pub use job::JobOptions;
 pub use journal::Fact;
 pub use key_numbers::KeyNumbers;

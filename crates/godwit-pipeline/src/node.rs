@@ -8,7 +8,7 @@ mod aligning;
 mod shelf;
 mod writing;
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -20,10 +20,11 @@ use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
 use godwit_engines::aligner::{Aligner, AlignerChoice, Hello, Session};
 use godwit_exchange::{ExchangeError, FlightError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
 use godwit_fleet::Rendezvous;
+use godwit_fleet::address::AddressChoice;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Blame, PipelineError};
+use crate::error::{Blame, PipelineError, with_causes};
 use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::{SpillFile, create_private_directory};
 
@@ -178,7 +179,8 @@ fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), P
         cancelled,
     };
     let shelf = Arc::new(NodeShelf::default());
-    let address = link.serve(own_address(head)?, shelf.clone())?;
+    let own = AddressChoice::RouteTo(head.ip().to_string()).resolve()?;
+    let address = link.serve(own, shelf.clone())?;
     link.say(Report::Ready {
         address,
         writers: options.threads,
@@ -190,7 +192,7 @@ fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), P
         && !matches!(error, PipelineError::Exchange(_))
     {
         let everywhere = matches!(error.blame(), Blame::Usage | Blame::Input | Blame::Bug);
-        let message = full_message(error);
+        let message = with_causes(error);
         // Best effort: the head also sees that the node is gone.
         let _ = link.say(Report::Failed { message, everywhere });
         std::thread::sleep(Duration::from_millis(200));
@@ -306,7 +308,7 @@ fn fetch_slices(
         let report = match fetch_block(shared, block, shares, address) {
             Ok(bytes) => Report::Fetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
             // The other node may be gone; the head knows others.
-            Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: full_message(&*error) },
+            Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: with_causes(&*error) },
             Err(error) => return Err(error),
         };
         shared.link.say(report)?;
@@ -367,16 +369,6 @@ fn start_aligner(job: &AlignWork, threads: usize) -> Result<Session, PipelineErr
     Ok(options.start()?)
 }
 
-/// The address of this machine on the way to the head.
-fn own_address(head: SocketAddr) -> Result<IpAddr, PipelineError> {
-    let found = TcpStream::connect(head).and_then(|stream| stream.local_addr());
-    let failed = |source| {
-        let address = head.to_string();
-        PipelineError::from(ExchangeError::from(FlightError::Connect { address, source }))
-    };
-    found.map(|address| address.ip()).map_err(failed)
-}
-
 fn machine_name() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
     read.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
@@ -388,20 +380,6 @@ fn malformed(problem: String) -> PipelineError {
 
 fn nonsense(order: &Order) -> PipelineError {
     malformed(format!("{order:?} is out of place"))
-}
-
-/// A message with its causes, on one line.
-fn full_message(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !message.contains(&text) {
-            message += &format!(": {text}");
-        }
-        cause = error.source();
-    }
-    message
 }
 
 /// Plain items as bytes to be sent.

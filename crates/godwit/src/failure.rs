@@ -1,10 +1,9 @@
 //! Failures as users see them: one line and an exit code.
 
-use std::error::Error;
 use std::io::{ErrorKind, Write};
 
 use godwit_flight::FlightError;
-use godwit_pipeline::{Blame, PipelineError};
+use godwit_pipeline::{Blame, PipelineError, with_causes};
 
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,21 +83,6 @@ impl From<FlightError> for Failure {
         };
         Self::new(exit, with_causes(&error))
     }
-}
-
-/// The message of an error followed by those of its causes that it does not repeat itself.
-pub fn with_causes(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !message.contains(&text) {
-            message += ": ";
-            message += &text;
-        }
-        cause = error.source();
-    }
-    message
 }
 
 /// Help and version go to stdout and are no failure; anything else is wrong usage. With `events` stderr takes only what

@@ -10,7 +10,7 @@ use godwit_engines::{EngineError, survey};
 
 use super::{Finding, State};
 use crate::demo::picard_jar;
-use crate::failure::with_causes;
+use godwit_pipeline::with_causes;
 
 /// Programs that nothing but the demonstration needs.
 const COMPARED: &str = "not installed; godwit demo would compare with it";

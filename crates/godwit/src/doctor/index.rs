@@ -4,10 +4,9 @@ use std::path::Path;
 
 use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
-use godwit_pipeline::{Blame, PipelineError, current_index};
+use godwit_pipeline::{Blame, PipelineError, current_index, with_causes};
 
 use super::{Finding, State};
-use crate::failure::with_causes;
 
 /// Whether the indexes of a reference belong to it. That of bwa is told of in any case, those of others where they are
 /// there. Nothing can be aligned where none belongs.

@@ -1,12 +1,14 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, plan_align, work};
+use godwit_pipeline::{
+    AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, plan_align, with_causes, work,
+};
 
 use super::slurm_job::SlurmJob;
 use super::spread::{Allocation, Nodes, planned};
 use super::{cancel_on_signal, or_stdin, plan};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
-use crate::failure::{Failure, with_causes};
+use crate::failure::Failure;
 use crate::progress::Progress;
 
 /// Runs the main job and tells its outcome.

@@ -1,9 +1,10 @@
 //! `godwit simulate`: reads with a known truth, for benchmarks.
 
 use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
+use godwit_pipeline::with_causes;
 
 use crate::cli::SimulateArgs;
-use crate::failure::{Exit, Failure, print, with_causes};
+use crate::failure::{Exit, Failure, print};
 
 /// Draws a sample of the reference and sequences it.
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
