@@ -10,7 +10,13 @@ use godwit_formats::sam::HeaderError;
 /// Why CRAM cannot be read or written. Records are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum CramError {
-    /// The file cannot be opened or is no CRAM.
+    /// The file is no CRAM, or not from its first bytes on.
+    #[error("{} cannot be read as CRAM: it is damaged or has another format; fetch or make it again", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened.
     #[error("cannot open {} as CRAM", path.display())]
     Open {
         /// The file.
@@ -63,6 +69,44 @@ pub enum CramError {
         /// What is wrong.
         #[source]
         source: RecordProblem,
+    },
+    /// The process that decodes says what is wrong.
+    #[error("{message}")]
+    Decoder {
+        /// What it says.
+        message: String,
+    },
+    /// The process that decodes says what the system refused.
+    #[error("{message}")]
+    DecoderSystem {
+        /// What it says.
+        message: String,
+        /// The same.
+        #[source]
+        source: io::Error,
+    },
+    /// The process that decodes cannot be started.
+    #[error("cannot start {} to decode CRAM", program.display())]
+    StartDecoder {
+        /// The program.
+        program: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The process that decodes ended without a word.
+    #[error(
+        "decoding record {record} of {} (or one after it) brought the decoder down ({ending}): the file is damaged; fetch \
+         or make it again",
+        path.display()
+    )]
+    DecoderDied {
+        /// The file.
+        path: PathBuf,
+        /// 1-based number of the first record that did not come.
+        record: u64,
+        /// How the process ended.
+        ending: String,
     },
     /// The reference cannot be read.
     #[error("cannot use the reference {}", path.display())]

@@ -2,11 +2,13 @@
 //!
 //! Flows in: packed records and their reference. Flows out: parts of a CRAM file, each encoded by itself
 //! ([`Encoder`], [`PartEncoder`]), with the index of all ([`write_index`]). The other way: a CRAM file of any origin as
-//! chunks of packed records that later code may trust ([`Reader`]).
+//! chunks of packed records that later code may trust ([`Reader`]), decoded by another process ([`decode`]).
 //!
 //! References come from the file that is given, never from a network: htslib is built without one. All of htslib that is
 //! used is behind `htslib.rs`.
 
+mod decode;
+mod decoder;
 mod encoder;
 mod error;
 mod htslib;
@@ -18,10 +20,12 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
+pub use decode::{DecodeRequest, decode};
+pub use decoder::Decoder;
 pub use encoder::{Encoder, PartEncoder};
 pub use error::CramError;
 pub use index::{IndexEntry, write_index};
-pub use reader::Reader;
+pub use reader::{DECODE_VERB, Reader};
 pub use reference::Reference;
 
 /// The container that ends every file of version 3 (CRAMv3 §9).

@@ -69,6 +69,11 @@ impl Reference {
         Ok(Self { path: path.to_owned(), scratch, fai, contigs })
     }
 
+    /// Bases of the longest contig.
+    pub(super) fn longest_contig(&self) -> u64 {
+        self.contigs.values().map(|contig| contig.bases).max().unwrap_or_default()
+    }
+
     /// Calls `open` with a path under which htslib finds the file and its `.fai` side by side. htslib would else write one
     /// beside the reference (1.19 `bgzf_open_ref`), which is not ours to write to. The path is gone afterwards; what
     /// htslib opened stays open.

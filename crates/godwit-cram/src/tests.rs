@@ -72,7 +72,7 @@ fn parts_behind_one_header_are_a_file() {
         assert_eq!((index[0].contig, index[0].start_1based, index[0].container_offset), (0, part as i64 * 100 + 1, 0));
     }
     file.write_all(&EOF_CONTAINER).unwrap();
-    let mut reader = Reader::open(&path, Some(&opened), 2).unwrap();
+    let mut reader = Decoder::open(&path, Some(&opened), 2).unwrap();
     assert!(reader.header().text().ends_with(b"@RG\tID:g\tSM:s\n"));
     let mut chunk = RecordChunk::default();
     let mut found = Vec::new();

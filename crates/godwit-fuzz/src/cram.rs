@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use flate2::Crc;
-use godwit_cram::{EOF_CONTAINER, Reader, Reference};
+use godwit_cram::{Decoder, EOF_CONTAINER, Reference};
 use godwit_formats::bam::RecordChunk;
 use godwit_model::RawRecord;
 
@@ -23,17 +23,23 @@ fn reference() -> &'static Reference {
     REFERENCE.get_or_init(|| {
         let directory = std::env::temp_dir();
         let fasta = tempfile::NamedTempFile::new().expect("there is room for a temporary file");
-        let bases: Vec<u8> = (0..400usize).map(|at| b"ACGT"[(at * at / 7 + at / 3) % 4]).collect();
-        std::fs::write(fasta.path(), [b">a\n", &bases[..], b"\n"].concat()).expect("it can be written to");
+        std::fs::write(fasta.path(), cram_reference()).expect("it can be written to");
         // htslib goes back to it by name.
         let (_, path) = fasta.keep().expect("it can stay");
         Reference::open(&path, &directory).expect("it is a reference")
     })
 }
 
-/// CRAM of version 2 or 3. The first byte says whether its reference is at hand.
-pub(crate) fn cram(bytes: &[u8]) {
-    let Some((&way, bytes)) = bytes.split_first() else { return };
+/// The reference of the seeds, as FASTA.
+pub fn cram_reference() -> Vec<u8> {
+    let bases: Vec<u8> = (0..400usize).map(|at| b"ACGT"[(at * at / 7 + at / 3) % 4]).collect();
+    [b">a\n", &bases[..], b"\n"].concat()
+}
+
+/// The file that an input of the target `cram` stands for, of version 2 or 3, and whether its reference is at hand, which
+/// the first byte says.
+pub fn cram_file(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let (&way, bytes) = bytes.split_first()?;
     let mut bytes = bytes.to_vec();
     if bytes.get(4) == Some(&3) {
         mend(&mut bytes);
@@ -41,10 +47,17 @@ pub(crate) fn cram(bytes: &[u8]) {
             bytes.extend(EOF_CONTAINER);
         }
     }
+    Some((bytes, way & 1 == 1))
+}
+
+/// Decodes in this process, where it can be seen what an input reaches. What the library does to a process must not be
+/// fatal to godwit: `fuzz/replay/cram.rs` looks at that.
+pub(crate) fn cram(bytes: &[u8]) {
+    let Some((bytes, with_reference)) = cram_file(bytes) else { return };
     let file = file(&bytes);
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let reference = (way & 1 == 1).then(reference);
-    let Ok(mut reader) = Reader::open(&path, reference, 1) else { return };
+    let reference = with_reference.then(reference);
+    let Ok(mut reader) = Decoder::open(&path, reference, 1) else { return };
     let mut chunk = RecordChunk::default();
     while let Ok(true) = reader.read_chunk(&mut chunk, CHUNK_BYTES) {
         chunk.records().for_each(|record| look_at(RawRecord::trusted(record)));

@@ -15,6 +15,7 @@ mod pipe;
 mod reads;
 mod text;
 
+pub use cram::{cram_file, cram_reference};
 pub use mutate::Mutator;
 
 /// A target: it returns, or it has failed.

@@ -28,6 +28,8 @@ pub struct JobOptions {
     pub metrics: bool,
     /// The command line, for the report.
     pub command: Vec<String>,
+    /// The godwit program, which decodes CRAM in a process of its own.
+    pub program: PathBuf,
 }
 
 impl JobOptions {

@@ -34,6 +34,7 @@ pub mod simulate;
 mod staging;
 mod verify;
 
+pub use godwit_cram::{DecodeRequest, decode};
 pub use godwit_engines::aligner::AlignerChoice;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;

@@ -27,7 +27,7 @@ use crate::reduce::{Collector, DuplicatePolicy, Format, Outputs};
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 
-use source::{Chunk, Encoder, Source};
+use source::{Chunk, Encoder, OpenOptions, Source};
 
 /// Bytes of input per block. A block is sorted as one run, so this is what a thread holds; it does not depend on the
 /// memory limit, so that the output does not.
@@ -64,7 +64,8 @@ pub fn markdup(
     create_private_directory(temp).map_err(PipelineError::file("create", temp))?;
     let mut written = outputs.open(false)?;
     let reference = options.reference.as_deref().map(|reference| (reference, temp));
-    let opened = Source::open(&options.input, reference, options.job.threads, cancelled);
+    let how = OpenOptions { program: &options.job.program, reference, threads: options.job.threads };
+    let opened = Source::open(&options.input, how, cancelled);
     let (mut source, mut header) = opened.map_err(|error| error.unless_cancelled(cancelled))?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {

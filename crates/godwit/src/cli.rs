@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod decode_cram;
 mod marking;
 mod nodes;
 mod shuffle;
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 pub use marking::MarkingArgs;
 use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
+pub use decode_cram::DecodeCramArgs;
 pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use shuffle::BenchShuffleArgs;
 
@@ -155,6 +157,9 @@ pub enum Verb {
     /// Work for a run over many nodes; started by `godwit align --on`, not by people
     #[command(hide = true, after_help = "Example:\n  godwit node --meeting out/.godwit/nodes")]
     Node(NodeArgs),
+    /// Decode a CRAM file for the process behind stdout; started by other verbs, not by people
+    #[command(hide = true, after_help = "Example:\n  godwit decode-cram --input in.cram --threads 2 > messages")]
+    DecodeCram(DecodeCramArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),

@@ -4,6 +4,7 @@ mod align;
 mod bench;
 mod completions;
 mod config;
+mod decode_cram;
 mod demo;
 mod doctor;
 mod index;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Bench(verb) => bench::run(&verb),
         Verb::Node(args) => node::run(&args),
+        Verb::DecodeCram(args) => decode_cram::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
 }
@@ -91,6 +93,8 @@ impl Common {
             marking: marking.marking(),
             metrics,
             command: command_line(&self.configured),
+            // Also where the file that it was started from is gone or another by now.
+            program: "/proc/self/exe".into(),
         }
     }
 }

@@ -227,14 +227,19 @@ fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::R
         return Err(PipelineError::alignments(path, AlignmentsError::CramPipe));
     }
     let failed = |error: cram::CramError| PipelineError::alignments(path, error.into());
-    let threads = options.job.threads;
-    let reader = cram::Reader::open(path, None, threads).map_err(failed)?;
+    let program = &options.job.program;
+    let mut request = cram::DecodeRequest { path: path.to_owned(), reference: None, threads: options.job.threads };
+    let reader = cram::Reader::open(program, &request).map_err(failed)?;
     if reader.genome().contigs().is_empty() {
         return Ok(Box::new(reader));
     }
     let scratch = options.job.temp.as_deref().unwrap_or(&options.out);
-    let reference = cram::Reference::open(&options.reference, scratch).map_err(failed)?;
-    Ok(Box::new(cram::Reader::open(path, Some(&reference), threads).unwrap_or(reader)))
+    request.reference = Some((options.reference.clone(), scratch.to_owned()));
+    match cram::Reader::open(program, &request) {
+        // Of another reference: what holds none of it can be read still.
+        Err(cram::CramError::Decoder { .. }) => Ok(Box::new(reader)),
+        opened => Ok(Box::new(opened.map_err(failed)?)),
+    }
 }
 
 impl Lane {

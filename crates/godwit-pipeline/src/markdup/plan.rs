@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
-use super::source::{Encoder, Source};
+use super::source::{Encoder, OpenOptions, Source};
 use super::{BLOCK_BYTES, Checked, MarkdupOptions, not_grouped};
 use crate::DuplicateMode;
 use crate::error::PipelineError;
@@ -81,7 +81,8 @@ fn look(options: &MarkdupOptions, file_bytes: u64, cancelled: &Arc<AtomicBool>) 
     // Files of a moment must not lie where outputs go.
     let scratch = std::env::temp_dir();
     let reference = options.reference.as_deref().map(|reference| (reference, scratch.as_path()));
-    let (mut source, header) = Source::open(&options.input, reference, 1, cancelled)?;
+    let how = OpenOptions { program: &options.job.program, reference, threads: 1 };
+    let (mut source, header) = Source::open(&options.input, how, cancelled)?;
     let genome = header.genome().map_err(|error| source.header_error(error))?;
     if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
         return Err(not_grouped(&options.input));

@@ -22,6 +22,16 @@ pub(super) struct Source {
     reader: Reader,
 }
 
+/// How a file is opened.
+pub(super) struct OpenOptions<'o> {
+    /// The program that decodes CRAM.
+    pub(super) program: &'o Path,
+    /// The reference that CRAM may need, and where scratch files go.
+    pub(super) reference: Option<(&'o Path, &'o Path)>,
+    /// Threads that decompress.
+    pub(super) threads: usize,
+}
+
 enum Reader {
     Sam(sam::Reader),
     Bam(bam::Reader),
@@ -35,16 +45,14 @@ pub(super) enum Chunk {
 }
 
 impl Source {
-    /// Opens a file, known by its content, and reads its header. `reference`: what CRAM may need, and where scratch files
-    /// go.
+    /// Opens a file, known by its content, and reads its header.
     pub(super) fn open(
         path: &Path,
-        reference: Option<(&Path, &Path)>,
-        threads: usize,
+        how: OpenOptions,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<(Self, Header), PipelineError> {
         let failed = |source: AlignmentsError| PipelineError::alignments(path, source);
-        let opened = bgzf::Reader::open_any(path, threads, false);
+        let opened = bgzf::Reader::open_any(path, how.threads, false);
         let mut input = opened.map_err(|error| failed(ReadError::from(error).into()))?;
         input.cancel_with(Arc::clone(cancelled));
         let (reader, header) = match sam::sniff(&mut input) {
@@ -60,10 +68,9 @@ impl Source {
             }
             InputFormat::Cram if input.is_read_once() => return Err(failed(AlignmentsError::CramPipe)),
             InputFormat::Cram => {
-                let reference = reference.map(|(reference, scratch)| cram::Reference::open(reference, scratch));
-                let reference = reference.transpose().map_err(|error| failed(error.into()))?;
-                let reader =
-                    cram::Reader::open(path, reference.as_ref(), threads).map_err(|error| failed(error.into()))?;
+                let reference = how.reference.map(|(reference, scratch)| (reference.to_owned(), scratch.to_owned()));
+                let request = cram::DecodeRequest { path: path.to_owned(), reference, threads: how.threads };
+                let reader = cram::Reader::open(how.program, &request).map_err(|error| failed(error.into()))?;
                 let header = reader.header().clone();
                 (Reader::Cram(Box::new(reader)), header)
             }

@@ -1,0 +1,146 @@
+//! Decoding for a [`crate::Reader`] in another process, and what the two say to each other.
+//!
+//! What goes over the pipe are messages of a kind, a length, and that many bytes; numbers are little-endian. The last one
+//! says how it ended, so a stream without it broke off.
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use godwit_formats::bam::RecordChunk;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use crate::decoder::Decoder;
+use crate::error::CramError;
+use crate::reference::Reference;
+
+/// Bytes of records per message, about.
+const CHUNK_BYTES: usize = 1 << 18;
+/// Memory for what a file holds, bytes: a container of every thread apart.
+const BASE_BYTES: u64 = 384 << 20;
+/// Memory of a thread: its stack of 8 MiB, and the containers it works on (htslib makes them of 5 M bases at most).
+const THREAD_BYTES: u64 = 64 << 20;
+/// Contigs whose bases htslib holds at once.
+const CONTIGS_HELD: u64 = 3;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Text of the header; comes first.
+    Header = 1,
+    /// Packed records, each behind its size (4 bytes).
+    Records,
+    /// All records were sent.
+    End,
+    /// What went wrong, as text.
+    Failure,
+    /// The same where the system failed, not the file.
+    SystemFailure,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Header, Self::Records, Self::End, Self::Failure, Self::SystemFailure];
+}
+
+/// What is to be decoded.
+#[derive(Clone, Debug)]
+pub struct DecodeRequest {
+    /// The file.
+    pub path: PathBuf,
+    /// FASTA file that it needs, and a directory for scratch files.
+    pub reference: Option<(PathBuf, PathBuf)>,
+    /// Threads.
+    pub threads: usize,
+}
+
+/// Decodes a file for the [`crate::Reader`] behind `out`. From here on this process may take only so much memory: what a
+/// thread of it needs, three contigs, and [384 MiB](BASE_BYTES). It also leaves no memory image behind where it crashes.
+///
+/// # Errors
+/// `out` cannot be written to. All else is told there.
+pub fn decode(request: &DecodeRequest, out: &mut impl Write) -> io::Result<()> {
+    match decode_into(request, out) {
+        Ok(()) => write_message(out, Kind::End, &[])?,
+        Err(Stop::Output(error)) => return Err(error),
+        Err(Stop::Cram(error)) => {
+            let (text, is_system) = told(&error);
+            let kind = if is_system { Kind::SystemFailure } else { Kind::Failure };
+            write_message(out, kind, text.as_bytes())?;
+        }
+    }
+    out.flush()
+}
+
+enum Stop {
+    Output(io::Error),
+    Cram(CramError),
+}
+
+impl From<CramError> for Stop {
+    fn from(error: CramError) -> Self {
+        Self::Cram(error)
+    }
+}
+
+fn decode_into(request: &DecodeRequest, out: &mut impl Write) -> Result<(), Stop> {
+    let reference = request.reference.as_ref().map(|(fasta, scratch)| Reference::open(fasta, scratch)).transpose()?;
+    let contig_bytes = reference.as_ref().map_or(0, Reference::longest_contig);
+    limit_memory(BASE_BYTES + request.threads as u64 * THREAD_BYTES + CONTIGS_HELD * contig_bytes);
+    let mut decoder = Decoder::open(&request.path, reference.as_ref(), request.threads)?;
+    write_message(out, Kind::Header, &decoder.header().text()).map_err(Stop::Output)?;
+    let mut chunk = RecordChunk::default();
+    let mut message = Vec::new();
+    loop {
+        let read = decoder.read_chunk(&mut chunk, CHUNK_BYTES);
+        // The good records before a bad one are there.
+        message.clear();
+        for record in chunk.records() {
+            message.extend_from_slice(&(record.len() as u32).to_le_bytes());
+            message.extend_from_slice(record);
+        }
+        if !message.is_empty() {
+            write_message(out, Kind::Records, &message).map_err(Stop::Output)?;
+        }
+        if !read? {
+            return Ok(());
+        }
+    }
+}
+
+/// A failure to set it is no reason to refuse work: it only guards against files made to do harm.
+fn limit_memory(bytes: u64) {
+    let _ = setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) });
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+}
+
+/// An error with its causes, and whether the system is one of them.
+fn told(error: &CramError) -> (String, bool) {
+    let mut text = error.to_string();
+    let (mut cause, mut is_system) = (error.source(), false);
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        is_system |= error.is::<io::Error>();
+        cause = error.source();
+    }
+    (text, is_system)
+}
+
+fn write_message(out: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    out.write_all(&[kind as u8])?;
+    out.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    out.write_all(bytes)
+}
+
+/// Reads a message into `bytes`; `None` where there is no whole one, or none of a known kind.
+pub(crate) fn read_message(input: &mut impl Read, bytes: &mut Vec<u8>) -> Option<Kind> {
+    let mut head = [0; 5];
+    input.read_exact(&mut head).ok()?;
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == head[0])?;
+    let length = u64::from(u32::from_le_bytes([head[1], head[2], head[3], head[4]]));
+    bytes.clear();
+    let read = input.take(length).read_to_end(bytes).ok()?;
+    (read as u64 == length).then_some(kind)
+}
