@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Sort and duplicate marking where others use Spark: GATK MarkDuplicatesSpark and ADAM beside godwit and Picard.
+
+In: SAM as bwa writes it, the same file for all. Out, beside time and memory: the bytes that Spark shuffled (its event log), and
+the primary records that are marked otherwise than by Picard, which is the rule they all name.
+"""
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import _measure as bench
+from markdup import PICARD, aligned
+
+CACHE = Path.home() / ".cache/godwit"
+GATK = CACHE / "gatk-4.6.2.0"
+ADAM = CACHE / "adam-1.0"
+# Spark 3 on Java 17 reaches into these.
+PACKAGES = "lang lang.invoke io net nio util util.concurrent".split()
+OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in PACKAGES]
+OPENS += [f"--add-opens=java.base/sun.{package}=ALL-UNNAMED" for package in ("nio.ch", "security.action", "util.calendar")]
+
+
+def fetch_adam():
+    """Its jars, by Maven, once."""
+    if not ADAM.exists():
+        bench.need("mvn")
+        aside = ADAM.with_name(".adam-1.0")
+        pom = Path(__file__).parent / "spark/adam/pom.xml"
+        bench.run(["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={aside}"])
+        aside.rename(ADAM)
+
+
+def scripts(options, godwit, sam, scratch):
+    """One bash script per competitor; each leaves NAME.bam."""
+    sam, out, godwit = (shlex.quote(str(path)) for path in (sam, scratch, godwit))
+    java = f"java -Xmx{options.heap} {' '.join(OPENS)}"
+    more = max(options.threads - 1, 0)
+    return {
+        "godwit markdup": f"{godwit} markdup {sam} --out {out}/godwit.bam --threads {options.threads} --temp {out} --quiet",
+        "samtools sort, Picard": f"""
+            samtools sort -@ {more} -l 1 -T {out}/t -o {out}/sorted.bam {sam}
+            java -Xmx{options.heap} -cp '{PICARD}/*' picard.cmdline.PicardCommandLine MarkDuplicates --VERBOSITY ERROR --QUIET true
+              --COMPRESSION_LEVEL 1 --TMP_DIR {out} -I {out}/sorted.bam -O {out}/picard.bam -M {out}/picard.txt""".replace("\n              ", " "),
+        "GATK MarkDuplicatesSpark": f"""
+            rm -rf {out}/gatk-events {out}/gatk.bam*; mkdir {out}/gatk-events
+            {java} -cp '{GATK}/*' org.broadinstitute.hellbender.Main MarkDuplicatesSpark -I {sam} -O {out}/gatk.bam
+              --spark-master 'local[{options.threads}]' --tmp-dir {out} --conf spark.eventLog.enabled=true
+              --conf spark.eventLog.dir=file://{out}/gatk-events""".replace("\n              ", " "),
+        "ADAM": f"""
+            rm -rf {out}/adam-events {out}/adam.bam*; mkdir {out}/adam-events
+            {java} -cp '{ADAM}/*' -Dspark.master='local[{options.threads}]' -Dspark.app.name=adam -Dspark.local.dir={out}
+              -Dspark.serializer=org.apache.spark.serializer.KryoSerializer
+              -Dspark.kryo.registrator=org.bdgenomics.adam.serialization.ADAMKryoRegistrator -Dspark.eventLog.enabled=true
+              -Dspark.eventLog.dir=file://{out}/adam-events org.bdgenomics.adam.cli.ADAMMain transformAlignments
+              {sam} {out}/adam.bam -single -mark_duplicate_reads -sort_by_reference_position""".replace("\n              ", " "),
+    }
+
+
+def shuffled_bytes(folder):
+    """Bytes that all tasks of the run in an event log wrote for others."""
+    total = 0
+    for log in folder.iterdir():
+        with open(log) as lines:
+            for line in lines:
+                metrics = json.loads(line).get("Task Metrics") or {}
+                total += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+    return total
+
+
+def marked(bam):
+    """Primary records with the duplicate flag, as name and read of pair."""
+    listing = subprocess.run(["samtools", "view", "-f", "1024", "-F", "2304", bam], check=True, stdout=subprocess.PIPE)
+    fields = (line.split(b"\t", 2) for line in listing.stdout.splitlines())
+    return {(name, int(flag) & 192) for name, flag, _ in fields}
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
+    parser.add_argument("--spark-rounds", type=int, default=1, help="rounds of all that runs on Java (default: 1)")
+    parser.add_argument("--heap", default="6g", help="heap of every JVM (default: 6g)")
+    options = parser.parse_args()
+    bench.need("bwa", "samtools", "java")
+    for folder, script in ((PICARD, "picard"), (GATK, "gatk")):
+        if not folder.exists():
+            bench.fail(f"{folder} is missing; run tests/tools/{script}/fetch.sh")
+    fetch_adam()
+    godwit = bench.godwit_binary(options)
+    sam = aligned(options, godwit)
+    scratch = options.cache.resolve() / "scratch-spark"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    competitors = scripts(options, godwit, sam, scratch)
+    rounds = {name: options.rounds if "godwit" in name else options.spark_rounds for name in competitors}
+    measured = bench.compete(competitors, rounds, scratch)
+    judge = marked(scratch / "picard.bam")
+    remarks = [f"Picard marks {len(judge)} primary records."]
+    for name in ("godwit", "gatk", "adam"):
+        found = marked(scratch / f"{name}.bam")
+        remarks.append(f"{name}: {len(found - judge)} primary records marked that Picard does not mark, {len(judge - found)} not marked that it does.")
+    for name in ("gatk", "adam"):
+        remarks.append(f"{name}: {shuffled_bytes(scratch / f'{name}-events') / 1e6:.0f} MB shuffled; {sam.stat().st_size / 1e6:.0f} MB of SAM.")
+    remarks.append("godwit in one process shuffles nothing; what its nodes send each other is in nodes.md.")
+    bench.report("spark", "Sort and mark duplicates, beside Spark", options, godwit, competitors, measured, "godwit markdup", remarks)
+    shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()
