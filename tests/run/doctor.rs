@@ -33,6 +33,9 @@ fn a_machine_that_can_align_is_healthy() {
         assert_eq!(about(&findings, what)["state"], state, "{}", about(&findings, what));
     }
     assert!(about(&findings, "godwit-bwa")["found"].as_str().is_some_and(|found| found.contains("bwa 0.7.17")));
+    let feeder = about(&findings, "one gzip lane")["found"].as_str().unwrap_or_default();
+    let rate = feeder.split(' ').find_map(|word| word.parse::<u64>().ok());
+    assert!(rate.is_some_and(|pairs_per_s| pairs_per_s > 1000), "{feeder}");
     let advice = about(&findings, "tcp_wmem")["remedy"].as_str().unwrap_or_default().to_owned();
     assert!(advice.contains("sysctl -w net.ipv4.tcp_wmem="), "{advice}");
     let table = godwit().arg("doctor").succeeds().stdout;

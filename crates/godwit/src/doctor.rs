@@ -1,6 +1,7 @@
 //! What `godwit doctor` looks at: each check is a finding with what it means and, where something is wrong, what to do.
 
 mod engines;
+mod feeder;
 mod index;
 mod machine;
 mod network;
@@ -8,6 +9,7 @@ mod network;
 use serde::Serialize;
 
 pub use engines::engines;
+pub use feeder::feeder;
 pub use index::indexes;
 pub use machine::machine;
 pub use network::{Path, network};

@@ -17,6 +17,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let directories = [("output", Some(out)), ("scratch", args.temp.as_deref())];
     let given: Vec<(&str, &Path)> = directories.into_iter().filter_map(|(what, path)| Some((what, path?))).collect();
     findings.extend(doctor::machine(&given));
+    findings.push(doctor::feeder());
     let path = args.bandwidth.zip(args.rtt).map(|(bandwidth, rtt_ms)| doctor::Path { bandwidth, rtt_ms });
     findings.extend(doctor::network(path));
     let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
