@@ -48,9 +48,10 @@ for name in $targets; do
         # (docs/decisions/0005-cram-through-htslib.md): all that is found is given to godwit as it is.
         fuzz cram -fork=1 -ignore_crashes=1 -ignore_ooms=1 -ignore_timeouts=1
         env -u RUSTFLAGS -u CFLAGS -u LDFLAGS \
-            cargo build --quiet --locked --profile ci --manifest-path "$here/../Cargo.toml" -p godwit -p godwit-bwa
+            cargo build --quiet --locked --profile ci --manifest-path "$here/../Cargo.toml" \
+            -p godwit -p godwit-bwa -p godwit-fuzz --bins --example replay_cram
         find "$work/artifacts/cram" "$here/seeds/cram" -type f -print0 |
-            xargs -0 "$work/build/$host/release/replay_cram" "$here/../target/ci/godwit"
+            xargs -0 "$here/../target/ci/examples/replay_cram" "$here/../target/ci/godwit"
         continue
     fi
     fuzz "$name"

@@ -51,7 +51,7 @@ pub fn cram_file(bytes: &[u8]) -> Option<(Vec<u8>, bool)> {
 }
 
 /// Decodes in this process, where it can be seen what an input reaches. What the library does to a process must not be
-/// fatal to godwit: `fuzz/replay/cram.rs` looks at that.
+/// fatal to godwit: `examples/replay_cram.rs` looks at that.
 pub(crate) fn cram(bytes: &[u8]) {
     let Some((bytes, with_reference)) = cram_file(bytes) else { return };
     let file = file(&bytes);
