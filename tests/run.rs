@@ -16,6 +16,7 @@ mod flight;
 mod formats;
 mod identity;
 mod inputs;
+mod node_options;
 mod nodes;
 mod oracle;
 mod picard;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-use godwit_exchange::{Action, Event, Ledger, LedgerOptions, NodeId, Share};
+use godwit_exchange::{Action, Event, Ledger, LedgerOptions, NodeId, PerFile, Share};
 use godwit_model::BlockId;
 
 use crate::random::Random;
@@ -44,6 +44,8 @@ pub struct Scenario {
     pub shares: u16,
     /// Parts per share.
     pub parts_per_share: u32,
+    /// Times that all parts are written, one after the other.
+    pub rounds: u32,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -66,6 +68,7 @@ impl Scenario {
             blocks: random.below(60) as u32,
             shares: 1 + random.below(24) as u16,
             parts_per_share: 1 + random.below(4) as u32,
+            rounds: 1 + random.below(2) as u32,
             faults,
         }
     }
@@ -100,7 +103,7 @@ enum Happening {
     Fetched(NodeId, BlockId, Vec<Share>, NodeId),
     Wants(NodeId),
     Written(NodeId, usize),
-    Placed(NodeId, usize, u64),
+    Placed(NodeId, usize, PerFile),
     Decided,
 }
 
@@ -129,7 +132,9 @@ struct World {
     deciding: bool,
     fed: BTreeSet<BlockId>,
     released: BTreeSet<BlockId>,
-    placed: BTreeMap<usize, u64>,
+    placed: BTreeMap<usize, PerFile>,
+    /// Times that all parts were placed.
+    rounds: u32,
     finished: bool,
     outcome: Outcome,
 }
@@ -174,6 +179,7 @@ impl World {
             fed: BTreeSet::new(),
             released: BTreeSet::new(),
             placed: BTreeMap::new(),
+            rounds: 0,
             finished: false,
             outcome: Outcome { time: Duration::ZERO, alignments: 0, fetched_slices: 0, lost: 0, events: 0 },
         };
@@ -263,9 +269,10 @@ impl World {
                 if !self.nodes.contains_key(&node) {
                     return Ok(());
                 }
-                let expected: u64 = (0..part).map(Self::bytes).sum();
+                let before = (0..part).map(Self::bytes);
+                let expected = before.fold([0, 0], |[one, two], bytes| [one + bytes[0], two + bytes[1]]);
                 if offset != expected {
-                    return Err(self.wrong(&format!("part {part} is placed at {offset} instead of {expected}")));
+                    return Err(self.wrong(&format!("part {part} is placed at {offset:?} instead of {expected:?}")));
                 }
                 self.placed.insert(part, offset);
                 self.tell(Event::Placed(node, part))
@@ -274,9 +281,9 @@ impl World {
         }
     }
 
-    /// The size of a part, whoever writes it.
-    fn bytes(part: usize) -> u64 {
-        1000 + 37 * part as u64 % 101
+    /// The sizes of a part in two files, whoever writes it.
+    fn bytes(part: usize) -> PerFile {
+        [1000 + 37 * part as u64 % 101, 500 + 41 * part as u64 % 97]
     }
 
     fn join(&mut self) -> Result<(), String> {
@@ -391,6 +398,11 @@ impl World {
             Action::Write(id, part) => return self.write(id, part),
             Action::Place(node, part, offset) => self.after(10, 50, Happening::Placed(node, part, offset)),
             Action::Differs(part) => return Err(self.wrong(&format!("part {part} came out in another size"))),
+            Action::Finish if self.rounds + 1 < self.scenario.rounds => {
+                self.rounds += 1;
+                self.placed.clear();
+                self.after(100, 500, Happening::Decided);
+            }
             Action::Finish => self.finished = true,
         }
         Ok(())
@@ -428,7 +440,7 @@ mod tests {
     fn without_faults_nothing_is_aligned_twice() {
         for nodes in 1..9 {
             let faults = Faults::default();
-            let scenario = Scenario { seed: 7, nodes, blocks: 40, shares: 16, parts_per_share: 2, faults };
+            let scenario = Scenario { seed: 7, nodes, blocks: 40, shares: 16, parts_per_share: 2, rounds: 1, faults };
             let outcome = run(scenario).unwrap();
             // A block may be given to a second node where the first one happens to be slow.
             assert!(outcome.alignments <= 42, "{outcome:?}");
@@ -441,7 +453,7 @@ mod tests {
     fn losing_a_node_costs_only_what_it_had_in_flight() {
         for seed in 0..300 {
             let faults = Faults { crashes: 1, ..Faults::default() };
-            let scenario = Scenario { seed, nodes: 5, blocks: 60, shares: 20, parts_per_share: 1, faults };
+            let scenario = Scenario { seed, nodes: 5, blocks: 60, shares: 20, parts_per_share: 1, rounds: 1, faults };
             let outcome = run(scenario).unwrap();
             // Three blocks at most were with the node; those it had just aligned were without second copies.
             let limits = LedgerOptions::default();

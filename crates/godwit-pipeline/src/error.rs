@@ -16,11 +16,13 @@ use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
 use godwit_kernels::markdup::{BarcodeError, MarkError};
 use godwit_model::{ContigId, Genome};
+use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
 
 /// Who can do something about a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Blame {
     /// The command line.
     Usage,
@@ -189,6 +191,8 @@ pub enum PipelineError {
         node: String,
         /// What, where and what to do.
         message: String,
+        /// Who can do something about it.
+        blame: Blame,
     },
     /// Stopped from outside.
     #[error("interrupted; nothing was left behind")]
@@ -306,7 +310,8 @@ impl PipelineError {
                 FleetError::Unusable { .. } | FleetError::TooFewSlots { .. } => Blame::Usage,
                 _ => Blame::Machine,
             },
-            Self::Untrimmed { .. } | Self::Node { .. } => Blame::Engine,
+            Self::Node { blame, .. } => *blame,
+            Self::Untrimmed { .. } => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }

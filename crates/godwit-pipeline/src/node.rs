@@ -4,6 +4,7 @@
 //! One thread takes the head's orders and hands them to those that carry them out: one feeds the aligner, one takes its
 //! answers, one sorts and packs, a few fetch, a few write. Whatever fails ends the node; the head goes on without it.
 
+mod aligner;
 mod aligning;
 mod shelf;
 mod writing;
@@ -16,21 +17,24 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
-use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
-use godwit_engines::aligner::{Aligner, AlignerChoice, Hello, Session};
+use godwit_engines::aligner::Hello;
 use godwit_exchange::{ExchangeError, FlightError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
 use godwit_fleet::Rendezvous;
 use godwit_fleet::address::AddressChoice;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Blame, PipelineError, with_causes};
+use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::{SpillFile, create_private_directory};
 
+use aligner::NodeAligner;
 pub(crate) use aligning::BlockPieces;
 use shelf::NodeShelf;
 pub(crate) use shelf::SliceHeader;
+use writing::Writing;
 pub(crate) use writing::{VerdictHeader, WriteJob};
 
 /// Slices that are fetched at a time, each from another block.
@@ -62,10 +66,25 @@ pub(crate) struct AlignWork {
     pub(crate) reference: PathBuf,
     pub(crate) aligner: String,
     pub(crate) arguments: Vec<String>,
+    /// What reads of each lane belong to.
+    pub(crate) lanes: Vec<LaneWork>,
+    /// The sample.
+    pub(crate) sample: String,
+    /// How duplicates are marked.
+    pub(crate) marking: MarkingOptions,
     /// Partitions of the genome.
     pub(crate) partitions: u32,
     /// Whether several nodes are on one machine, so that they had better share the index.
     pub(crate) share_index: bool,
+}
+
+/// A lane, as aligners have to know it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LaneWork {
+    /// Its `@RG` line.
+    pub(crate) read_group: String,
+    /// The `ID` in there.
+    pub(crate) read_group_id: String,
 }
 
 /// Something for the thread that leads a node.
@@ -159,17 +178,40 @@ fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), P
         Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
         other => return Err(nonsense(&other)),
     };
+    let worked = take_part(&link, id, job, head, options, cancelled);
+    if let Err(error) = &worked
+        && !matches!(error, PipelineError::Exchange(_))
+    {
+        let blame = error.blame();
+        let everywhere = matches!(blame, Blame::Usage | Blame::Input | Blame::Bug).then(|| serde_json::json!(blame));
+        let message = with_causes(error);
+        // Best effort: the head also sees that the node is gone.
+        let _ = link.say(Report::Failed { message, everywhere });
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    worked
+}
+
+/// Gets ready, and does what the head says.
+fn take_part(
+    link: &Node,
+    id: NodeId,
+    job: Value,
+    head: SocketAddr,
+    options: &NodeOptions,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
     let job: AlignWork = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
     let scratch = options.temp.clone().unwrap_or_else(|| options.meeting.clone());
     create_private_directory(&scratch).map_err(PipelineError::file("create", &scratch))?;
     let spill = SpillFile::create(&scratch, cancelled.clone());
     let spill = Arc::new(spill.map_err(PipelineError::file("use scratch space in", &scratch))?);
-    let session = start_aligner(&job, options.threads)?;
-    let hello = session.hello().clone();
+    let aligner = NodeAligner::start(&job, options.threads)?;
+    let hello = aligner.hello().clone();
     let (sender, inputs) = mpsc::channel();
     let inputs_of_orders = sender.clone();
     let shared = Shared {
-        link: &link,
+        link,
         id,
         spill,
         scratch,
@@ -187,17 +229,7 @@ fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), P
         engine_version: hello.engine_version.clone(),
         sq_lines: hello.sq_lines.clone(),
     })?;
-    let led = lead(&shared, session, &hello, &shelf, &job, options, (inputs_of_orders, inputs));
-    if let Err(error) = &led
-        && !matches!(error, PipelineError::Exchange(_))
-    {
-        let everywhere = matches!(error.blame(), Blame::Usage | Blame::Input | Blame::Bug);
-        let message = with_causes(error);
-        // Best effort: the head also sees that the node is gone.
-        let _ = link.say(Report::Failed { message, everywhere });
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    led
+    lead(&shared, aligner, &hello, &shelf, &job, options, (inputs_of_orders, inputs))
 }
 
 /// Joins the run at the first of the head's addresses that answers.
@@ -216,21 +248,21 @@ fn join(found: &Rendezvous, keys: &Keys, name: &str) -> Result<(SocketAddr, Node
 /// Takes orders until the last one.
 fn lead(
     shared: &Shared,
-    session: Session,
+    aligner: NodeAligner,
     hello: &Hello,
     shelf: &NodeShelf,
     job: &AlignWork,
     options: &NodeOptions,
     (inputs_of_orders, inputs): (Sender<Input>, Receiver<Input>),
 ) -> Result<(), PipelineError> {
-    let (writer, reader, child) = session.split();
+    let (feeding, reader, stop) = aligner.split();
     let (to_feed, feed) = mpsc::channel();
     let (to_pack, pack) = mpsc::channel();
     let (to_fetch, fetch) = mpsc::channel();
     let (to_write, write) = mpsc::channel();
     let fetch = Mutex::new(fetch);
     let write = Mutex::new(write);
-    let maker = OnceLock::new();
+    let writing = Writing::default();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             loop {
@@ -241,15 +273,18 @@ fn lead(
                 }
             }
         });
-        scope.spawn(move || shared.guard(move || aligning::feed(shared, writer, &feed)));
         let packing = to_pack.clone();
-        scope.spawn(move || shared.guard(|| aligning::take(reader, &packing)));
-        scope.spawn(move || shared.guard(move || aligning::pack(shared, job.partitions, &pack)));
+        scope.spawn(move || shared.guard(move || aligning::feed(shared, feeding, &packing, &feed)));
+        if let Some(reader) = reader {
+            let packing = to_pack.clone();
+            scope.spawn(move || shared.guard(|| aligning::take(reader, &packing)));
+        }
+        scope.spawn(move || shared.guard(move || aligning::pack(shared, job, &pack)));
         for _ in 0..FETCHERS {
             scope.spawn(|| shared.guard(|| fetch_slices(shared, &fetch)));
         }
         for _ in 0..options.threads {
-            scope.spawn(|| shared.guard(|| writing::write(shared, &maker, &write)));
+            scope.spawn(|| shared.guard(|| writing::write(shared, &writing, &write)));
         }
         let led = (|| loop {
             let input = loop {
@@ -272,7 +307,11 @@ fn lead(
                     Order::Fetch { block, shares, address } => drop(to_fetch.send((block, shares, address))),
                     Order::Decided { job } => {
                         let job = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
-                        writing::prepare(shared, job, hello, options, &maker)?;
+                        writing::prepare(shared, job, hello, &writing)?;
+                    }
+                    Order::Rank { part, job } => {
+                        let split = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
+                        drop(to_write.send(writing::Task::Rank(part, split)));
                     }
                     Order::Write { part } => drop(to_write.send(writing::Task::Write(part))),
                     Order::Place { part, offset } => drop(to_write.send(writing::Task::Place(part, offset))),
@@ -281,7 +320,7 @@ fn lead(
             }
         })();
         // Ends the threads: their channels close, and the aligner's answers end.
-        child.kill();
+        stop.now();
         drop((to_feed, to_pack, to_fetch, to_write));
         shared.link.leave();
         led
@@ -348,25 +387,6 @@ fn fetch_block(shared: &Shared, block: BlockId, shares: Vec<Share>, address: Soc
         bytes_in_all += header.bytes;
     }
     Ok(bytes_in_all)
-}
-
-fn start_aligner(job: &AlignWork, threads: usize) -> Result<Session, PipelineError> {
-    let kind = match job.aligner.parse::<AlignerChoice>()? {
-        AlignerChoice::Bwa => IndexKind::Bwa,
-        AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
-        AlignerChoice::Minimap2 | AlignerChoice::Template(_) => {
-            return Err(malformed(format!("{} does not take blocks", job.aligner)));
-        }
-    };
-    let options = BwaOptions {
-        kind,
-        program: None,
-        reference: job.reference.clone(),
-        threads,
-        arguments: job.arguments.clone(),
-        share_index: job.share_index && kind == IndexKind::Bwa,
-    };
-    Ok(options.start()?)
 }
 
 fn machine_name() -> String {

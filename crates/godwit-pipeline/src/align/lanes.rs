@@ -53,6 +53,11 @@ impl Lane {
             Kind::Unaligned(_) => None,
         }
     }
+
+    /// Whether it comes from a pipe, which is open already.
+    pub(super) fn is_read_once(&self) -> bool {
+        self.opened.is_some()
+    }
 }
 
 #[derive(Clone)]
