@@ -5,6 +5,7 @@
 
 mod aligners;
 mod bad_input;
+mod compare;
 mod conduct;
 mod configuration;
 mod docs;
@@ -30,4 +31,5 @@ mod slurm;
 mod ssh;
 mod trimming;
 mod validity;
+mod variants;
 mod verify;
