@@ -7,7 +7,9 @@ mod block;
 pub mod flags;
 mod genome;
 mod partition;
+mod ploidy;
 mod record;
+pub mod region_grid;
 pub mod schema;
 mod signature;
 mod span;
@@ -15,6 +17,7 @@ mod span;
 pub use block::{BlockId, RecordId};
 pub use genome::{Contig, Genome, GenomeError};
 pub use partition::{PartitionId, PartitionPlan};
+pub use ploidy::{PloidyError, PloidyTable};
 pub use record::{BASE_LETTERS, CigarOp, RawRecord, RecordError, SortKey, Tag, reg2bin};
 pub use signature::{
     DuplicateCounts, EndSignature, NO_READ_GROUP, Orientation, PairSignature, ReadLocation, end_flags, pair_flags,

@@ -1,0 +1,198 @@
+//! How many copies of a place a sample has: the rules of bcftools' `--ploidy-file`.
+//!
+//! Flows in: the text of such a file, or the name of one that bcftools has built in. Flows out: the ploidy at a place for a
+//! sex, and where on a contig it changes.
+
+use std::collections::BTreeSet;
+
+/// Names of tables that are built in, and their text, as `bcftools call --ploidy NAME?` of bcftools 1.16 prints it.
+const NAMED: [(&str, &str); 6] = [
+    ("1", "* * * * 1\n"),
+    ("2", "* * * * 2\n"),
+    ("X", "* * * M 1\n* * * F 2\n"),
+    ("Y", "* * * M 1\n* * * F 0\n"),
+    (
+        "GRCh37",
+        "X 1 60000 M 1\nX 2699521 154931043 M 1\nY 1 59373566 M 1\nY 1 59373566 F 0\nMT 1 16569 M 1\nMT 1 16569 F 1\n\
+         chrX 1 60000 M 1\nchrX 2699521 154931043 M 1\nchrY 1 59373566 M 1\nchrY 1 59373566 F 0\nchrM 1 16569 M 1\n\
+         chrM 1 16569 F 1\n* * * M 2\n* * * F 2\n",
+    ),
+    (
+        "GRCh38",
+        "X 1 9999 M 1\nX 2781480 155701381 M 1\nY 1 57227415 M 1\nY 1 57227415 F 0\nMT 1 16569 M 1\nMT 1 16569 F 1\n\
+         chrX 1 9999 M 1\nchrX 2781480 155701381 M 1\nchrY 1 57227415 M 1\nchrY 1 57227415 F 0\nchrM 1 16569 M 1\n\
+         chrM 1 16569 F 1\n* * * M 2\n* * * F 2\n",
+    ),
+];
+/// Ploidy where no rule says anything.
+const OTHERWISE: u8 = 2;
+/// What stands for any contig, place or sex.
+const ANY: &str = "*";
+
+/// The rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PloidyTable {
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    /// `None`: wherever no other rule says anything.
+    place: Option<Place>,
+    /// `None`: any sex.
+    sex: Option<String>,
+    ploidy: u8,
+}
+
+/// Part of a contig, `[start, end)`, 0-based.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    contig: String,
+    start: u32,
+    end: u32,
+}
+
+/// Why text is no table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PloidyError {
+    /// A line that is no rule.
+    #[error(
+        "line {line} is {text:?}, but a rule is a contig, first and last position (1-based), sex and ploidy, or * * * SEX PLOIDY"
+    )]
+    Line {
+        /// 1-based number.
+        line: usize,
+        /// The line.
+        text: String,
+    },
+    /// A sex that no rule names.
+    #[error("no rule is for the sex {sex}; the rules are for {known}")]
+    Sex {
+        /// The sex.
+        sex: String,
+        /// Those that are named.
+        known: String,
+    },
+}
+
+impl PloidyTable {
+    /// The built-in table of that name: `1`, `2`, `X`, `Y`, `GRCh37` or `GRCh38`.
+    pub fn named(name: &str) -> Option<Self> {
+        let (_, text) = NAMED.iter().find(|(known, _)| *known == name)?;
+        Self::parse(text).ok()
+    }
+
+    /// Reads the text of a file: lines of contig, first and last position (1-based), sex and ploidy; `* * * SEX PLOIDY`
+    /// holds wherever no other line does; `#` starts a comment.
+    ///
+    /// # Errors
+    /// [`PloidyError::Line`].
+    pub fn parse(text: &str) -> Result<Self, PloidyError> {
+        let mut rules = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let rule = line.split('#').next().unwrap_or_default();
+            if rule.trim().is_empty() {
+                continue;
+            }
+            let wrong = || PloidyError::Line { line: index + 1, text: line.to_owned() };
+            rules.push(Rule::parse(rule).ok_or_else(wrong)?);
+        }
+        Ok(Self { rules })
+    }
+
+    /// Refuses a sex of which the table knows nothing.
+    ///
+    /// # Errors
+    /// [`PloidyError::Sex`].
+    pub fn check_sex(&self, sex: &str) -> Result<(), PloidyError> {
+        let known: BTreeSet<&str> = self.rules.iter().filter_map(|rule| rule.sex.as_deref()).collect();
+        if known.is_empty() || known.contains(sex) {
+            return Ok(());
+        }
+        let known = known.into_iter().collect::<Vec<_>>().join(" and ");
+        Err(PloidyError::Sex { sex: sex.to_owned(), known })
+    }
+
+    /// Copies at a 0-based position of a contig. Without a sex the most that any has there, so that no call is lost.
+    pub fn ploidy(&self, contig: &str, position: u32, sex: Option<&str>) -> u8 {
+        let of_sex = |sex: Option<&str>| {
+            let fits = |rule: &&Rule| sex.is_none() || rule.sex.is_none() || rule.sex.as_deref() == sex;
+            let mut rules = self.rules.iter().filter(fits);
+            let here = |rule: &Rule| rule.place.as_ref().is_some_and(|place| place.holds(contig, position));
+            let special = rules.clone().find(|rule| here(rule));
+            special.or_else(|| rules.find(|rule| rule.place.is_none())).map(|rule| rule.ploidy)
+        };
+        let sexes: BTreeSet<&str> = self.rules.iter().filter_map(|rule| rule.sex.as_deref()).collect();
+        match sex {
+            None if !sexes.is_empty() => sexes.into_iter().filter_map(|sex| of_sex(Some(sex))).max(),
+            sex => of_sex(sex),
+        }
+        .unwrap_or(OTHERWISE)
+    }
+
+    /// Positions where the ploidy may change, ascending, each the first of a new stretch, 0-based.
+    pub fn borders(&self, contig: &str, bases: u32, sex: Option<&str>) -> Vec<u32> {
+        let places = self.rules.iter().filter_map(|rule| rule.place.as_ref()).filter(|place| place.contig == contig);
+        let edges: BTreeSet<u32> = places.flat_map(|place| [place.start, place.end]).collect();
+        let changes = |edge: &u32| self.ploidy(contig, edge - 1, sex) != self.ploidy(contig, *edge, sex);
+        edges.into_iter().filter(|edge| *edge > 0 && *edge < bases).filter(changes).collect()
+    }
+}
+
+impl Rule {
+    fn parse(line: &str) -> Option<Self> {
+        let [contig, first, last, sex, ploidy] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let ploidy = ploidy.parse().ok()?;
+        let sex = Some(sex).filter(|sex| *sex != ANY).map(str::to_owned);
+        if contig == ANY {
+            return (first == ANY && last == ANY).then_some(Self { place: None, sex, ploidy });
+        }
+        let (first_1based, end): (u32, u32) = match (first, last) {
+            (ANY, ANY) => (1, u32::MAX),
+            (first, last) => (first.parse().ok()?, last.parse().ok()?),
+        };
+        let start = first_1based.checked_sub(1)?;
+        (start < end).then_some(Self { place: Some(Place { contig: contig.to_owned(), start, end }), sex, ploidy })
+    }
+}
+
+impl Place {
+    fn holds(&self, contig: &str, position: u32) -> bool {
+        self.contig == contig && (self.start..self.end).contains(&position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn men_have_one_x_but_for_its_shared_ends() {
+        let table = PloidyTable::named("GRCh38").unwrap();
+        let male = |position| table.ploidy("chrX", position, Some("M"));
+        assert_eq!([0, 9_998, 9_999, 2_781_478, 2_781_479, 155_701_380, 155_701_381].map(male), [1, 1, 2, 2, 1, 1, 2]);
+        assert_eq!(table.borders("chrX", 156_040_895, Some("M")), [9_999, 2_781_479, 155_701_381]);
+        assert!(table.borders("chrX", 156_040_895, Some("F")).is_empty());
+        assert_eq!(table.ploidy("chrM", 5, Some("F")), 1);
+        assert_eq!(["F", "M"].map(|sex| table.ploidy("chrY", 5, Some(sex))), [0, 1]);
+        assert_eq!(table.ploidy("chr1", 5, Some("F")), 2);
+        // Without a sex no call is lost.
+        assert_eq!(table.ploidy("chrY", 5, None), 1);
+        assert!(table.borders("chrX", 156_040_895, None).is_empty());
+    }
+
+    #[test]
+    fn files_are_read_and_refused_by_line() {
+        let table = PloidyTable::parse("# fungus\n\nm1 * * * 1\nb 11 20 * 4 # part\n").unwrap();
+        assert_eq!(["m1", "b", "c"].map(|contig| table.ploidy(contig, 15, None)), [1, 4, 2]);
+        assert_eq!(table.borders("b", 100, None), [10, 20]);
+        assert_eq!(table.borders("b", 15, None), [10]);
+        for line in ["x 1 2 M", "x 0 5 M 1", "x 5 4 M 1", "* 1 5 M 1", "x 1 2 M two", "x 1 2 M 1 1"] {
+            let refused = PloidyTable::parse(&format!("* * * M 2\n{line}\n"));
+            assert_eq!(refused, Err(PloidyError::Line { line: 2, text: line.to_owned() }));
+        }
+        assert!(PloidyTable::named("GRCh39").is_none());
+        assert!(PloidyTable::named("GRCh38").unwrap().check_sex("male").unwrap_err().to_string().contains("F and M"));
+        assert_eq!(table.check_sex("male"), Ok(()));
+    }
+}

@@ -1,0 +1,264 @@
+//! The fixed grid: regions of the genome in which variants are called independently.
+//!
+//! Flows in: contigs, what of them is to be called, and stretches without bases. Flows out: regions, in the order of the
+//! genome, that together own every position to be called exactly once. Nothing else decides where cuts are: not reads,
+//! not threads or nodes, not time. A record belongs to the region in which it starts; what a caller is shown
+//! reaches beyond that by the padding, so that it sees at a border what it would see in the middle.
+
+use crate::{ContigId, Span};
+
+/// How to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridOptions {
+    /// Most bases of a region, stretches without bases not counted; at least 1.
+    pub window_bases: u32,
+    /// Bases that a caller sees on either side of what its region owns.
+    pub padding_bases: u32,
+}
+
+/// A contig that is to be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GridContig {
+    /// Which.
+    pub id: ContigId,
+    /// Its bases.
+    pub bases: u32,
+    /// What is to be called of it, `[start, end)`, 0-based, in any order, overlapping or not; `None`: all of it.
+    pub targets: Option<Vec<(u32, u32)>>,
+    /// Stretches of N, ascending.
+    pub gaps: Vec<(u32, u32)>,
+    /// Positions where there has to be a cut, ascending.
+    pub borders: Vec<u32>,
+}
+
+/// Part of a contig that is called by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The positions that it owns, ascending, apart from each other.
+    pub targets: Vec<Span>,
+    /// What a caller is shown: the targets with their padding, ascending, apart from each other.
+    pub stretches: Vec<Span>,
+}
+
+impl Region {
+    /// The contig.
+    pub fn contig(&self) -> ContigId {
+        self.targets[0].contig
+    }
+
+    /// From the first to the last position that it owns, with those in between that it does not.
+    pub fn extent(&self) -> Span {
+        Span { end: self.targets[self.targets.len() - 1].end, ..self.targets[0] }
+    }
+
+    /// Whether a record that starts at this position, 0-based, is the region's.
+    pub fn owns(&self, position: u32) -> bool {
+        let next = self.targets.partition_point(|target| target.end <= position);
+        self.targets.get(next).is_some_and(|target| target.start <= position)
+    }
+
+    /// Bases of its targets.
+    pub fn bases(&self) -> u64 {
+        self.targets.iter().map(|target| u64::from(target.bases())).sum()
+    }
+}
+
+/// Cuts a contig. Regions end in stretches of N and between targets where they can: at the last such gap before
+/// the window is full, if it is at least half full there.
+pub fn cut(contig: &GridContig, options: GridOptions) -> Vec<Region> {
+    let targets = match &contig.targets {
+        Some(targets) => merged(targets.iter().map(|(start, end)| (*start, (*end).min(contig.bases))).collect()),
+        None => merged(vec![(0, contig.bases)]),
+    };
+    let cuts = cuts(&targets, contig, options.window_bases.max(1));
+    let edges: Vec<u32> = [0].into_iter().chain(cuts).chain([contig.bases]).collect();
+    let region = |edge: &[u32]| {
+        let within = |(start, end): &(u32, u32)| ((*start).max(edge[0]), (*end).min(edge[1]));
+        let owned: Vec<(u32, u32)> = targets.iter().map(within).filter(|(start, end)| start < end).collect();
+        let padding = options.padding_bases;
+        let padded = owned
+            .iter()
+            .map(|(start, end)| (start.saturating_sub(padding), end.saturating_add(padding).min(contig.bases)));
+        let spans = |stretches: Vec<(u32, u32)>| {
+            stretches.into_iter().map(|(start, end)| Span { contig: contig.id, start, end }).collect::<Vec<_>>()
+        };
+        let region = Region { stretches: spans(merged(padded.collect())), targets: spans(owned) };
+        Some(region).filter(|region| !region.targets.is_empty())
+    };
+    edges.windows(2).filter_map(region).collect()
+}
+
+/// Ascending, without overlaps and empty ones.
+fn merged(mut stretches: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    stretches.retain(|(start, end)| start < end);
+    stretches.sort_unstable();
+    let mut whole: Vec<(u32, u32)> = Vec::with_capacity(stretches.len());
+    for (start, end) in stretches {
+        match whole.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => whole.push((start, end)),
+        }
+    }
+    whole
+}
+
+/// What is left of stretches without `gaps`, both ascending.
+fn without(stretches: &[(u32, u32)], gaps: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let (mut left, mut next) = (Vec::new(), 0);
+    for (start, end) in stretches {
+        let mut from = *start;
+        while gaps.get(next).is_some_and(|(_, gap_end)| gap_end <= start) {
+            next += 1;
+        }
+        for (gap_start, gap_end) in gaps[next..].iter().take_while(|(gap_start, _)| gap_start < end) {
+            left.push((from, *gap_start));
+            from = *gap_end;
+        }
+        left.push((from, *end));
+    }
+    left.retain(|(start, end)| start < end);
+    left
+}
+
+/// A place where a region may end, and how full the window is there.
+struct Gap {
+    middle: u32,
+    filled: u64,
+}
+
+fn cuts(targets: &[(u32, u32)], contig: &GridContig, window_bases: u32) -> Vec<u32> {
+    let window = u64::from(window_bases);
+    let mut cuts = Vec::new();
+    let edges: Vec<u32> = [0].into_iter().chain(contig.borders.iter().copied()).chain([contig.bases]).collect();
+    for edge in edges.windows(2) {
+        if edge[0] > 0 {
+            cuts.push(edge[0]);
+        }
+        let within: Vec<(u32, u32)> = targets
+            .iter()
+            .map(|(start, end)| ((*start).max(edge[0]), (*end).min(edge[1])))
+            .filter(|(start, end)| start < end)
+            .collect();
+        let (mut filled, mut gap, mut last_end) = (0, None::<Gap>, None);
+        for (mut start, end) in without(&within, &contig.gaps) {
+            if let Some(last_end) = last_end.filter(|_| filled >= window.div_ceil(2)) {
+                gap = Some(Gap { middle: last_end + (start - last_end) / 2, filled });
+            }
+            while filled + u64::from(end - start) > window {
+                match gap.take() {
+                    Some(Gap { middle, filled: before }) => {
+                        cuts.push(middle);
+                        filled -= before;
+                    }
+                    None => {
+                        start += (window - filled) as u32;
+                        cuts.push(start);
+                        filled = 0;
+                    }
+                }
+            }
+            filled += u64::from(end - start);
+            last_end = Some(end);
+        }
+    }
+    cuts
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn contig(bases: u32, gaps: &[(u32, u32)]) -> GridContig {
+        GridContig { id: ContigId(3), bases, targets: None, gaps: gaps.to_vec(), borders: Vec::new() }
+    }
+
+    fn extents(contig: &GridContig, window_bases: u32) -> Vec<(u32, u32)> {
+        let regions = cut(contig, GridOptions { window_bases, padding_bases: 10 });
+        regions.iter().map(|region| (region.extent().start, region.extent().end)).collect()
+    }
+
+    #[test]
+    fn without_gaps_windows_follow_each_other() {
+        assert_eq!(extents(&contig(250, &[]), 100), [(0, 100), (100, 200), (200, 250)]);
+        assert_eq!(extents(&contig(200, &[]), 100), [(0, 100), (100, 200)]);
+        assert_eq!(extents(&contig(99, &[]), 100), [(0, 99)]);
+        assert_eq!(extents(&contig(0, &[]), 100), []);
+    }
+
+    #[test]
+    fn cuts_fall_in_the_last_gap_that_leaves_at_least_half_a_window() {
+        assert_eq!(extents(&contig(300, &[(60, 80), (90, 94)]), 100), [(0, 92), (92, 194), (194, 294), (294, 300)]);
+        // Too early in the window.
+        assert_eq!(extents(&contig(300, &[(30, 40)]), 100), [(0, 110), (110, 210), (210, 300)]);
+        // Stretches of N fill no window, wherever they are.
+        assert_eq!(extents(&contig(1100, &[(0, 500), (550, 1050)]), 100), [(0, 1100)]);
+        assert_eq!(extents(&contig(50, &[(0, 50)]), 100), [(0, 50)]);
+    }
+
+    #[test]
+    fn targets_are_joined_and_cut_between() {
+        let targets = Some(vec![(50, 80), (10, 20), (15, 30), (75, 90), (200, 400), (390, 9_000)]);
+        let regions =
+            cut(&GridContig { targets, ..contig(500, &[]) }, GridOptions { window_bases: 90, padding_bases: 10 });
+        let spans = |spans: &[Span]| spans.iter().map(|span| (span.start, span.end)).collect::<Vec<_>>();
+        assert_eq!(spans(&regions[0].targets), [(10, 30), (50, 90)]);
+        assert_eq!(spans(&regions[0].stretches), [(0, 100)]);
+        assert_eq!(spans(&regions[1].targets), [(200, 290)]);
+        assert_eq!(spans(&regions[1].stretches), [(190, 300)]);
+        assert_eq!(regions.last().unwrap().extent().end, 500);
+        assert!(regions[0].owns(10) && regions[0].owns(89) && !regions[0].owns(30) && !regions[0].owns(90));
+        assert!(
+            cut(
+                &GridContig { targets: Some(Vec::new()), ..contig(500, &[]) },
+                GridOptions { window_bases: 90, padding_bases: 10 }
+            )
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn borders_are_cuts_and_start_a_new_window() {
+        let contig = GridContig { borders: vec![30, 250], ..contig(300, &[]) };
+        assert_eq!(extents(&contig, 100), [(0, 30), (30, 130), (130, 230), (230, 250), (250, 300)]);
+    }
+
+    fn stretches() -> impl Strategy<Value = Vec<(u32, u32)>> {
+        prop::collection::vec((0..2000u32, 0..300u32), 0..12)
+            .prop_map(|stretches| stretches.into_iter().map(|(start, bases)| (start, start + bases)).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn every_position_to_be_called_has_one_owner(
+            bases in 0..2000u32,
+            targets in prop::option::of(stretches()),
+            gaps in stretches(),
+            borders in prop::collection::btree_set(1..2000u32, 0..4),
+            window_bases in 1..400u32,
+            padding_bases in 0..50u32,
+        ) {
+            let borders = borders.into_iter().filter(|border| *border < bases).collect();
+            let contig = GridContig { targets, gaps: merged(gaps), borders, ..contig(bases, &[]) };
+            let regions = cut(&contig, GridOptions { window_bases, padding_bases });
+            for position in 0..2500 {
+                let asked = position < bases
+                    && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
+                let owners: Vec<&Region> = regions.iter().filter(|region| region.owns(position)).collect();
+                prop_assert_eq!(owners.len(), usize::from(asked));
+                for region in owners {
+                    let shown = |at: u32| region.stretches.iter().any(|stretch| (stretch.start..stretch.end).contains(&at));
+                    prop_assert!(shown(position) && shown(position.saturating_sub(padding_bases)));
+                    prop_assert!(shown((position + padding_bases).min(bases - 1)));
+                }
+            }
+            prop_assert!(regions.windows(2).all(|pair| pair[0].extent().end <= pair[1].extent().start));
+            let solid = |region: &Region| {
+                let owned: Vec<(u32, u32)> = region.targets.iter().map(|target| (target.start, target.end)).collect();
+                without(&owned, &contig.gaps).iter().map(|(start, end)| end - start).sum::<u32>()
+            };
+            prop_assert!(regions.iter().all(|region| solid(region) <= window_bases));
+        }
+    }
+}
