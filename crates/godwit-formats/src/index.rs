@@ -2,11 +2,14 @@
 //!
 //! Flows in: contig, span and virtual offsets of each record, per partition, in coordinate order. Flows out: one index of
 //! the whole file ([`IndexBuilder::merge`]) and the bytes of either format; and the counts that `samtools idxstats` prints
-//! ([`ContigCounts`]). Of an index that is there only a summary is read ([`IndexSummary`]).
+//! ([`ContigCounts`]). The same for bgzipped text as tabix indexes it ([`TabixBuilder`]). Of an index that is there only a
+//! summary is read ([`IndexSummary`]), or where on the genome the data of its file lie ([`DataSpread`]).
 
 mod contig;
 mod counts;
 mod read;
+mod spread;
+mod tabix;
 mod write;
 
 #[cfg(test)]
@@ -20,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use self::contig::ContigIndex;
 pub use self::counts::ContigCounts;
 pub use self::read::{IndexReadError, IndexSummary};
+pub use self::spread::{DataSpread, WINDOW_BASES};
+pub use self::tabix::TabixBuilder;
 use crate::bgzf::RecordPlace;
 
 /// Width of the smallest bins: 16,384 bases.

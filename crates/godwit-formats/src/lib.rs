@@ -10,3 +10,4 @@ pub mod index;
 pub mod sam;
 pub mod unaligned;
 pub mod vcf;
+pub mod vcf_lines;

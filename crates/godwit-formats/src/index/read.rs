@@ -61,11 +61,11 @@ impl IndexSummary {
 }
 
 /// Little-endian numbers, one behind the other.
-struct Fields<R>(R);
+pub(super) struct Fields<R>(pub(super) R);
 
 impl<R: Read> Fields<R> {
     /// The format, and the bin that holds counts.
-    fn head(&mut self) -> Option<(IndexFormat, u32)> {
+    pub(super) fn head(&mut self) -> Option<(IndexFormat, u32)> {
         let (format, depth) = match &self.bytes::<4>()? {
             b"BAI\x01" => (IndexFormat::Bai, BAI_DEPTH),
             b"CSI\x01" => {
@@ -121,15 +121,15 @@ impl<R: Read> Fields<R> {
         Some(bytes)
     }
 
-    fn short(&mut self) -> Option<u32> {
+    pub(super) fn short(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
     }
 
-    fn long(&mut self) -> Option<u64> {
+    pub(super) fn long(&mut self) -> Option<u64> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    fn skip(&mut self, bytes: u64) -> Option<()> {
+    pub(super) fn skip(&mut self, bytes: u64) -> Option<()> {
         (io::copy(&mut self.0.by_ref().take(bytes), &mut io::sink()).ok()? == bytes).then_some(())
     }
 }

@@ -19,6 +19,7 @@ impl IndexBuilder {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut bytes = b"BAI\x01".to_vec();
+        bytes.extend_from_slice(&(genome.contigs().len() as u32).to_le_bytes());
         self.append_contigs(IndexFormat::Bai, genome, &mut bytes);
         out.write_all(&bytes)
     }
@@ -33,6 +34,7 @@ impl IndexBuilder {
         for number in [MIN_SHIFT, self.depth, 0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+        bytes.extend_from_slice(&(genome.contigs().len() as u32).to_le_bytes());
         self.append_contigs(IndexFormat::Csi, genome, &mut bytes);
         let mut writer = bgzf::Writer::new(out, bgzf::Writer::<Vec<u8>>::DEFAULT_LEVEL);
         writer.write_bytes(&bytes)?;
@@ -41,8 +43,7 @@ impl IndexBuilder {
     }
 
     /// All contigs and the number of records without one.
-    fn append_contigs(&self, format: IndexFormat, genome: &Genome, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(genome.contigs().len() as u32).to_le_bytes());
+    pub(super) fn append_contigs(&self, format: IndexFormat, genome: &Genome, out: &mut Vec<u8>) {
         let mut indexed = self.contigs.iter().peekable();
         for number in 0..genome.contigs().len() {
             match indexed.next_if(|(contig, _)| *contig as usize == number) {

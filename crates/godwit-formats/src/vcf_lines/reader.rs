@@ -1,0 +1,187 @@
+//! Lines of outside text as header and records.
+
+use std::io::BufRead;
+
+use super::Header;
+use super::error::{VcfError, shown};
+
+/// Longest line accepted: a record with alleles of megabases, or of very many samples.
+const MAX_LINE_BYTES: usize = 256 << 20;
+/// Columns before those of samples.
+const FIXED_COLUMNS: usize = 8;
+
+/// One record: the caller's bytes, and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<'l> {
+    /// The line, without its line feed.
+    pub line: &'l [u8],
+    /// `CHROM`.
+    pub contig: &'l str,
+    /// First base, 0-based; -1 for a record at the telomere (`POS` 0).
+    pub start: i64,
+    /// One past the last base of `REF`, or `INFO/END`, 0-based; more than `start`.
+    pub end: i64,
+}
+
+/// Reads the text of a VCF that nobody vouched for, line by line.
+///
+/// ```
+/// use godwit_formats::vcf_lines::Reader;
+/// let text = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\nchr1\t10\t.\tAC\tA\t.\t.\t.\n";
+/// let mut reader = Reader::new(text.as_bytes())?;
+/// assert_eq!(reader.header().samples().count(), 0);
+/// let record = reader.next_record()?.ok_or("it has one")?;
+/// assert_eq!((record.contig, record.start, record.end), ("chr1", 9, 11));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    header: Header,
+    columns: usize,
+    line: Vec<u8>,
+    /// 1-based number of `line`.
+    number: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// [`VcfError`].
+    pub fn new(input: R) -> Result<Self, VcfError> {
+        let mut reader = Self { input, header: Header::default(), columns: 0, line: Vec::new(), number: 0 };
+        let mut lines = Vec::new();
+        loop {
+            if !reader.next_line()? {
+                return Err(if reader.number == 0 {
+                    VcfError::Empty
+                } else {
+                    VcfError::NoColumns { line: reader.number + 1 }
+                });
+            }
+            let line = &reader.line;
+            if reader.number == 1 && !line.starts_with(b"##fileformat=VCF") {
+                return Err(VcfError::NotVcf { text: shown(line) });
+            }
+            if line.starts_with(b"#CHROM\t") {
+                break;
+            }
+            if !line.starts_with(b"##") {
+                return Err(VcfError::NoColumns { line: reader.number });
+            }
+            lines.push(line.clone());
+        }
+        reader.columns = reader.line.split(|byte| *byte == b'\t').count();
+        if reader.columns < FIXED_COLUMNS {
+            return Err(reader.wrong("a #CHROM line has at least 8 columns"));
+        }
+        reader.header = Header::new(lines, reader.line.clone());
+        Ok(reader)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The next record; `None` at the end.
+    ///
+    /// # Errors
+    /// [`VcfError`].
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
+        if !self.next_line()? {
+            return Ok(None);
+        }
+        match Record::parse(&self.line, self.columns) {
+            Ok(_) => {}
+            Err(problem) => return Err(self.wrong(problem)),
+        }
+        // Parsed twice, since a borrow that is returned on one path would last on all.
+        Ok(Record::parse(&self.line, self.columns).ok())
+    }
+
+    /// Says what is wrong with the line that was read last.
+    pub fn wrong(&self, problem: &'static str) -> VcfError {
+        VcfError::Record { line: self.number, problem, text: shown(&self.line) }
+    }
+
+    fn next_line(&mut self) -> Result<bool, VcfError> {
+        self.line.clear();
+        loop {
+            let ahead = self.input.fill_buf()?;
+            if ahead.is_empty() {
+                if self.line.is_empty() {
+                    return Ok(false);
+                }
+                return Err(VcfError::CutShort { line: self.number + 1 });
+            }
+            let newline = memchr::memchr(b'\n', ahead);
+            let bytes = newline.unwrap_or(ahead.len());
+            self.line.extend_from_slice(&ahead[..bytes]);
+            let ended = newline.is_some();
+            self.input.consume(bytes + usize::from(ended));
+            if self.line.len() > MAX_LINE_BYTES {
+                return Err(VcfError::Long { line: self.number + 1, most_bytes: MAX_LINE_BYTES });
+            }
+            if ended {
+                break;
+            }
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        self.number += 1;
+        Ok(true)
+    }
+}
+
+impl<'l> Record<'l> {
+    /// A record that was checked before; `None` where it was not.
+    pub fn checked(line: &'l [u8]) -> Option<Self> {
+        let columns = line.iter().filter(|byte| **byte == b'\t').count() + 1;
+        Self::parse(line, columns).ok()
+    }
+
+    /// Takes a line apart as far as its place goes.
+    fn parse(line: &'l [u8], columns: usize) -> Result<Self, &'static str> {
+        if memchr::memchr_iter(b'\t', line).count() + 1 != columns {
+            return Err("it has another number of columns than the #CHROM line");
+        }
+        let mut fields = line.split(|byte| *byte == b'\t');
+        let mut field = || fields.next().unwrap_or_default();
+        let (contig, position, _, reference) = (field(), field(), field(), field());
+        let (alternate, quality, _, info) = (field(), field(), field(), field());
+        let contig = std::str::from_utf8(contig).ok().filter(|name| !name.is_empty());
+        let contig = contig.ok_or("its contig is no name")?;
+        let pos_1based = number(position).ok_or("its position is no number")?;
+        if reference.is_empty() || !reference.iter().all(u8::is_ascii_alphabetic) {
+            return Err("its reference allele is no sequence of bases");
+        }
+        if alternate.is_empty() || info.is_empty() {
+            return Err("it has an empty column");
+        }
+        let is_quality = |text: &str| text == "." || text.parse::<f64>().is_ok();
+        if !std::str::from_utf8(quality).is_ok_and(is_quality) {
+            return Err("its quality is no number");
+        }
+        let start = pos_1based - 1;
+        let end = match end_of(info) {
+            Some(end) => number(end).ok_or("its END is no number")?.max(start + 1),
+            None => start + reference.len() as i64,
+        };
+        Ok(Self { line, contig, start, end })
+    }
+}
+
+/// A whole number that a position can be.
+fn number(digits: &[u8]) -> Option<i64> {
+    let fine = !digits.is_empty() && digits.len() <= 10 && digits.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(digits).ok().filter(|_| fine)?;
+    text.parse::<i64>().ok().filter(|number| *number <= i64::from(i32::MAX))
+}
+
+/// The value of `END`.
+fn end_of(info: &[u8]) -> Option<&[u8]> {
+    info.split(|byte| *byte == b';').find_map(|field| field.strip_prefix(b"END="))
+}
