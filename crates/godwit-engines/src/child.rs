@@ -3,6 +3,7 @@
 //! It dies with godwit, its last lines on stderr are kept, and its end is turned into an [`EngineError`]. What is said on
 //! its stdin and stdout is none of this module's business.
 
+mod chain;
 mod minder;
 mod system;
 
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::EngineError;
+pub use chain::{Chain, Link};
 use minder::Tail;
 
 /// How long a child that closed its pipes may take to be gone. It only has to give its memory back.
@@ -32,6 +34,7 @@ pub(crate) struct ChildState {
     program: PathBuf,
     command_line: String,
     child: Mutex<Child>,
+    group: Group,
     tail: Arc<Tail>,
     version: OnceLock<String>,
     stopped: AtomicBool,
@@ -52,26 +55,44 @@ pub(crate) fn pass_second_input(command: &mut Command, end: std::io::PipeReader)
 
 /// Starts a program with pipes on all three standard streams.
 pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, EngineError> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    system::die_with_parent(&mut command);
-    let command_line = command_line(&command);
-    let (spawned, tail) = minder::spawn(command);
-    let failed = |source| EngineError::Io { program: program.clone(), action: "start", source };
-    let mut child = spawned.map_err(failed)?;
-    let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(failed(std::io::Error::other("its pipes are missing")));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let state = spawn(program, command, Group::Parents)?;
+    let (stdin, stdout) = {
+        let mut child = state.lock();
+        (child.stdin.take(), child.stdout.take())
+    };
+    let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+        return Err(state.io("start", std::io::Error::other("its pipes are missing")));
     };
     system::widen_pipe(&stdin, PIPE_BYTES);
     system::widen_pipe(&stdout, PIPE_BYTES);
-    let state = ChildState {
-        program,
-        command_line,
-        child: Mutex::new(child),
-        tail,
-        version: OnceLock::new(),
-        stopped: AtomicBool::new(false),
-    };
     Ok(Started { state: Arc::new(state), stdin, stdout })
+}
+
+/// Which process group a child is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    /// That of godwit.
+    Parents,
+    /// One of its own, with what it starts itself; killed as a whole.
+    Own,
+}
+
+/// Starts a program whose stdin and stdout are set.
+fn spawn(program: PathBuf, mut command: Command, group: Group) -> Result<ChildState, EngineError> {
+    command.stderr(Stdio::piped());
+    if group == Group::Own {
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    }
+    system::die_with_parent(&mut command);
+    let command_line = command_line(&command);
+    let (spawned, tail) = minder::spawn(command);
+    let child = match spawned {
+        Ok(child) => Mutex::new(child),
+        Err(source) => return Err(EngineError::Io { program, action: "start", source }),
+    };
+    let (version, stopped) = (OnceLock::new(), AtomicBool::new(false));
+    Ok(ChildState { program, command_line, child, group, tail, version, stopped })
 }
 
 /// A pipe that a child writes to as a file: what it reads from, and the path under which the child opens it. The text
@@ -204,6 +225,9 @@ impl ChildState {
         if matches!(child.try_wait(), Ok(None)) {
             self.stopped.store(true, Ordering::Relaxed);
             // Both fail only for a child that is gone already.
+            if self.group == Group::Own {
+                system::kill_group(child.id());
+            }
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -5,6 +5,7 @@
 //! program, its command line and its last words. No biology is decided here.
 
 pub mod aligner;
+pub mod caller;
 mod child;
 mod error;
 mod locate;
@@ -12,7 +13,8 @@ pub mod normalizer;
 pub mod stream;
 mod survey;
 pub mod trimmer;
+mod words;
 
-pub use child::ChildHandle;
+pub use child::{Chain, ChildHandle, Link};
 pub use error::EngineError;
 pub use survey::{Surveyed, survey};

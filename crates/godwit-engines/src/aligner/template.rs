@@ -1,12 +1,11 @@
 //! Any aligner that reads FASTQ and prints SAM, by a command line with places left open.
-//!
-//! The words are split as a shell does, without starting one, so that the program itself is godwit's child.
 
 use std::path::{Path, PathBuf};
 
 use super::Identity;
 use super::foreign::{FIRST_INPUT, Invocation, SECOND_INPUT, find_program, version_of};
 use crate::EngineError;
+use crate::words::Words;
 
 /// What may stand between braces, and what it becomes.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
@@ -23,17 +22,7 @@ pub const PLACEHOLDERS: [(&str, &str); 9] = [
 
 /// A command line with open places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandTemplate {
-    text: String,
-    words: Vec<Vec<Piece>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
-    Text(String),
-    /// Index into [`PLACEHOLDERS`].
-    Place(usize),
-}
+pub struct CommandTemplate(Words);
 
 /// What the open places become for a lane.
 #[derive(Clone, Copy, Debug)]
@@ -67,13 +56,8 @@ impl CommandTemplate {
     /// # Errors
     /// [`EngineError::Arguments`] for an open quote, an unknown place, or inputs that do not go together.
     pub fn parse(text: &str) -> Result<Self, EngineError> {
-        let words = split(text).ok_or_else(|| wrong(format!("the aligner {text:?} has a quote that is not closed")))?;
-        let words: Vec<Vec<Piece>> = words.iter().map(|word| pieces(word)).collect::<Result<_, _>>()?;
-        if !matches!(words.first().map(Vec::as_slice), Some([Piece::Text(_)])) {
-            return Err(wrong(format!("the aligner {text:?} does not start with a program")));
-        }
-        let template = Self { text: text.to_owned(), words };
-        let [reads, one, two] = ["reads", "reads1", "reads2"].map(|name| template.names(name));
+        let template = Self(Words::parse("aligner", text, &PLACEHOLDERS)?);
+        let [reads, one, two] = ["reads", "reads1", "reads2"].map(|name| template.0.uses(name));
         if one != two || reads && one {
             let message = format!(
                 "the aligner {text:?} must take its reads from {{reads}} or from both {{reads1}} and {{reads2}}"
@@ -85,24 +69,12 @@ impl CommandTemplate {
 
     /// The template as it was given.
     pub fn text(&self) -> &str {
-        &self.text
+        self.0.text()
     }
 
     /// The program's name without its folder.
     pub fn name(&self) -> &str {
-        let program = self.program();
-        program.rsplit('/').next().unwrap_or(program)
-    }
-
-    fn program(&self) -> &str {
-        match self.words.first().map(Vec::as_slice) {
-            Some([Piece::Text(program)]) => program,
-            _ => "",
-        }
-    }
-
-    fn names(&self, place: &str) -> bool {
-        self.words.iter().flatten().any(|piece| matches!(piece, Piece::Place(at) if PLACEHOLDERS[*at].0 == place))
+        self.0.name()
     }
 
     /// Finds the program: its path, and its version where it tells one.
@@ -111,7 +83,7 @@ impl CommandTemplate {
     /// [`EngineError::NotInstalled`].
     pub fn find(&self) -> Result<(PathBuf, Option<String>), EngineError> {
         let remedy = crate::survey::remedy(self.name());
-        let program = find_program(self.program(), remedy)?;
+        let program = find_program(self.0.program(), remedy)?;
         let version = version_of(&program);
         Ok((program, version))
     }
@@ -121,77 +93,22 @@ impl CommandTemplate {
     /// # Errors
     /// [`EngineError::Arguments`] where the template takes pairs and the lane is of single reads.
     pub fn invocation(&self, program: &Path, lane: &LaneValues) -> Result<Invocation, EngineError> {
-        let two_inputs = self.names("reads2");
+        let two_inputs = self.0.uses("reads2");
         if two_inputs && !lane.paired {
-            let message = format!("the aligner {:?} takes pairs, but a lane has one file; use {{reads}}", self.text);
+            let message = format!("the aligner {:?} takes pairs, but a lane has one file; use {{reads}}", self.text());
             return Err(wrong(message));
         }
-        let value = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Place(at) => match PLACEHOLDERS[*at].0 {
-                "reference" | "index" => lane.reference.display().to_string(),
-                "reads" | "reads1" => FIRST_INPUT.into(),
-                "reads2" => SECOND_INPUT.into(),
-                "threads" => lane.threads.to_string(),
-                "read_group" => escaped(lane.read_group),
-                "read_group_id" => lane.read_group_id.into(),
-                _ => lane.sample.into(),
-            },
-        };
-        let arguments = self.words[1..].iter().map(|word| word.iter().map(value).collect()).collect();
+        let arguments = self.0.arguments(|place| match place {
+            "reference" | "index" => lane.reference.display().to_string(),
+            "reads" | "reads1" => FIRST_INPUT.into(),
+            "reads2" => SECOND_INPUT.into(),
+            "threads" => lane.threads.to_string(),
+            "read_group" => escaped(lane.read_group),
+            "read_group_id" => lane.read_group_id.into(),
+            _ => lane.sample.into(),
+        });
         Ok(Invocation { program: program.to_owned(), arguments, two_inputs, identity: Identity::SingleStream })
     }
-}
-
-/// Words as a shell splits them: quotes and backslashes, nothing else. `None` where a quote is open.
-fn split(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    let mut letters = text.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
-            (None, '\'' | '"') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (Some(open), letter) if letter == open => quote = None,
-            (None | Some('"'), '\\') => word.get_or_insert_default().push(letters.next()?),
-            (_, letter) => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
-
-/// A word with its `{places}`; `{{` and `}}` stand for braces.
-fn pieces(word: &str) -> Result<Vec<Piece>, EngineError> {
-    let (mut pieces, mut text) = (Vec::new(), String::new());
-    let mut rest = word;
-    while let Some(at) = rest.find(['{', '}']) {
-        text += &rest[..at];
-        let brace = &rest[at..at + 1];
-        if rest[at + 1..].starts_with(brace) {
-            text += brace;
-            rest = &rest[at + 2..];
-            continue;
-        }
-        let name = rest[at..].strip_prefix('{').and_then(|rest| rest.split_once('}')).map(|(name, _)| name);
-        let place = name.and_then(|name| PLACEHOLDERS.iter().position(|(known, _)| *known == name));
-        let (Some(name), Some(place)) = (name, place) else {
-            let known: Vec<String> = PLACEHOLDERS.iter().map(|(name, _)| format!("{{{name}}}")).collect();
-            return Err(wrong(format!("{word:?} of the aligner has a brace that is none of {}", known.join(" "))));
-        };
-        if !text.is_empty() {
-            pieces.push(Piece::Text(std::mem::take(&mut text)));
-        }
-        pieces.push(Piece::Place(place));
-        rest = &rest[at + name.len() + 2..];
-    }
-    text += rest;
-    if !text.is_empty() || pieces.is_empty() {
-        pieces.push(Piece::Text(text));
-    }
-    Ok(pieces)
 }
 
 #[cfg(test)]

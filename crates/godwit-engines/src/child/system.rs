@@ -27,6 +27,14 @@ pub(super) fn die_with_parent(command: &mut Command) {
     }
 }
 
+/// Kills all processes of the group that this child leads. The child must not have been waited for.
+pub(super) fn kill_group(leader: u32) {
+    // SAFETY: kill takes numbers only. The number is the leader's as long as nobody waited for it, so the group is no other.
+    unsafe {
+        libc::kill(-(leader as libc::pid_t), libc::SIGKILL);
+    }
+}
+
 /// Leaves these descriptors open in the child, under their numbers.
 pub(super) fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
     let keep = move || {

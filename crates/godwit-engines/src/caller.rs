@@ -1,0 +1,111 @@
+//! Variant callers: aligned reads and a region in, the text of a VCF out.
+//!
+//! A caller is a program, or several that read from each other. It is started once for each region and sees no more of
+//! the genome than it is shown. What its records mean, and which of them count, is not decided here.
+
+pub mod bcftools;
+mod choice;
+pub mod freebayes;
+pub mod gatk;
+mod region;
+pub mod template;
+
+use std::path::Path;
+
+use crate::{Chain, EngineError};
+
+pub use choice::CallerChoice;
+pub use region::Stretch;
+
+/// What a caller is to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionWork<'a> {
+    /// The reference, FASTA, with its `.fai` beside it.
+    pub reference: &'a Path,
+    /// Aligned reads, BAM or CRAM, with their index beside them.
+    pub reads: &'a Path,
+    /// Stretches of one contig, ascending, apart from each other; at least one.
+    pub stretches: &'a [Stretch],
+    /// Copies of the contig there; `None`: whatever the caller takes for granted.
+    pub ploidy: Option<u8>,
+    /// A private directory that is this region's alone.
+    pub directory: &'a Path,
+    /// Where the VCF goes, plain or compressed.
+    pub output: &'a Path,
+    /// Threads of the caller, at least 1.
+    pub threads: usize,
+    /// Memory it may take, bytes.
+    pub memory_bytes: u64,
+}
+
+/// What calling by region has to know of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habits {
+    /// Bases it has to see on either side of a region, so that what it finds there is what it would find in one run.
+    pub padding_bases: u32,
+    /// Memory of one process, bytes, where nothing else is said.
+    pub memory_bytes: u64,
+    /// Whether numbers in its records may depend on where the genome is cut.
+    pub depends_on_grid: bool,
+    /// It writes a record for every stretch without variants too. Such records end where they are told to, so nothing is
+    /// shown beyond that.
+    pub blocks: bool,
+    /// Whether it needs a sequence dictionary (`REF.dict`) beside the reference.
+    pub needs_dictionary: bool,
+}
+
+/// A caller that was found.
+pub trait Caller: Send + Sync {
+    /// Its name: the word for it, or the template's program.
+    fn name(&self) -> &str;
+
+    /// Its version; empty where it tells none.
+    fn version(&self) -> &str;
+
+    /// The command line as a header shows it: what changes records, without files and regions.
+    fn command_line(&self) -> String;
+
+    /// How it is to be treated.
+    fn habits(&self) -> Habits;
+
+    /// Starts it on a region.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`]; [`EngineError::Arguments`] for a ploidy that it cannot do.
+    fn start(&self, work: &RegionWork) -> Result<Chain, EngineError>;
+}
+
+/// Takes version numbers apart and compares the first two.
+fn is_at_least(version: &str, oldest: [u32; 2]) -> bool {
+    let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
+    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= oldest
+}
+
+/// Words of an option that names further options of a caller.
+///
+/// # Errors
+/// [`EngineError::Arguments`] for an open quote, or for one of `refused`, with what to use instead.
+fn words(caller: &str, text: &str, refused: &[(&str, &str)]) -> Result<Vec<String>, EngineError> {
+    let wrong = |message| EngineError::Arguments { message };
+    let words = crate::words::split(text)
+        .ok_or_else(|| wrong(format!("the options of {caller} {text:?} have a quote that is not closed")))?;
+    for word in &words {
+        let is = |option: &str| match option.strip_prefix("--") {
+            Some(_) => word.split('=').next() == Some(option),
+            None => word == option || (!word.starts_with("--") && option.len() == 2 && word.starts_with(option)),
+        };
+        if let Some((option, instead)) = refused.iter().find(|(option, _)| is(option)) {
+            return Err(wrong(format!("the option {option} of {caller} cannot be passed on: {instead}")));
+        }
+    }
+    Ok(words)
+}
+
+/// The program's file, opened for what it prints.
+fn output_file(work: &RegionWork) -> Result<std::fs::File, EngineError> {
+    std::fs::File::create(work.output).map_err(|source| EngineError::Io {
+        program: work.output.to_owned(),
+        action: "create",
+        source,
+    })
+}

@@ -1,0 +1,72 @@
+//! The word for `--caller`.
+
+use std::str::FromStr;
+
+use super::Caller;
+use super::bcftools::{self, Bcftools};
+use super::freebayes::{self, Freebayes};
+use super::gatk::{self, Gatk};
+use super::template::CallTemplate;
+use crate::EngineError;
+
+/// Which caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerChoice {
+    /// bcftools mpileup and call.
+    Bcftools,
+    /// freebayes.
+    Freebayes,
+    /// GATK HaplotypeCaller.
+    Gatk,
+    /// Any program, by a command line with open places.
+    Template(CallTemplate),
+}
+
+impl CallerChoice {
+    /// As `--caller` takes it.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Bcftools => bcftools::PROGRAM,
+            Self::Freebayes => freebayes::PROGRAM,
+            Self::Gatk => gatk::PROGRAM,
+            Self::Template(template) => template.text(),
+        }
+    }
+
+    /// Finds the caller. `arguments`: further options of a named one.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    pub fn find(&self, arguments: &str) -> Result<Box<dyn Caller>, EngineError> {
+        match self {
+            Self::Bcftools => Ok(Box::new(Bcftools::find(arguments)?)),
+            Self::Freebayes => Ok(Box::new(Freebayes::find(arguments)?)),
+            Self::Gatk => Ok(Box::new(Gatk::find(arguments)?)),
+            Self::Template(_) if !arguments.trim().is_empty() => {
+                let message = "options of a caller given as a command line belong into it".to_owned();
+                Err(EngineError::Arguments { message })
+            }
+            Self::Template(template) => Ok(Box::new(template.find()?)),
+        }
+    }
+}
+
+impl FromStr for CallerChoice {
+    type Err = EngineError;
+
+    /// A word alone is a name; anything with a space or a brace is a template.
+    fn from_str(text: &str) -> Result<Self, EngineError> {
+        match text {
+            bcftools::PROGRAM => Ok(Self::Bcftools),
+            freebayes::PROGRAM => Ok(Self::Freebayes),
+            gatk::PROGRAM => Ok(Self::Gatk),
+            _ if text.contains([' ', '{']) => CallTemplate::parse(text).map(Self::Template),
+            _ => Err(EngineError::Arguments {
+                message: format!(
+                    "{text:?} is none of bcftools, freebayes and gatk, and no command line such as 'octopus -R {{reference}} \
+                     -I {{bam}} -T {{region}} -o {{out}}'"
+                ),
+            }),
+        }
+    }
+}
