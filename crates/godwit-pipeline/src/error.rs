@@ -122,6 +122,25 @@ pub enum PipelineError {
     /// The aligner.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A caller failed on one region, again.
+    #[error("calling {region} failed {attempts} times")]
+    Region {
+        /// The region, as `chr1:1-1000`, 1-based.
+        region: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// How it failed the last time.
+        #[source]
+        source: Box<EngineError>,
+    },
+    /// What a caller wrote cannot be put together.
+    #[error("what was called in {region} {problem}")]
+    Called {
+        /// The region, as `chr1:1-1000`, 1-based.
+        region: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// The program that reads come through before they are aligned.
     #[error(transparent)]
     Trimmer(EngineError),
@@ -328,7 +347,7 @@ impl PipelineError {
                 _ => Blame::Machine,
             },
             Self::Node { blame, .. } => *blame,
-            Self::Untrimmed { .. } => Blame::Engine,
+            Self::Untrimmed { .. } | Self::Region { .. } | Self::Called { .. } => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use godwit_model::{BlockId, DuplicateCounts};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::partitioned_file::PartPlace;
@@ -141,8 +142,13 @@ impl PartitionEntry {
     }
 }
 
-impl Entry {
+/// What a line of a journal can be.
+pub trait Line: Serialize + DeserializeOwned {
     /// Whether it can be of a run: an output directory of unknown origin must not lead anywhere else.
+    fn is_sound(&self) -> bool;
+}
+
+impl Line for Entry {
     fn is_sound(&self) -> bool {
         match self {
             Self::Start { aside, data, .. } => {
@@ -169,6 +175,14 @@ impl Journal {
     /// # Errors
     /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another process has it.
     pub fn open(path: &Path) -> io::Result<(Self, Vec<Entry>)> {
+        Self::open_lines(path)
+    }
+
+    /// As [`Journal::open`], for a journal of other lines.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_lines<L: Line>(path: &Path) -> io::Result<(Self, Vec<L>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY);
         match file.try_lock() {
@@ -193,7 +207,7 @@ impl Journal {
     ///
     /// # Errors
     /// What the file system reports. The line may be there in part then, which the next to open it drops.
-    pub fn append(&self, entry: &Entry) -> io::Result<()> {
+    pub fn append(&self, entry: &impl Line) -> io::Result<()> {
         let text = serde_json::to_string(entry).map_err(io::Error::other)?;
         let line = format!("{} {text}\n", checksum(text.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +232,7 @@ impl Journal {
 }
 
 /// Lines up to the first that is not whole, and their bytes.
-fn intact(bytes: &[u8]) -> (Vec<Entry>, usize) {
+fn intact<L: Line>(bytes: &[u8]) -> (Vec<L>, usize) {
     let (mut entries, mut whole) = (Vec::new(), 0);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let Some(entry) = parse(line) else { break };
@@ -228,13 +242,13 @@ fn intact(bytes: &[u8]) -> (Vec<Entry>, usize) {
     (entries, whole)
 }
 
-fn parse(line: &[u8]) -> Option<Entry> {
+fn parse<L: Line>(line: &[u8]) -> Option<L> {
     let (digits, text) = line.strip_suffix(b"\n")?.split_at_checked(CHECKSUM_DIGITS)?;
     let text = text.strip_prefix(b" ")?;
     if checksum(text).as_bytes() != digits {
         return None;
     }
-    serde_json::from_slice(text).ok().filter(Entry::is_sound)
+    serde_json::from_slice(text).ok().filter(L::is_sound)
 }
 
 /// What stands before a line.

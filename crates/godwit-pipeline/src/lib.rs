@@ -5,6 +5,7 @@
 //! terminal or a command line.
 
 mod align;
+mod call;
 mod compare;
 mod error;
 mod job;
@@ -38,11 +39,13 @@ mod verify;
 
 pub use godwit_cram::{DecodeRequest, decode};
 pub use godwit_engines::aligner::AlignerChoice;
+pub use godwit_engines::caller::CallerChoice;
 pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, Launch, ReadsOptions, Spread, align};
+pub use call::{CallOptions, CallReport, CalledRegionReport, Cutting, call};
 pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
 pub use error::{Blame, PipelineError, with_causes};
 pub use job::JobOptions;

@@ -122,7 +122,11 @@ fn within(directory: &StagedDirectory) -> io::Result<Vec<ManifestFile>> {
     Ok(files)
 }
 
-fn whole(file: &StagedFile) -> io::Result<ManifestFile> {
+/// A file that is checked as a whole.
+///
+/// # Errors
+/// What the file system reports.
+pub fn whole(file: &StagedFile) -> io::Result<ManifestFile> {
     let bytes = file.file().metadata()?.len();
     let blake3 = Some(checksum(file.file(), 0, bytes)?);
     Ok(ManifestFile { name: name_of(file), bytes, blake3, records: None, segments: Vec::new() })

@@ -47,6 +47,20 @@ pub enum Event {
         /// Partitions in all.
         of: usize,
     },
+    /// Calling goes on where an earlier process was stopped.
+    CallResumed {
+        /// Regions that are not called again.
+        regions: usize,
+    },
+    /// A region was called.
+    Called {
+        /// Regions called so far, by an earlier process too.
+        regions: usize,
+        /// Regions in all.
+        of: usize,
+        /// Records in them.
+        records: u64,
+    },
     /// Something the user should know.
     Warning {
         /// What.

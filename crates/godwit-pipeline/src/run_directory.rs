@@ -483,7 +483,10 @@ fn remove_aside(out: &Path, names: &[String]) {
 }
 
 /// Gives names that an earlier process was about to give; those it gave are no longer aside.
-fn give_names(out: &Path, names: &[(String, String)]) -> io::Result<()> {
+///
+/// # Errors
+/// What the file system reports.
+pub fn give_names(out: &Path, names: &[(String, String)]) -> io::Result<()> {
     for (aside, name) in names {
         match fs::rename(out.join(aside), out.join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

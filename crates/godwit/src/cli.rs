@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod call;
 mod compare;
 mod decode_cram;
 mod marking;
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 pub use marking::MarkingArgs;
 use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
+pub use call::CallArgs;
 pub use compare::CompareArgs;
 pub use decode_cram::DecodeCramArgs;
 pub use nodes::{NodeArgs, Place, PlaceArgs};
@@ -101,6 +103,7 @@ impl Cli {
             Verb::Index(args) => Some(&args.common),
             Verb::Align(args) => Some(&args.common),
             Verb::Markdup(args) => Some(&args.common),
+            Verb::Call(args) => Some(&args.common),
             Verb::Verify(args) => Some(&args.common),
             Verb::Compare(args) => Some(&args.common),
             Verb::Variants(args) => Some(&args.common),
@@ -114,6 +117,7 @@ impl Cli {
             Verb::Index(args) => Some(&mut args.common),
             Verb::Align(args) => Some(&mut args.common),
             Verb::Markdup(args) => Some(&mut args.common),
+            Verb::Call(args) => Some(&mut args.common),
             Verb::Verify(args) => Some(&mut args.common),
             Verb::Compare(args) => Some(&mut args.common),
             Verb::Variants(args) => Some(&mut args.common),
@@ -144,6 +148,9 @@ pub enum Verb {
     /// Sort and mark duplicates in reads aligned elsewhere
     #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
+    /// Call variants by region, with the records of one run over everything
+    #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
+    Call(CallArgs),
     /// Check files against their manifest: sizes, checksums, record counts
     #[command(after_help = "Example:\n  godwit verify out/S.bam")]
     Verify(VerifyArgs),

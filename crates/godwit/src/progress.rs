@@ -141,6 +141,11 @@ impl Observer for Progress {
                     format!("{partitions} of {of} partitions written"),
                 );
             }
+            Event::CallResumed { regions } => self.say(&format!("going on after {regions} called regions")),
+            Event::Called { regions, of, records } => {
+                let fraction = *regions as f64 / (*of).max(1) as f64;
+                self.step(Some(fraction), format!("{regions} of {of} regions called, {records} records"));
+            }
             Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
                 Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),
                 _ => tell(&format!("godwit: warning: {message}")),

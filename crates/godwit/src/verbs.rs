@@ -2,6 +2,7 @@
 
 mod align;
 mod bench;
+mod call;
 mod compare;
 mod completions;
 mod config;
@@ -40,6 +41,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Index(args) => index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
+        Verb::Call(args) => call::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Variants(args) => variants::run(&args),

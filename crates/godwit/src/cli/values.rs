@@ -1,7 +1,10 @@
 //! Values of options as people write them: sizes, rates, times, names, tags.
 
+use std::path::PathBuf;
+
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
+use godwit_engines::caller::CallerChoice;
 
 /// Bits a second, in decimal units as networks are sold: `10G`, `500M`.
 pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
@@ -73,6 +76,31 @@ pub(super) fn parse_aligner(text: &str) -> Result<AlignerChoice, String> {
     text.parse().map_err(|error: EngineError| error.to_string())
 }
 
+/// A caller's name or a template.
+pub(super) fn parse_caller(text: &str) -> Result<CallerChoice, String> {
+    text.parse().map_err(|error: EngineError| error.to_string())
+}
+
+/// Bases, in decimal units as genomes are measured: `2K`, `1M`.
+pub(super) fn parse_bases(text: &str) -> Result<u32, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let number: u32 =
+        digits.parse().map_err(|_| "a number of bases is whole, with K, M or G, as in 500K".to_string())?;
+    let bases = number.checked_mul(unit).filter(|bases| (1_000..=2_000_000_000).contains(bases));
+    bases.ok_or_else(|| "a region has between 1K and 2G bases".into())
+}
+
+/// The name of a bgzipped VCF.
+pub(super) fn parse_vcf(text: &str) -> Result<PathBuf, String> {
+    let stem = text.strip_suffix(".vcf.gz").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
+    stem.map(|_| PathBuf::from(text)).ok_or_else(|| "it is a bgzipped VCF, so its name ends in .vcf.gz".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +112,13 @@ mod tests {
         assert_eq!(parse_size("1000"), Ok(1000));
         assert!(parse_size("8X").is_err() && parse_size("").is_err() && parse_size("0G").is_err());
         assert!(parse_size("99999999999T").is_err());
+    }
+
+    #[test]
+    fn bases_take_decimal_units() {
+        assert_eq!([parse_bases("2K"), parse_bases("1M"), parse_bases("1500")], [Ok(2_000), Ok(1_000_000), Ok(1_500)]);
+        assert!(["", "K", "999", "3G", "1.5M"].iter().all(|text| parse_bases(text).is_err()));
+        assert!(parse_vcf("a/b.vcf.gz").is_ok() && parse_vcf("a/.vcf.gz").is_err() && parse_vcf("b.vcf").is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
+use godwit_engines::caller::{CallerChoice, bcftools, freebayes, gatk};
 use godwit_engines::trimmer::fastp;
 use godwit_engines::{EngineError, survey};
 
@@ -35,8 +36,22 @@ pub fn engines() -> Vec<Finding> {
     }));
     let remedy = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
     findings.push(by_version(fastp::PROGRAM, fastp::version(None), "--trim", remedy));
+    findings.extend(callers());
     findings.extend([other_bwa(), samtools(), picard()]);
     findings
+}
+
+/// The callers that have names.
+fn callers() -> impl Iterator<Item = Finding> {
+    let named = [
+        (bcftools::PROGRAM, CallerChoice::Bcftools, bcftools::REMEDY),
+        (freebayes::PROGRAM, CallerChoice::Freebayes, freebayes::REMEDY),
+        (gatk::PROGRAM, CallerChoice::Gatk, gatk::REMEDY),
+    ];
+    named.into_iter().map(|(name, choice, remedy)| {
+        let version = choice.find("").map(|caller| caller.version().to_owned());
+        by_version(name, version, "godwit call", remedy)
+    })
 }
 
 /// One of godwit's own programs; `missing` is how bad it is that there is none.

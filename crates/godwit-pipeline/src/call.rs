@@ -1,0 +1,380 @@
+//! Calling variants by region: aligned reads in, one bgzipped VCF with its index out, the same at any number of workers.
+//!
+//! The genome is cut by a [fixed grid](godwit_model::region_grid); a caller is started on each region, the most expensive
+//! first; of what it writes those records count that start in the region; they are put together in the order of the
+//! genome. A finished region is kept, so that another process can go on.
+
+mod kept;
+mod output;
+mod plan;
+mod reads;
+mod reference;
+mod report;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use godwit_engines::caller::{Caller, CallerChoice};
+use godwit_model::PloidyTable;
+
+use crate::error::{Blame, PipelineError};
+use crate::journal::Fact;
+use crate::machine;
+use crate::manifest::{self, Manifest, checksum, whole};
+use crate::observer::{Event, Observer};
+use crate::run_directory::compare;
+use crate::run_report::{InputFile, Stage, check_distinct};
+use crate::scratch::create_private_directory;
+use crate::staging::Staged;
+
+use kept::{CallRun, Opened};
+use output::{Assembly, stage_json};
+use plan::PlannedRegion;
+use reads::AlignedReads;
+use reference::ScannedReference;
+pub use report::{CallReport, CalledRegionReport, Cutting};
+use work::Calling;
+
+/// Bytes at the start of a file of reads that tell it from others. All of it is too much to read twice; what its index says
+/// of every block of it counts too.
+const HEAD_BYTES: u64 = 1 << 20;
+
+/// What to call and how.
+#[derive(Clone, Debug)]
+pub struct CallOptions {
+    /// The reference.
+    pub reference: PathBuf,
+    /// BAM or CRAM with its index, or the output directory of `align`.
+    pub reads: PathBuf,
+    /// The VCF, ending in `.vcf.gz`.
+    pub out: PathBuf,
+    /// The caller.
+    pub caller: CallerChoice,
+    /// Options of a named caller that change records.
+    pub caller_args: String,
+    /// BED file of what is to be called; all where `None`.
+    pub regions: Option<PathBuf>,
+    /// Copies of each contig, and what users know the table by; the caller's own idea where `None`.
+    pub ploidy: Option<PloidyTable>,
+    /// Name or path of that table.
+    pub ploidy_name: Option<String>,
+    /// Sex of the sample, as the table of ploidies has it.
+    pub sex: Option<String>,
+    /// Bases of a region.
+    pub window_bases: u32,
+    /// Bases shown to the caller on either side; what it needs where `None`.
+    pub padding_bases: Option<u32>,
+    /// Threads, of all callers together.
+    pub threads: usize,
+    /// Threads of each caller.
+    pub caller_threads: usize,
+    /// Memory, of all callers together; half the machine's where `None`.
+    pub memory_bytes: Option<u64>,
+    /// Memory of each caller; what it usually takes where `None`.
+    pub caller_memory_bytes: Option<u64>,
+    /// Where callers put scratch files; beside the output where `None`.
+    pub temp: Option<PathBuf>,
+    /// Go on with a run that was stopped.
+    pub resume: bool,
+    /// The godwit program, which decodes CRAM in a process of its own.
+    pub program: PathBuf,
+    /// The command line, for the report.
+    pub command: Vec<String>,
+}
+
+/// Calls variants and returns the report, which is also in `OUT.run.json`.
+///
+/// # Errors
+/// [`PipelineError`]; no output has its name then.
+pub fn call(
+    options: &CallOptions,
+    observer: &dyn Observer,
+    cancelled: &AtomicBool,
+) -> Result<CallReport, PipelineError> {
+    let started = Instant::now();
+    let caller = options.caller.find(&options.caller_args)?;
+    let workers = Workers::new(options, &*caller)?;
+    observer.event(&Event::Stage { name: "checking reads and reference" });
+    let reads = AlignedReads::open(&options.reads, &options.program)?;
+    let inputs = inputs(options, &reads)?;
+    let reference = ScannedReference::scan(&options.reference)?;
+    let bed =
+        options.regions.as_ref().map(|path| std::fs::read_to_string(path).map_err(PipelineError::file("read", path)));
+    let bed = bed.transpose()?;
+    let regions = plan::regions(options, &caller.habits(), &reads, &reference, bed.as_deref())?;
+    reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
+    let facts = facts(options, &*caller, &reads, &reference, bed.as_deref())?;
+    let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    for directory in directory.into_iter().chain(options.temp.as_deref()) {
+        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
+    }
+    if let Some(report) = complete(options, &facts)? {
+        return Ok(report);
+    }
+    let run = match CallRun::open(&options.out, &facts, options.resume)? {
+        Opened::Run(run) => *run,
+        Opened::Complete => {
+            return complete(options, &facts)?.ok_or(PipelineError::Lost { what: "files", taken: 1, written: 0 });
+        }
+    };
+    announce(&run, options, observer);
+    let resumed = run.finished.len();
+    let caller = &*caller;
+    let job =
+        CallJob { options, caller, workers, reads, inputs, regions, facts, resumed, observer, cancelled, started };
+    let outcome = job.run(&run);
+    close(outcome, run, options, observer)
+}
+
+/// How many callers run at a time.
+#[derive(Clone, Copy)]
+struct Workers {
+    count: usize,
+    memory_per_caller: u64,
+}
+
+impl Workers {
+    fn new(options: &CallOptions, caller: &dyn Caller) -> Result<Self, PipelineError> {
+        let memory_per_caller = options.caller_memory_bytes.unwrap_or(caller.habits().memory_bytes);
+        let by_threads = (options.threads / options.caller_threads.max(1)).max(1);
+        let memory = match options.memory_bytes {
+            Some(bytes) if bytes < memory_per_caller => {
+                let problem = format!(
+                    "--memory is less than one {} takes; give at least {}M, or set --caller-memory",
+                    caller.name(),
+                    memory_per_caller.div_ceil(1 << 20)
+                );
+                return Err(PipelineError::Options { problem });
+            }
+            Some(bytes) => bytes,
+            // One runs in any case: whether it fits is known only when it has tried.
+            None => machine::memory_bytes().unwrap_or(u64::MAX) / 2,
+        };
+        let by_memory = usize::try_from(memory / memory_per_caller.max(1)).unwrap_or(usize::MAX).max(1);
+        Ok(Self { count: by_threads.min(by_memory), memory_per_caller })
+    }
+}
+
+fn inputs(options: &CallOptions, reads: &AlignedReads) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs =
+        vec![InputFile::of("the reference", &options.reference)?, InputFile::of("the reads", &reads.path)?];
+    inputs.push(InputFile::of("the index", &reads.index)?);
+    if let Some(bed) = &options.regions {
+        inputs.push(InputFile::of("the regions", bed)?);
+    }
+    check_distinct(&inputs, std::slice::from_ref(&options.out))?;
+    Ok(inputs)
+}
+
+/// What decides the records, so that a run is only gone on with by its like.
+fn facts(
+    options: &CallOptions,
+    caller: &dyn Caller,
+    reads: &AlignedReads,
+    reference: &ScannedReference,
+    bed: Option<&str>,
+) -> Result<Vec<Fact>, PipelineError> {
+    let content = |path: &Path, most: u64| {
+        let read = std::fs::File::open(path).and_then(|file| {
+            let bytes = file.metadata()?.len();
+            Ok(format!("{bytes} bytes, {}", &checksum(&file, 0, bytes.min(most))?[..16]))
+        });
+        read.map_err(PipelineError::file("read", path))
+    };
+    let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
+    let grid = plan::grid_options(options, &caller.habits());
+    let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
+    let facts = [
+        ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned()),
+        ("the version of the caller", format!("{} {}", caller.name(), caller.version())),
+        ("the command", caller.command_line()),
+        ("the reference", reference.checksum.clone()),
+        ("the reads", content(&reads.path, HEAD_BYTES)?),
+        ("the index of the reads", content(&reads.index, u64::MAX)?),
+        ("--regions", bed.map_or("none".to_owned(), short)),
+        ("--ploidy", table.unwrap_or("none".to_owned())),
+        ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
+        ("--grid-size", grid.window_bases.to_string()),
+        ("--padding", grid.padding_bases.to_string()),
+    ];
+    Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
+}
+
+fn manifest_path(out: &Path) -> PathBuf {
+    PathBuf::from(format!("{}{}", out.display(), manifest::SUFFIX))
+}
+
+/// The report of outputs that are all there and are those of this command, where a run is to be gone on with.
+fn complete(options: &CallOptions, facts: &[Fact]) -> Result<Option<CallReport>, PipelineError> {
+    if !options.resume || CallRun::path_of(&options.out).join("journal").exists() {
+        return Ok(None);
+    }
+    let path = manifest_path(&options.out);
+    let manifest = match Manifest::read(&path) {
+        Ok(manifest) => manifest,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(PipelineError::file("read", path)(error)),
+    };
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let Some(manifest) = manifest.filter(|manifest| manifest.is_complete(directory)) else { return Ok(None) };
+    compare(directory, &manifest.identity, facts)?;
+    Ok(Some(CallReport { records: manifest.records, already_complete: true, ..CallReport::default() }))
+}
+
+/// Says what an earlier run left.
+fn announce(run: &CallRun, options: &CallOptions, observer: &dyn Observer) {
+    if run.dropped > 0 && !options.resume {
+        let regions = run.dropped;
+        let message = format!(
+            "{regions} called regions of a run that was stopped are dropped; with --resume they would have been kept"
+        );
+        observer.event(&Event::Warning { message });
+    }
+    if !run.finished.is_empty() {
+        observer.event(&Event::CallResumed { regions: run.finished.len() });
+    }
+}
+
+/// Removes the directory of a run that is whole, or that left nothing; keeps all others and says so.
+fn close(
+    outcome: Result<CallReport, PipelineError>,
+    run: CallRun,
+    options: &CallOptions,
+    observer: &dyn Observer,
+) -> Result<CallReport, PipelineError> {
+    let path = CallRun::path_of(&options.out);
+    match outcome {
+        Err(error) if error.blame() != Blame::Bug && run.has_work() => match error {
+            PipelineError::Interrupted => Err(PipelineError::Paused { run: path }),
+            error => {
+                let message =
+                    format!("what was done is kept in {}: add --resume to the same command to go on", path.display());
+                observer.event(&Event::Warning { message });
+                Err(error)
+            }
+        },
+        outcome => {
+            run.remove();
+            outcome
+        }
+    }
+}
+
+/// What is to be done, once it is known to make sense.
+struct CallJob<'r> {
+    options: &'r CallOptions,
+    caller: &'r dyn Caller,
+    workers: Workers,
+    reads: AlignedReads,
+    inputs: Vec<InputFile>,
+    regions: Vec<PlannedRegion>,
+    facts: Vec<Fact>,
+    /// Regions that an earlier process had called.
+    resumed: usize,
+    observer: &'r dyn Observer,
+    cancelled: &'r AtomicBool,
+    started: Instant,
+}
+
+impl CallJob<'_> {
+    fn run(self, run: &CallRun) -> Result<CallReport, PipelineError> {
+        let Self { options, caller, workers, .. } = self;
+        let planned = Instant::now();
+        self.observer.event(&Event::Stage { name: "calling" });
+        let temp = options.temp.as_deref();
+        let scratch = run.scratch(temp).map_err(PipelineError::file("create", CallRun::path_of(&options.out)))?;
+        let calling = Calling {
+            caller,
+            reference: &options.reference,
+            reads: &self.reads.path,
+            genome: &self.reads.genome,
+            regions: &self.regions,
+            run,
+            scratch: &scratch,
+            threads_per_caller: options.caller_threads,
+            memory_per_caller: workers.memory_per_caller,
+            observer: self.observer,
+            cancelled: self.cancelled,
+        };
+        let called = calling.work(&plan::order(&self.regions), workers.count);
+        // What is left of it is of callers that failed.
+        let _ = std::fs::remove_dir_all(&scratch);
+        let kept = called?;
+        let written = Instant::now();
+        self.observer.event(&Event::Stage { name: "writing" });
+        let mut staged = Staged::default();
+        let provenance = self.provenance();
+        let (out, genome, regions) = (&options.out, &self.reads.genome, &self.regions);
+        let assembly = Assembly { out, genome, regions, kept: &kept, run, provenance };
+        let records = assembly.write(&mut staged)?;
+        let taken = kept.iter().map(|region| region.records).sum();
+        if records != taken {
+            return Err(PipelineError::Lost { what: "records", taken, written: records });
+        }
+        let seconds = |from: Instant, until: Instant| (until - from).as_secs_f64();
+        let bytes = staged.sizes().map(|(_, bytes)| bytes).sum();
+        let stages = vec![
+            Stage { name: "check", seconds: seconds(self.started, planned), rows: 0, bytes: 0 },
+            Stage { name: "call", seconds: seconds(planned, written), rows: regions.len() as u64, bytes: 0 },
+            Stage { name: "write", seconds: written.elapsed().as_secs_f64(), rows: records, bytes },
+        ];
+        self.publish(run, staged, records, &kept, stages)
+    }
+
+    /// How the records came to be: what changes them, and nothing else, so that equal records are equal files.
+    fn provenance(&self) -> Vec<String> {
+        let Self { options, caller, .. } = self;
+        let mut command = format!("call --caller '{}'", caller.command_line());
+        let fact = |name: &str| self.facts.iter().find(|fact| fact.name == name).map_or("", |fact| &fact.value);
+        if let Some(name) = &options.ploidy_name {
+            command += &format!(" --ploidy {name}");
+        }
+        if let Some(sex) = &options.sex {
+            command += &format!(" --sex {sex}");
+        }
+        if options.regions.is_some() {
+            command += &format!(" --regions {}", fact("--regions"));
+        }
+        if caller.habits().depends_on_grid {
+            command += &format!(" --grid-size {} --padding {}", fact("--grid-size"), fact("--padding"));
+        }
+        vec![
+            format!("##godwit_callVersion={}", env!("CARGO_PKG_VERSION")),
+            format!("##godwit_callCaller={} {}", caller.name(), caller.version()).trim_end().to_owned(),
+            format!("##godwit_callCommand={command}"),
+        ]
+    }
+
+    fn publish(
+        &self,
+        run: &CallRun,
+        mut staged: Staged,
+        records: u64,
+        kept: &[kept::KeptRegion],
+        stages: Vec<Stage>,
+    ) -> Result<CallReport, PipelineError> {
+        let options = self.options;
+        let mut files = Vec::new();
+        for file in staged.files() {
+            let mut entry = whole(file).map_err(PipelineError::file("read", file.path()))?;
+            entry.records = (file.path() == options.out).then_some(records);
+            files.push(entry);
+        }
+        let manifest = Manifest {
+            godwit: env!("CARGO_PKG_VERSION").into(),
+            verb: "call".into(),
+            identity: self.facts.clone(),
+            records,
+            files,
+            ..Manifest::default()
+        };
+        stage_json(&mut staged, &manifest_path(&options.out), &manifest)?;
+        let report = CallReport::new(self, kept, records, stages, &staged);
+        stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", options.out.display())), &report)?;
+        run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", &options.out))?;
+        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        Ok(report)
+    }
+}

@@ -1,0 +1,159 @@
+//! What is to be called: the grid over the contigs that reads and reference share, and what each region costs.
+
+use std::path::Path;
+
+use godwit_engines::caller::{Habits, Stretch};
+use godwit_model::region_grid::{GridContig, GridOptions, Region, cut};
+use godwit_model::{Genome, PloidyTable, Span};
+
+use super::CallOptions;
+use super::reads::AlignedReads;
+use super::reference::ScannedReference;
+use crate::error::PipelineError;
+
+/// What one base without data counts, in compressed bytes of reads: starting a caller on an empty megabase is not free.
+const BASE_COST: f64 = 0.01;
+
+/// A region with all that a caller needs to know of it.
+pub(super) struct PlannedRegion {
+    pub(super) region: Region,
+    pub(super) name: String,
+    pub(super) stretches: Vec<Stretch>,
+    pub(super) ploidy: Option<u8>,
+    /// Larger ones are called first.
+    pub(super) cost: f64,
+}
+
+/// Targets of each contig; `None` where all is called.
+type Targets = Option<Vec<Vec<(u32, u32)>>>;
+
+/// The regions, in the order of the genome.
+///
+/// # Errors
+/// [`PipelineError::Corrupt`] where reads and reference do not belong together, [`PipelineError::Options`] where nothing
+/// is left to call, and for a BED file that is wrong.
+pub(super) fn regions(
+    options: &CallOptions,
+    habits: &Habits,
+    reads: &AlignedReads,
+    reference: &ScannedReference,
+    bed: Option<&str>,
+) -> Result<Vec<PlannedRegion>, PipelineError> {
+    let targets = match (bed, &options.regions) {
+        (Some(text), Some(path)) => Some(targets(text, path, &reads.genome)?),
+        _ => None,
+    };
+    let grid = grid_options(options, habits);
+    let mut planned = Vec::new();
+    for contig in grid_contigs(options, reads, reference, &targets)? {
+        let name = &reads.genome.contigs()[contig.id.0 as usize].name;
+        for region in cut(&contig, grid) {
+            let ploidy =
+                options.ploidy.as_ref().map(|table| table.ploidy(name, region.extent().start, options.sex.as_deref()));
+            // Nothing to call where there is no copy.
+            if ploidy == Some(0) {
+                continue;
+            }
+            let stretch = |span: &Span| Stretch { contig: name.clone(), start: span.start, end: span.end };
+            let stretches: Vec<Stretch> = region.stretches.iter().map(stretch).collect();
+            let bytes = |span: &Span| {
+                reads.spread.bytes(span.contig.0 as usize, span.start, span.end) + f64::from(span.bases()) * BASE_COST
+            };
+            let cost = region.stretches.iter().map(bytes).sum();
+            let name = stretch(&region.extent()).text();
+            planned.push(PlannedRegion { region, name, stretches, ploidy, cost });
+        }
+    }
+    if planned.is_empty() {
+        let problem = "nothing is left to call: no contig has bases that --regions and --ploidy leave".to_owned();
+        return Err(PipelineError::Options { problem });
+    }
+    Ok(planned)
+}
+
+/// The grid's measures for a caller.
+pub(super) fn grid_options(options: &CallOptions, habits: &Habits) -> GridOptions {
+    let padding_bases = if habits.blocks { 0 } else { options.padding_bases.unwrap_or(habits.padding_bases) };
+    GridOptions { window_bases: options.window_bases, padding_bases }
+}
+
+/// The order in which regions are called: the most expensive first.
+pub(super) fn order(regions: &[PlannedRegion]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..regions.len()).collect();
+    order.sort_by(|one, other| regions[*other].cost.total_cmp(&regions[*one].cost).then(one.cmp(other)));
+    order
+}
+
+fn grid_contigs(
+    options: &CallOptions,
+    reads: &AlignedReads,
+    reference: &ScannedReference,
+    targets: &Targets,
+) -> Result<Vec<GridContig>, PipelineError> {
+    let apart = |problem: String| PipelineError::Corrupt {
+        path: reads.path.clone(),
+        problem: format!("{problem}; give --reference the one that the reads were aligned to"),
+    };
+    let mut contigs = Vec::new();
+    for (index, contig) in reads.genome.contigs().iter().enumerate() {
+        let asked = targets.as_ref().is_none_or(|targets| !targets[index].is_empty());
+        let found = reference.contigs.iter().position(|record| record.name == contig.name);
+        let Some(at) = found else {
+            if asked && reads.spread.contig_bytes(index) > 0.0 {
+                return Err(apart(format!("its reads lie on {}, which the reference does not have", contig.name)));
+            }
+            continue;
+        };
+        let bases = reference.contigs[at].bases;
+        if bases != u64::from(contig.length) {
+            let length = contig.length;
+            return Err(apart(format!("{} has {length} bases in it and {bases} in the reference", contig.name)));
+        }
+        if asked {
+            let borders = options
+                .ploidy
+                .as_ref()
+                .map(|table: &PloidyTable| table.borders(&contig.name, contig.length, options.sex.as_deref()));
+            contigs.push(GridContig {
+                id: godwit_model::ContigId(index as u32),
+                bases: contig.length,
+                targets: targets.as_ref().map(|targets| targets[index].clone()),
+                gaps: reference.gaps[at].clone(),
+                borders: borders.unwrap_or_default(),
+            });
+        }
+    }
+    if contigs.is_empty() && targets.is_none() {
+        return Err(apart("it has no contig in common with the reference".to_owned()));
+    }
+    Ok(contigs)
+}
+
+/// The stretches of a BED file (0-based, half-open), by contig.
+fn targets(text: &str, path: &Path, genome: &Genome) -> Result<Vec<Vec<(u32, u32)>>, PipelineError> {
+    let mut targets = vec![Vec::new(); genome.contigs().len()];
+    for (index, line) in text.lines().enumerate() {
+        let wrong = |problem: String| PipelineError::Corrupt {
+            path: path.to_owned(),
+            problem: format!("line {}: {problem}", index + 1),
+        };
+        let is_comment = ["#", "track", "browser"].iter().any(|start| line.starts_with(start));
+        if is_comment || line.trim().is_empty() {
+            continue;
+        }
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let numbers = (fields.get(1).map(|text| text.parse()), fields.get(2).map(|text| text.parse::<u32>()));
+        let (Some(Ok(start)), Some(Ok(end))) = numbers else {
+            return Err(wrong("a line of BED is a contig, a start and an end".to_owned()));
+        };
+        let Some(id) = genome.find(fields[0]) else {
+            return Err(wrong(format!("{} is no contig of the reads", fields[0])));
+        };
+        let length = genome.contigs()[id.0 as usize].length;
+        if start > end || end > length {
+            return Err(wrong(format!("{start} to {end} is no stretch of {}, which has {length} bases", fields[0])));
+        }
+        targets[id.0 as usize].push((start, end));
+    }
+    Ok(targets)
+}

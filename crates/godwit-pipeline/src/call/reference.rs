@@ -1,0 +1,152 @@
+//! The reference as callers need it, and what of it decides where regions end.
+
+use std::path::{Path, PathBuf};
+
+use godwit_formats::fasta::{self, FaiRecord, FastaError, IndexEvent};
+
+use crate::error::PipelineError;
+use crate::staging::write_whole;
+
+/// Bases of a stretch of N that a region may end in. Shorter ones are found in scaffolds by the thousand and are no better
+/// place for a cut than any other.
+const MIN_GAP_BASES: u32 = 500;
+
+/// A reference that was read from end to end.
+pub(super) struct ScannedReference {
+    pub(super) contigs: Vec<FaiRecord>,
+    /// Stretches of N of each contig.
+    pub(super) gaps: Vec<Vec<(u32, u32)>>,
+    /// BLAKE3 of names and bases, hexadecimal.
+    pub(super) checksum: String,
+    compressed: bool,
+}
+
+/// Stretches of N in bases that come in runs.
+#[derive(Default)]
+struct GapFinder {
+    position: u32,
+    start: Option<u32>,
+    gaps: Vec<(u32, u32)>,
+}
+
+impl GapFinder {
+    fn take(&mut self, mut bases: &[u8]) {
+        while !bases.is_empty() {
+            let is_gap = |base: &u8| matches!(base, b'N' | b'n');
+            let run = match self.start {
+                None => bases.iter().position(is_gap).unwrap_or(bases.len()),
+                Some(_) => bases.iter().position(|base| !is_gap(base)).unwrap_or(bases.len()),
+            };
+            self.position = self.position.saturating_add(run as u32);
+            bases = &bases[run..];
+            if !bases.is_empty() {
+                match self.start {
+                    None => self.start = Some(self.position),
+                    Some(_) => self.end(),
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(start) = self.start.take().filter(|start| self.position - start >= MIN_GAP_BASES) {
+            self.gaps.push((start, self.position));
+        }
+    }
+}
+
+impl ScannedReference {
+    /// Reads a reference.
+    ///
+    /// # Errors
+    /// [`PipelineError::Missing`], [`PipelineError::Fasta`].
+    pub(super) fn scan(path: &Path) -> Result<Self, PipelineError> {
+        if !path.exists() {
+            let remedy = "check its path".to_owned();
+            return Err(PipelineError::Missing { what: "the reference", path: path.to_owned(), remedy });
+        }
+        let (mut gaps, mut compressed, mut hasher) = (Vec::new(), false, blake3::Hasher::new());
+        let mut finder = GapFinder::default();
+        let contigs = fasta::index_with(path, |event| {
+            match event {
+                IndexEvent::Start { compressed: found } => compressed = found,
+                IndexEvent::Bases(bases) => {
+                    hasher.update(bases);
+                    finder.take(bases);
+                }
+                IndexEvent::End => {
+                    finder.end();
+                    gaps.push(std::mem::take(&mut finder).gaps);
+                }
+            }
+            true
+        });
+        let contigs = contigs.map_err(|source: FastaError| PipelineError::Fasta { path: path.to_owned(), source })?;
+        for contig in &contigs {
+            hasher.update(format!(">{}\t{}\n", contig.name, contig.bases).as_bytes());
+        }
+        let checksum = hasher.finalize().to_hex()[..16].to_owned();
+        Ok(Self { contigs, gaps, checksum, compressed })
+    }
+
+    /// Makes sure that what callers need lies beside the reference, before several of them try to make it at once.
+    ///
+    /// # Errors
+    /// [`PipelineError::Missing`] for the index of a compressed reference, [`PipelineError::Corrupt`] for one that is not
+    /// of this reference, [`PipelineError::File`].
+    pub(super) fn prepare(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
+        let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
+        let fai = beside("fai");
+        let remedy = format!("make it with `samtools faidx {}`", path.display());
+        if self.compressed {
+            for needed in [&fai, &beside("gzi")] {
+                if !needed.is_file() {
+                    let what = "the index of the compressed reference";
+                    return Err(PipelineError::Missing { what, path: needed.clone(), remedy });
+                }
+            }
+        }
+        match std::fs::read_to_string(&fai) {
+            Ok(text) if fasta::parse_fai(&text).as_ref() == Some(&self.contigs) => {}
+            Ok(_) => {
+                let problem = format!("it is not the index of {}; {remedy}", path.display());
+                return Err(PipelineError::Corrupt { path: fai, problem });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let mut text = Vec::new();
+                fasta::write_fai(&self.contigs, &mut text)
+                    .and_then(|()| write_whole(&fai, &text))
+                    .map_err(PipelineError::file("write", &fai))?;
+            }
+            Err(error) => return Err(PipelineError::file("read", fai)(error)),
+        }
+        let stem = if path.extension().is_some_and(|extension| extension == "gz") {
+            path.with_extension("")
+        } else {
+            path.to_owned()
+        };
+        let dictionary = stem.with_extension("dict");
+        if needs_dictionary && !dictionary.is_file() {
+            let line = |contig: &FaiRecord| format!("@SQ\tSN:{}\tLN:{}\n", contig.name, contig.bases);
+            let text: String = ["@HD\tVN:1.6\n".to_owned()].into_iter().chain(self.contigs.iter().map(line)).collect();
+            write_whole(&dictionary, text.as_bytes()).map_err(PipelineError::file("write", &dictionary))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_of_n_are_found_however_the_bases_come() {
+        let bases = [vec![b'N'; 600], vec![b'A'; 10], vec![b'n'; 499], vec![b'C'; 5], vec![b'n'; 700]].concat();
+        for run in [1, 7, 300, 5000] {
+            let mut finder = GapFinder::default();
+            bases.chunks(run).for_each(|bases| finder.take(bases));
+            finder.end();
+            assert_eq!(finder.gaps, [(0, 600), (1114, 1814)], "{run}");
+        }
+    }
+}
