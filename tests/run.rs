@@ -5,6 +5,8 @@
 
 mod aligners;
 mod bad_input;
+mod call;
+mod call_failures;
 mod compare;
 mod conduct;
 mod configuration;

@@ -19,7 +19,7 @@ fail() {
 
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
 run=(build-essential:c++ binutils:objcopy libbwa-dev zlib1g-dev bwa:bwa samtools:samtools)
-test=(bcftools:bcftools tabix:tabix fastp:fastp mosdepth:mosdepth minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
+test=(bcftools:bcftools freebayes:freebayes tabix:tabix fastp:fastp mosdepth:mosdepth minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
     default-jdk-headless:javac maven:mvn util-linux:unshare
     munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
 bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
@@ -96,6 +96,12 @@ fi
 picard=$root/tests/tools/picard/fetch.sh
 if [ "$profile" != run ] && [ -x "$picard" ]; then
     "$picard" >/dev/null || fail "Picard could not be fetched; see above"
+fi
+
+# 420 MB: a minute or two, once.
+gatk=$root/tests/tools/gatk/fetch.sh
+if [ "$profile" != run ] && [ -x "$gatk" ]; then
+    "$gatk" >/dev/null || fail "GATK could not be fetched; see above"
 fi
 
 # Python programs the tests compare with, each in an environment of its own.

@@ -11,6 +11,7 @@ pub mod binary;
 pub mod fastq_cases;
 pub mod faults;
 pub mod fuzz;
+pub mod gatk;
 pub mod genome;
 pub mod golden;
 pub mod marking;

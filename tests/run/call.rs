@@ -1,0 +1,404 @@
+//! `godwit call`: the records of one run of the caller over everything, whatever the grid and however many workers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use godwit_tests::binary::{Godwit, godwit};
+use godwit_tests::random::Random;
+use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::{gatk, needs, needs_gatk, scratch, skip};
+
+use super::picard::shared_data;
+
+/// Contigs of the sample's genome. The first has a stretch of N in the middle.
+const CONTIGS: [(&str, usize); 3] = [("chr1", 50_000), ("chrX", 20_000), ("chrM", 5_000)];
+const WORKERS: [&str; 3] = ["1", "2", "4"];
+
+/// A sample that was aligned: a reference, and the output directory of `align`.
+pub(super) struct Aligned {
+    pub(super) reference: PathBuf,
+    pub(super) run: PathBuf,
+}
+
+impl Aligned {
+    /// About 30 reads over each base of a diploid genome with known variants, made once.
+    pub(super) fn get() -> &'static Self {
+        static ALIGNED: OnceLock<Aligned> = OnceLock::new();
+        ALIGNED.get_or_init(|| {
+            let directory = scratch::directory("calling");
+            let (reference, run) = (directory.join("ref.fa"), directory.join("out"));
+            let mut random = Random::new(5);
+            let mut text = String::new();
+            for (name, count) in CONTIGS {
+                let mut bases = random.bases(count);
+                if name == "chr1" {
+                    bases[22_000..25_000].fill(b'N');
+                }
+                let lines: Vec<&[u8]> = bases.chunks(70).collect();
+                text += &format!(">{name}\n{}\n", String::from_utf8_lossy(&lines.join(&b'\n')));
+            }
+            fs::write(&reference, text).expect("the scratch directory can be written to");
+            godwit().arg("index").arg(&reference).succeeds();
+            let prefix = directory.join("reads");
+            let simulate = godwit().arg("simulate").arg("--reference").arg(&reference);
+            simulate.args(["--pairs", "8000", "--seed", "3", "--out"]).arg(&prefix).succeeds();
+            let reads = [1, 2].map(|mate| format!("{}_L001_R{mate}.fastq", prefix.display()));
+            let align = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").args(reads);
+            align.args(["--sample", "s", "--format", "bam,cram", "--metrics", "off", "--out"]).arg(&run).succeeds();
+            Self { reference, run }
+        })
+    }
+
+    pub(super) fn bam(&self) -> PathBuf {
+        self.run.join("s.bam")
+    }
+
+    /// `godwit call` on the run, with a grid that cuts it into a dozen regions.
+    pub(super) fn call(&self, out: &Path) -> Godwit {
+        self.call_on(&self.run, out)
+    }
+
+    /// The same with a grid of that size.
+    pub(super) fn call_by(&self, grid: &str, out: &Path) -> Godwit {
+        let command = godwit().arg("call").arg("--reference").arg(&self.reference).arg("--reads").arg(&self.run);
+        command.arg("--out").arg(out).args(["--grid-size", grid])
+    }
+
+    pub(super) fn call_on(&self, reads: &Path, out: &Path) -> Godwit {
+        let command = godwit().arg("call").arg("--reference").arg(&self.reference).arg("--reads").arg(reads);
+        command.arg("--out").arg(out).args(["--grid-size", "7K"])
+    }
+
+    /// What the plain commands make of it.
+    pub(super) fn bcftools(&self, mpileup: &str, call: &str) -> Vec<u8> {
+        let (reference, bam) = (self.reference.display(), self.bam());
+        let script = format!(
+            "set -o pipefail; bcftools mpileup -Ou -f {reference} {mpileup} {} | bcftools call {call}",
+            bam.display()
+        );
+        records_of(&succeed(Tool::need("bash").command().args(["-c", &script])).stdout)
+    }
+}
+
+/// Lines of records in the text of a VCF.
+fn records_of(text: &[u8]) -> Vec<u8> {
+    text.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#")).flatten().copied().collect()
+}
+
+/// Lines of records in a bgzipped VCF, as bgzip unpacks it.
+pub(super) fn records(vcf: &Path) -> Vec<u8> {
+    records_of(&Tool::need("bgzip").run(["-dc".as_ref(), vcf.as_os_str()]).stdout)
+}
+
+/// Contig, position, alleles and genotype of each record.
+fn genotypes(records: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(records);
+    let genotype = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let genotype = fields[9].split(':').next().unwrap_or_default();
+        format!("{} {} {} {} {genotype}", fields[0], fields[1], fields[3], fields[4])
+    };
+    text.lines().map(genotype).collect()
+}
+
+#[track_caller]
+fn assert_same_text(found: &[u8], expected: &[u8]) {
+    assert!(!expected.is_empty(), "nothing was called, so nothing is shown");
+    let (found, expected) = (String::from_utf8_lossy(found), String::from_utf8_lossy(expected));
+    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "record {number}");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+/// Calls with 1, 2 and 4 workers, wants one file of them, and returns it.
+fn same_at_any_workers(call: impl Fn(&Path) -> Godwit) -> PathBuf {
+    let directory = scratch::directory("workers");
+    let files = WORKERS.map(|workers| {
+        let out = directory.join(format!("{workers}.vcf.gz"));
+        call(&out).args(["--threads", workers]).succeeds();
+        out
+    });
+    for ending in ["", ".tbi"] {
+        let bytes =
+            files.each_ref().map(|file| fs::read(format!("{}{ending}", file.display())).expect("it was written"));
+        assert!(bytes.iter().all(|other| *other == bytes[0]), "workers change {}{ending}", files[0].display());
+    }
+    files[0].clone()
+}
+
+#[test]
+fn bcftools_gives_the_records_of_one_run_at_any_grid() {
+    needs!("bcftools", "bgzip", "bash");
+    let aligned = Aligned::get();
+    let expected = aligned.bcftools("", "-mv");
+    let mut whole = None;
+    for grid in ["2K", "10K", "1M"] {
+        let out = same_at_any_workers(|out| aligned.call_by(grid, out));
+        assert_same_text(&records(&out), &expected);
+        let bytes = fs::read(&out).expect("it was written");
+        assert!(*whole.get_or_insert(bytes.clone()) == bytes, "the grid changes the file");
+        let count = expected.iter().filter(|byte| **byte == b'\n').count();
+        let verified = godwit().arg("verify").arg(&out).succeeds();
+        assert!(verified.stdout.contains(&format!("{count} records")), "{}", verified.report());
+    }
+    assert!(whole.is_some());
+}
+
+#[test]
+fn options_of_mpileup_and_call_reach_them() {
+    needs!("bcftools", "bgzip", "bash");
+    let aligned = Aligned::get();
+    let out = scratch::directory("options").join("a.vcf.gz");
+    aligned.call(&out).args(["--caller-args", "-q 30 -a FORMAT/AD,FORMAT/DP | -m -A"]).succeeds();
+    assert_same_text(&records(&out), &aligned.bcftools("-q 30 -a FORMAT/AD,FORMAT/DP", "-m -A"));
+    // Every position is a record here, so that every border is crossed.
+    let header =
+        String::from_utf8_lossy(&Tool::need("bcftools").run(["view".as_ref(), "-h".as_ref(), out.as_os_str()]).stdout)
+            .into_owned();
+    assert!(header.contains(
+        "##godwit_callCommand=call --caller 'bcftools mpileup -q 30 -a FORMAT/AD,FORMAT/DP | bcftools call -m -A'\n"
+    ));
+    assert!(!header.contains("##bcftoolsCommand") && !header.contains("##bcftools_callCommand"), "{header}");
+    assert!(header.contains("##contig=<ID=chrX,length=20000>") && header.contains("##bcftoolsVersion="), "{header}");
+}
+
+#[test]
+fn the_index_finds_what_tabix_finds() {
+    needs!("bcftools", "bgzip", "tabix");
+    let aligned = Aligned::get();
+    let directory = scratch::directory("tabix");
+    let (ours, theirs) = (directory.join("ours.vcf.gz"), directory.join("theirs.vcf.gz"));
+    aligned.call(&ours).args(["--caller-args", "| -m"]).succeeds();
+    fs::copy(&ours, &theirs).expect("it can be copied");
+    Tool::need("tabix").run(["-p".as_ref(), "vcf".as_ref(), theirs.as_os_str()]);
+    let mut random = Random::new(1);
+    for (name, bases) in CONTIGS {
+        for _ in 0..15 {
+            let start = random.below(bases) + 1;
+            let region = format!("{name}:{start}-{}", start + random.below(3_000));
+            let found = [&ours, &theirs].map(|vcf| Tool::need("tabix").run([vcf.as_os_str(), region.as_ref()]).stdout);
+            assert!(found[0] == found[1], "{region}");
+        }
+    }
+    let names = [&ours, &theirs].map(|vcf| Tool::need("tabix").run(["-l".as_ref(), vcf.as_os_str()]).stdout);
+    assert_eq!(names[0], names[1]);
+}
+
+#[test]
+fn freebayes_gives_the_sites_and_genotypes_of_one_run() {
+    needs!("freebayes", "bgzip");
+    let aligned = Aligned::get();
+    let mut command = Tool::need("freebayes").command();
+    let whole = succeed(command.arg("-f").arg(&aligned.reference).arg(aligned.bam())).stdout;
+    let out = same_at_any_workers(|out| aligned.call(out).args(["--caller", "freebayes"]));
+    let (found, expected) = (genotypes(&records(&out)), genotypes(&records_of(&whole)));
+    assert!(expected.len() > 50, "{} records", expected.len());
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn haplotype_caller_gives_the_sites_and_genotypes_of_one_run() {
+    needs!("bgzip", "bcftools");
+    needs_gatk!();
+    let aligned = Aligned::get();
+    for (name, words) in [("vcf", &[][..]), ("gvcf", &["-ERC", "GVCF"])] {
+        let call = |out: &Path| {
+            // Java takes seconds to start.
+            let call = aligned.call_by("20K", out).env("GODWIT_GATK", gatk::jars());
+            call.args(["--caller", "gatk", "--caller-memory", "1G", "--caller-args", &words.join(" ")])
+        };
+        // Makes the reference's dictionary, which the run over everything needs too.
+        let out = scratch::directory("gatk").join(format!("{name}.vcf.gz"));
+        call(&out).args(["--threads", "2", "--memory", "2G"]).succeeds();
+        let again = out.with_file_name(format!("{name}.again.vcf.gz"));
+        call(&again).args(["--threads", "1"]).succeeds();
+        assert!(fs::read(&out).expect("it is") == fs::read(&again).expect("it is"), "workers change the file");
+        let whole = out.with_file_name(format!("{name}.whole.vcf"));
+        gatk::haplotype_caller(&aligned.reference, &aligned.bam(), &whole, words);
+        let variants = |found: Vec<String>| {
+            found.into_iter().filter(|line| line.split(' ').nth(3) != Some("<NON_REF>")).collect::<Vec<_>>()
+        };
+        let found = variants(genotypes(&records(&out)));
+        let expected = variants(genotypes(&records_of(&fs::read(&whole).expect("GATK wrote it"))));
+        assert!(expected.len() > 50, "{} records", expected.len());
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_template_runs_a_real_caller() {
+    needs!("bcftools", "bgzip", "bash", "freebayes");
+    let aligned = Aligned::get();
+    let directory = scratch::directory("template");
+    let script = directory.join("call.sh");
+    let text = "set -euo pipefail\nbcftools mpileup -Ou -f \"$1\" -R \"$3\" \"$2\" | bcftools call -mv -Oz -o \"$4\"\n";
+    fs::write(&script, text).expect("scratch can be written to");
+    let script = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.display());
+    let out = same_at_any_workers(|out| aligned.call(out).args(["--caller", &script]));
+    assert_same_text(&records(&out), &aligned.bcftools("", "-mv"));
+    // One that prints.
+    let out = directory.join("printed.vcf.gz");
+    let printing = "freebayes -f {reference} -t {bed} -p {ploidy} {bam}";
+    aligned.call(&out).args(["--caller", printing]).succeeds();
+    let named = directory.join("named.vcf.gz");
+    aligned.call(&named).args(["--caller", "freebayes"]).succeeds();
+    assert_eq!(genotypes(&records(&out)), genotypes(&records(&named)));
+}
+
+#[test]
+fn bam_and_cram_from_elsewhere_are_called_like_a_run() {
+    needs!("bcftools", "bgzip", "bash");
+    let aligned = Aligned::get();
+    let directory = scratch::directory("elsewhere");
+    let expected = aligned.bcftools("", "-mv");
+    for name in ["s.bam", "s.cram"] {
+        let out = directory.join(format!("{name}.vcf.gz"));
+        aligned.call_on(&aligned.run.join(name), &out).succeeds();
+        assert_same_text(&records(&out), &expected);
+    }
+}
+
+#[test]
+fn regions_give_the_records_that_start_in_them() {
+    needs!("bcftools", "bgzip", "bash");
+    let aligned = Aligned::get();
+    let directory = scratch::directory("regions");
+    let mut random = Random::new(8);
+    let mut targets: Vec<(&str, usize, usize)> = Vec::new();
+    for (name, bases) in CONTIGS {
+        for _ in 0..bases / 1_000 {
+            let start = random.below(bases);
+            targets.push((name, start, (start + random.below(700)).min(bases)));
+        }
+    }
+    let bed: String = targets.iter().map(|(name, start, end)| format!("{name}\t{start}\t{end}\n")).collect();
+    fs::write(directory.join("a.bed"), format!("#made here\n{bed}")).expect("scratch can be written to");
+    let whole = aligned.bcftools("", "-m");
+    let within = |line: &&[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let mut fields = text.split('\t');
+        let (name, pos) = (fields.next().expect("a contig"), fields.next().expect("a position"));
+        let position = pos.parse::<usize>().expect("a number") - 1;
+        targets.iter().any(|(contig, start, end)| *contig == name && (*start..*end).contains(&position))
+    };
+    let expected: Vec<u8> = whole.split_inclusive(|byte| *byte == b'\n').filter(within).flatten().copied().collect();
+    let out = directory.join("a.vcf.gz");
+    let call = aligned.call_by("2K", &out).arg("--regions").arg(directory.join("a.bed"));
+    call.args(["--caller-args", "| -m"]).succeeds();
+    assert_same_text(&records(&out), &expected);
+    for (bed, word) in
+        [("chr9\t1\t2\n", "chr9"), ("chr1\t5\n", "line 1"), ("chr1\t9\t3\n", "stretch"), ("chr1\t0\t50001\n", "50000")]
+    {
+        fs::write(directory.join("b.bed"), bed).expect("scratch can be written to");
+        let refused = aligned.call(&out).arg("--regions").arg(directory.join("b.bed")).run();
+        refused.refuses(&[3], &["b.bed", word]);
+    }
+}
+
+#[test]
+fn ploidy_is_that_of_bcftools_for_every_caller() {
+    needs!("bcftools", "bgzip", "bash", "freebayes");
+    let aligned = Aligned::get();
+    let directory = scratch::directory("ploidy");
+    let (table, sexes) = (directory.join("ploidy.txt"), directory.join("sexes.txt"));
+    let text = "chrX 1 6000 M 1\nchrX 9001 20000 M 1\nchrM 1 5000 M 1\nchrM 1 5000 F 1\n* * * M 2\n* * * F 2\n";
+    fs::write(&table, text).expect("scratch can be written to");
+    let call = |caller: &str, sex: &str| {
+        let out = directory.join(format!("{caller}.{sex}.vcf.gz"));
+        aligned.call(&out).args(["--caller", caller, "--sex", sex, "--ploidy"]).arg(&table).succeeds();
+        records(&out)
+    };
+    for sex in ["M", "F"] {
+        fs::write(&sexes, format!("s\t{sex}\n")).expect("scratch can be written to");
+        let words = format!("-mv --ploidy-file {} -S {}", table.display(), sexes.display());
+        assert_same_text(&call("bcftools", sex), &aligned.bcftools("", &words));
+    }
+    let haploid = |records: &[u8]| {
+        let is_haploid = |line: &String| !line.rsplit(' ').next().unwrap_or_default().contains('/');
+        let (haploid, diploid): (Vec<String>, Vec<String>) = genotypes(records).into_iter().partition(is_haploid);
+        let place = |line: &String| -> (String, usize) {
+            let words: Vec<&str> = line.split(' ').collect();
+            (words[0].to_owned(), words[1].parse().expect("a position"))
+        };
+        (haploid.iter().map(place).collect::<Vec<_>>(), diploid.iter().map(place).collect::<Vec<_>>())
+    };
+    let (one, two) = haploid(&call("freebayes", "M"));
+    let has_one = |(name, pos): &(String, usize)| name == "chrM" || name == "chrX" && !(6001..=9000).contains(pos);
+    assert!(one.len() > 10 && one.iter().all(has_one), "{one:?}");
+    assert!(two.len() > 10 && !two.iter().any(has_one), "{two:?}");
+    let refused = |words: &[&str], code: i32, word: &str| {
+        let out = directory.join("refused.vcf.gz");
+        aligned.call(&out).args(words).run().refuses(&[code], &[word]);
+        assert!(!out.exists());
+    };
+    refused(&["--ploidy", "GRCh38", "--sex", "male"], 2, "F and M");
+    refused(&["--ploidy", "GRCh39"], 4, "GRCh38");
+    fs::write(&table, "chrX 1 2\n").expect("scratch can be written to");
+    refused(&["--ploidy", table.to_str().expect("UTF-8")], 3, "line 1");
+    fs::write(&table, "chr1 1 50000 * 4\n").expect("scratch can be written to");
+    refused(&["--ploidy", table.to_str().expect("UTF-8")], 2, "not 4");
+}
+
+/// Position, alleles and copies of each variant in the confident stretches, left-aligned and taken apart.
+fn variants_within(vcf: &Path, reference: &Path, confident: &Path) -> Vec<String> {
+    let script = "set -o pipefail; bcftools norm -f \"$1\" -m-any -a \"$2\" 2>/dev/null | bcftools view -T \"$3\" | \
+                  bcftools query -i 'GT=\"alt\"' -f '%POS %REF %ALT [%GT]\\n'";
+    let mut command = Tool::need("bash").command();
+    command.args(["-c", script, "bash"]).args([reference, vcf, confident]);
+    let text = String::from_utf8_lossy(&succeed(&mut command).stdout).into_owned();
+    let copies = |line: &str| {
+        let (variant, genotype) = line.rsplit_once(' ').expect("four words");
+        format!("{variant} x{}", genotype.matches('1').count())
+    };
+    let mut variants: Vec<String> = text.lines().map(copies).collect();
+    variants.sort();
+    variants.dedup();
+    variants
+}
+
+#[test]
+fn na12878_from_fastq_gives_all_variants_and_no_false_one() {
+    needs!("bcftools", "bgzip", "tabix", "bash", "gzip", "freebayes");
+    let Some(data) = shared_data() else { skip!("shared-data", "no shared/data beside the repository") };
+    let directory = scratch::directory("na12878");
+    let unpacked =
+        |name: &str| succeed(Tool::need("gzip").command().arg("-cd").arg(data.join("human").join(name))).stdout;
+    // The first 11.1 Mb hold the stretch of the reads.
+    let reference = directory.join("chr20.fa");
+    let text = unpacked("ucsc.hg19.chr20.unittest.fasta.gz");
+    let text: Vec<u8> = text.split_inclusive(|byte| *byte == b'\n').take(222_000).flatten().copied().collect();
+    fs::write(&reference, text).expect("scratch can be written to");
+    let truth = directory.join("truth.vcf");
+    let text = String::from_utf8(unpacked("test_nist.b37_chr20_100kbp_at_10mb.vcf.gz")).expect("it is text");
+    let renamed = |line: &str| match line.strip_prefix("20\t") {
+        Some(rest) => format!("chr20\t{rest}\n"),
+        None => format!("{}\n", line.replace("##contig=<ID=20,", "##contig=<ID=chr20,")),
+    };
+    fs::write(&truth, text.lines().map(renamed).collect::<String>()).expect("scratch can be written to");
+    let confident = data.join("human/test_nist.b37_chr20_100kbp_at_10mb.bed");
+    let expected = variants_within(&truth, &reference, &confident);
+    assert_eq!(expected.len(), 49);
+    godwit().arg("index").arg(&reference).succeeds();
+    let reads = [1, 2].map(|mate| data.join(format!("human/NA12878.10_10p1mb_R{mate}.fastq.gz")));
+    let run = directory.join("run");
+    let align = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").args(reads);
+    align.args(["--sample", "NA12878", "--metrics", "off", "--out"]).arg(&run).succeeds();
+    let mut command = Tool::need("bash").command();
+    let script = "set -o pipefail; bcftools mpileup -Ou -f \"$1\" \"$2\" | bcftools call -mv";
+    let whole = succeed(command.args(["-c", script, "bash"]).arg(&reference).arg(run.join("NA12878.bam"))).stdout;
+    for (caller, grid) in [("bcftools", "2K"), ("bcftools", "10K"), ("bcftools", "1M"), ("freebayes", "20K")] {
+        let out = directory.join(format!("{caller}.{grid}.vcf.gz"));
+        let call =
+            godwit().arg("call").arg("--reference").arg(&reference).arg("--reads").arg(&run).arg("--out").arg(&out);
+        // Reads lie in a tenth of a megabase: a small grid over all of it would start a caller on nothing thousands of times.
+        fs::write(directory.join("a.bed"), "chr20\t9990000\t10110000\n").expect("scratch can be written to");
+        let call = call.args(["--caller", caller, "--grid-size", grid, "--regions"]).arg(directory.join("a.bed"));
+        call.succeeds();
+        assert_eq!(variants_within(&out, &reference, &confident), expected, "{caller} {grid}");
+        if caller == "bcftools" {
+            assert_same_text(&records(&out), &records_of(&whole));
+        }
+    }
+}
