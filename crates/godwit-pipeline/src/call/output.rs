@@ -50,7 +50,7 @@ impl Assembly<'_> {
                 let record = record.ok_or_else(|| wrong("is damaged on disk; run again without --resume".into()))?;
                 let place = writer.write_record(&[line]).map_err(failed)?;
                 index
-                    .push(contig, record.start as i32, record.end as i32, place)
+                    .push(contig, record.start as i32, i32::try_from(record.end).unwrap_or(i32::MAX), place)
                     .map_err(|error| wrong(format!("cannot be indexed: {error}")))?;
                 records += 1;
             }
