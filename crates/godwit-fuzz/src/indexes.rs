@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_layout, index_state};
 use godwit_formats::fasta::{Windows, parse_fai};
-use godwit_formats::index::IndexSummary;
+use godwit_formats::index::{DataSpread, IndexSummary};
 use godwit_formats::sam::{Header, LineEncoder};
 use godwit_pipeline::verify;
 
@@ -44,7 +44,7 @@ fn small_bam() -> &'static [u8] {
     })
 }
 
-/// `.bai` or `.csi`, plain or packed.
+/// `.bai`, `.csi` or `.crai`, plain or packed.
 pub(crate) fn index(bytes: &[u8]) {
     let scratch = Scratch::get();
     scratch.write("x.bam", small_bam());
@@ -52,6 +52,10 @@ pub(crate) fn index(bytes: &[u8]) {
     let _ = verify(&scratch.path("x.bam"), 1, &AtomicBool::new(false));
     if let Ok(summary) = IndexSummary::read(&scratch.path("x.bam.bai"), CONTIGS) {
         assert_eq!(summary.contigs.len(), CONTIGS);
+    }
+    if let Ok(spread) = DataSpread::read(&scratch.path("x.bam.bai"), &[1_000, 800_000_000]) {
+        assert!((0..CONTIGS).all(|contig| spread.contig_bytes(contig).is_finite()));
+        assert!(spread.bytes(1, 5, u32::MAX) <= spread.contig_bytes(1) * 1.001);
     }
 }
 

@@ -23,7 +23,7 @@ pub use mutate::Mutator;
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),
@@ -39,6 +39,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("journal", files_of_a_run::journal),
     ("vcf", variants::vcf),
     ("bed", variants::regions),
+    ("vcf_lines", text::vcf_lines),
 ];
 
 /// Runs a target.
