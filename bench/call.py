@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Calling variants by region, against the plain commands over everything on one thread.
+
+The quotient of the wall times is what regions over cores bring; that of the CPU seconds is what cutting costs.
+"""
+
+import shlex
+import shutil
+
+import _measure as bench
+
+
+def aligned(options, godwit):
+    """The reads, aligned and marked once."""
+    fasta = bench.reference(options, godwit)
+    first, second = bench.reads(options, godwit, fasta, gzip=True)
+
+    def build(folder):
+        command = [godwit, "align", "--reference", fasta, "--reads", first, second, "--sample", "bench", "--metrics", "off", "--out", folder]
+        bench.run(command + ["--threads", options.threads, "--quiet"])
+
+    return fasta, bench.make(first.parent.with_name(first.parent.name + "-called"), build) / "bench.bam"
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
+    parser.add_argument("--caller", choices=["bcftools", "freebayes"], default="bcftools")
+    parser.add_argument("--grid-size", default="1M", help="godwit's --grid-size (default: 1M)")
+    options = parser.parse_args()
+    bench.need("bwa", "samtools", "bgzip", options.caller)
+    godwit = bench.godwit_binary(options)
+    fasta, bam = aligned(options, godwit)
+    scratch = options.cache.resolve() / "scratch-call"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    with open(bam, "rb") as file:  # Into the page cache, for all alike.
+        while file.read(1 << 24):
+            pass
+    reference, reads, out, program = (shlex.quote(str(path)) for path in (fasta, bam, scratch, godwit))
+    plain = {
+        "bcftools": f"bcftools mpileup -Ou -f {reference} {reads} | bcftools call -mv -Oz -o {out}/plain.vcf.gz",
+        "freebayes": f"freebayes -f {reference} {reads} | bgzip > {out}/plain.vcf.gz",
+    }
+    base = f"{options.caller}, one run"
+    scripts = {
+        base: plain[options.caller],
+        "godwit call": f"{program} call --reference {reference} --reads {reads} --out {out}/godwit.vcf.gz --caller {options.caller}"
+        f" --grid-size {options.grid_size} --threads {options.threads} --quiet",
+    }
+    measured = bench.compete(scripts, {name: options.rounds for name in scripts}, scratch)
+
+    def quotient(field, over, under):
+        return bench.median(measured[over], field) / max(bench.median(measured[under], field), 1e-9)
+
+    def records(name):
+        return bench.first_line(["bash", "-c", f"bgzip -dc {out}/{name}.vcf.gz | grep -v '^#' | md5sum"]).split()[0]
+
+    same = "the same" if records("plain") == records("godwit") else "NOT the same, byte for byte"
+    remarks = [
+        f"wall: {quotient('wall_s', base, 'godwit call'):.2f} x as fast as one run (the goal on 2 cores is at least 1.8 with bcftools).",
+        f"CPU: {quotient('cpu_s', 'godwit call', base):.3f} x one run.",
+        f"records: {same}.",
+        f"versions: {bench.first_line([options.caller, '--version'], options.caller[0])}.",
+    ]
+    bench.report("calling", f"Calling by region with {options.caller}", options, godwit, scripts, measured, base, remarks)
+    shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()
