@@ -341,6 +341,26 @@ fn ploidy_is_that_of_bcftools_for_every_caller() {
     refused(&["--ploidy", table.to_str().expect("UTF-8")], 2, "not 4");
 }
 
+#[test]
+fn places_deeper_than_mpileup_looks_are_the_same_at_any_grid_once_it_looks_deep_enough() {
+    needs!("bcftools", "bgzip", "bash");
+    let directory = scratch::directory("deep");
+    let (reference, run) = (directory.join("ref.fa"), directory.join("out"));
+    let bases = Random::new(6).bases(5_000);
+    fs::write(&reference, [b">c\n", &bases[..], b"\n"].concat()).expect("scratch can be written to");
+    godwit().arg("index").arg(&reference).succeeds();
+    let simulate = godwit().arg("simulate").arg("--reference").arg(&reference).args(["--pairs", "8000", "--out"]);
+    simulate.arg(directory.join("x")).succeeds();
+    let reads = [1, 2].map(|mate| directory.join(format!("x_L001_R{mate}.fastq")));
+    let align = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").args(reads);
+    align.args(["--sample", "s", "--metrics", "off", "--out"]).arg(&run).succeeds();
+    let deep = Aligned { reference, run };
+    // About 400 reads on each base, of which mpileup would take 250.
+    let out = directory.join("a.vcf.gz");
+    deep.call_by("1K", &out).args(["--caller-args", "-d 100000 | -m"]).succeeds();
+    assert_same_text(&records(&out), &deep.bcftools("-d 100000", "-m"));
+}
+
 /// Position, alleles and copies of each variant in the confident stretches, left-aligned and taken apart.
 fn variants_within(vcf: &Path, reference: &Path, confident: &Path) -> Vec<String> {
     let script = "set -o pipefail; bcftools norm -f \"$1\" -m-any -a \"$2\" 2>/dev/null | bcftools view -T \"$3\" | \
