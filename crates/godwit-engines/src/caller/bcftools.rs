@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 
 use super::region::Told;
 use super::{Caller, Habits, RegionWork, is_at_least, output_file, words};
-use crate::aligner::foreign::{find_program, version_of};
+use crate::aligner::foreign::version_of;
+use crate::locate::locate;
+use crate::normalizer::bcftools::PROGRAM_VARIABLE;
 use crate::{Chain, EngineError, Link};
 
 /// Name of the program.
@@ -82,7 +84,7 @@ impl Bcftools {
     /// `-q 20 -a AD | -mv -A`.
     ///
     /// # Errors
-    /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
+    /// [`EngineError::NotFound`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
     pub fn find(arguments: &str) -> Result<Self, EngineError> {
         let (mpileup, call) = match arguments.split_once('|') {
             Some((mpileup, call)) => (mpileup, Some(call)),
@@ -93,7 +95,7 @@ impl Bcftools {
             Some(call) => words("bcftools call", call, &REFUSED_CALL)?,
             None => CALL.map(str::to_owned).into(),
         };
-        let program = find_program(PROGRAM, REMEDY)?;
+        let program = locate(PROGRAM, PROGRAM_VARIABLE)?;
         let version = version_of(&program).unwrap_or_default();
         if !is_at_least(&version, OLDEST) {
             let expected = format!("{}.{} or later", OLDEST[0], OLDEST[1]);
