@@ -80,8 +80,8 @@ impl Client {
     /// [`FlightError::Connect`], [`FlightError::Connection`].
     pub async fn connect(address: &Address, access: Access<ClientTls>, tuning: Tuning) -> Result<Self, FlightError> {
         let peer = address.to_string();
-        let connecting = tokio::time::timeout(tuning.connect_timeout, Socket::connect(address, access.tls.as_ref()));
-        let socket = connecting.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let connecting = Socket::connect(address, access.tls.as_ref(), &tuning);
+        let socket = tokio::time::timeout(tuning.connect_timeout, connecting).await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         builder

@@ -183,7 +183,9 @@ impl<D: DataPlane> Server<D> {
                     stream.set_nodelay(true)?;
                     Ok(Socket::Tcp(stream))
                 }),
-                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
+                Listener::Unix(listener) => {
+                    listener.accept().await.and_then(|(stream, _)| Socket::unix(stream, &self.plane.tuning))
+                }
             };
             while connections.try_join_next().is_some() {}
             match accepted {

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -44,6 +45,8 @@ pub struct Tuning {
     pub stream_window_bytes: u32,
     /// Bytes under way per connection.
     pub connection_window_bytes: u32,
+    /// Bytes that a Unix socket takes before its reader has read them; TCP finds its own.
+    pub unix_buffer_bytes: usize,
     /// Most bytes of a message that is taken.
     pub message_limit_bytes: u64,
     /// How long a connection may be silent before it is asked for a sign of life.
@@ -60,6 +63,7 @@ impl Default for Tuning {
             frame_bytes: 1 << 20,
             stream_window_bytes: 8 << 20,
             connection_window_bytes: 16 << 20,
+            unix_buffer_bytes: 4 << 20,
             message_limit_bytes: 1 << 30,
             keep_alive_interval: Duration::from_secs(2),
             keep_alive_timeout: Duration::from_secs(3),
@@ -122,7 +126,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    pub(crate) async fn connect(address: &Address, tls: Option<&ClientTls>) -> io::Result<Self> {
+    pub(crate) async fn connect(address: &Address, tls: Option<&ClientTls>, tuning: &Tuning) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(address).await?;
@@ -131,8 +135,14 @@ impl Socket {
                 let connector = TlsConnector::from(tls.config.clone());
                 Ok(Self::Tls(Box::new(connector.connect(tls.name.clone(), stream).await?.into())))
             }
-            Address::Unix(path) => UnixStream::connect(path).await.map(Self::Unix),
+            Address::Unix(path) => Self::unix(UnixStream::connect(path).await?, tuning),
         }
+    }
+
+    /// A Unix socket with room for more than the system gives it, which is less than one batch.
+    pub(crate) fn unix(stream: UnixStream, tuning: &Tuning) -> io::Result<Self> {
+        SockRef::from(&stream).set_send_buffer_size(tuning.unix_buffer_bytes)?;
+        Ok(Self::Unix(stream))
     }
 
     /// The server's side of the handshake.
