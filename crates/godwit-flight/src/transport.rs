@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use crate::error::FlightError;
 use crate::tls::{ClientTls, ServerTls};
 
 /// Where a server is.
@@ -117,6 +118,43 @@ impl<T> Default for Access<T> {
     }
 }
 
+/// A server's place.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Takes a place, and says which: port 0 takes any.
+    pub(crate) async fn bind(wanted: &Address) -> Result<(Self, Address), FlightError> {
+        let failed = |source| FlightError::Listen { address: wanted.to_string(), source };
+        match wanted {
+            Address::Tcp(address) => {
+                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                let taken = listener.local_addr().map_err(failed)?;
+                Ok((Self::Tcp(listener), Address::Tcp(taken)))
+            }
+            Address::Unix(path) => Ok((Self::Unix(UnixListener::bind(path).map_err(failed)?), wanted.clone())),
+        }
+    }
+
+    /// The next connection; `None` where it could not be had: ask again.
+    pub(crate) async fn accept(&self, tuning: &Tuning) -> Option<Socket> {
+        let accepted = match self {
+            Self::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
+                stream.set_nodelay(true)?;
+                Ok(Socket::Tcp(stream))
+            }),
+            Self::Unix(listener) => listener.accept().await.and_then(|(stream, _)| Socket::unix(stream, tuning)),
+        };
+        if accepted.is_err() {
+            // A client that went away at once, or no more descriptors: others may still be served, a little later.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        accepted.ok()
+    }
+}
+
 /// A connection of any kind.
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -140,7 +178,7 @@ impl Socket {
     }
 
     /// A Unix socket with room for more than the system gives it, which is less than one batch.
-    pub(crate) fn unix(stream: UnixStream, tuning: &Tuning) -> io::Result<Self> {
+    fn unix(stream: UnixStream, tuning: &Tuning) -> io::Result<Self> {
         SockRef::from(&stream).set_send_buffer_size(tuning.unix_buffer_bytes)?;
         Ok(Self::Unix(stream))
     }
