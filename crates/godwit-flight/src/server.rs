@@ -299,6 +299,17 @@ impl Body for Reply {
             }
         }
     }
+
+    /// A call that is refused must end with its headers: what has neither trailers nor the end of the stream in them is a
+    /// broken call to other implementations (gRPC over HTTP/2, "Trailers-Only"; grpc-go 1.7x says `Internal`).
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Tonic(body) => body.is_end_stream(),
+            Self::Data(outgoing) => outgoing.ended,
+            Self::Answers { ended, .. } => *ended,
+        }
+    }
 }
 
 /// The trailers that close a call.

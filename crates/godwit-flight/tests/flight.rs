@@ -359,6 +359,26 @@ async fn failures_reach_the_client_with_code_and_words() {
 }
 
 #[tokio::test]
+async fn a_refused_call_ends_with_its_headers() {
+    let token = Token::new("s3cret").unwrap();
+    let open = serve(None, Access::default()).await;
+    let closed = serve(None, Access { token: Some(token), tls: None }).await;
+    for (address, method, code) in [(&open, "Handshake", "12"), (&open, "DoGet", "3"), (&closed, "DoGet", "16")] {
+        let stream = tokio::net::TcpStream::connect(address.to_string()).await.unwrap();
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let handshake = hyper::client::conn::http2::handshake(executor, hyper_util::rt::TokioIo::new(stream));
+        let (mut requests, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::post(format!("http://godwit/arrow.flight.protocol.FlightService/{method}"))
+            .header("content-type", "application/grpc")
+            .body(tonic::body::Body::empty());
+        let response = requests.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], code, "{method}");
+        assert!(http_body::Body::is_end_stream(response.body()), "{method}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_is_let_in_without_the_token() {
     let token = Token::new("s3cret").unwrap();
     let address = serve(None, Access { token: Some(token.clone()), tls: None }).await;
