@@ -95,7 +95,7 @@ impl Client {
             .keep_alive_interval(tuning.keep_alive_interval)
             .keep_alive_timeout(tuning.keep_alive_timeout);
         let (requests, connection) = builder
-            .handshake(TokioIo::new(socket))
+            .handshake(TokioIo::new(socket.framed(0)))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // Its failure reaches every call that is open on it.

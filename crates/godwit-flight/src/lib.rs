@@ -11,6 +11,8 @@ pub mod client;
 mod codec;
 mod cut;
 mod error;
+mod frames;
+mod low_water;
 pub mod measure;
 mod message;
 mod segments;

@@ -26,6 +26,7 @@ use tower_service::Service;
 
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
+use crate::frames::PREFACE_BYTES;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
@@ -192,7 +193,7 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
         .keep_alive_interval(tuning.keep_alive_interval)
         .keep_alive_timeout(tuning.keep_alive_timeout);
     // How a connection ends is the client's business; each call on it has told its own outcome.
-    let _ = builder.serve_connection(TokioIo::new(socket), answer).await;
+    let _ = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer).await;
 }
 
 impl<D: DataPlane> Plane<D> {
