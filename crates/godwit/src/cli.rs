@@ -19,12 +19,12 @@ use godwit_pipeline::Format;
 
 use crate::config::{Config, THIS_RUN, is_configurable};
 use crate::failure::Failure;
-pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use marking::MarkingArgs;
 use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
 pub use compare::CompareArgs;
 pub use decode_cram::DecodeCramArgs;
+pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use shuffle::BenchShuffleArgs;
 pub use variants::VariantsArgs;
