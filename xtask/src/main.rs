@@ -18,6 +18,7 @@ chores:
   sim [--seed N] [--seeds COUNT]
                        run the decisions of many nodes in simulated worlds with faults; a seed is one world
   chaos [RUNS [SEED]]  let things happen to the nodes of runs on a real SLURM cluster, at moments drawn from a seed
+  conformance          build Arrow's integration programs in Go and run its scenarios for Flight against them
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
 
 fn main() -> ExitCode {
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         ["docs"] => docs(&root()),
         ["sim", rest @ ..] => simulate(rest),
         ["chaos", rest @ ..] => chaos(rest),
+        ["conformance"] => conformance(&root()),
         ["bench"] => list_benches(&root()),
         ["bench", name, rest @ ..] => bench(&root(), name, rest),
         [] | ["help" | "--help" | "-h"] => {
@@ -111,6 +113,19 @@ fn chaos(arguments: &[&str]) -> Result<()> {
     }
     let status = command.status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!("a run did not end as it should; the seed is printed above") }
+}
+
+/// With the Go programs in place the test `conformance` of the data plane skips nothing.
+fn conformance(root: &Path) -> Result<()> {
+    let script = root.join("tests/tools/arrow-go/fetch.sh");
+    let status = Command::new(&script).status().with_context(|| format!("cannot start {}", script.display()))?;
+    if !status.success() {
+        bail!("{} ended with {status}", script.display());
+    }
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let words = ["test", "--quiet", "--profile", "ci", "--package", "godwit-flight", "--test", "conformance"];
+    let status = Command::new(cargo).args(words).current_dir(root).status().context("cannot start cargo")?;
+    if status.success() { Ok(()) } else { bail!("a scenario did not end as it should; see above") }
 }
 
 fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {

@@ -21,7 +21,7 @@ use prost::Message as _;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 
-use crate::codec::{BatchDecoder, BatchEncoder, Decoded};
+use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
@@ -80,8 +80,10 @@ impl Client {
     /// [`FlightError::Connect`], [`FlightError::Connection`].
     pub async fn connect(address: &Address, access: Access<ClientTls>, tuning: Tuning) -> Result<Self, FlightError> {
         let peer = address.to_string();
-        let connecting = tokio::time::timeout(tuning.connect_timeout, Socket::connect(address, access.tls.as_ref()));
-        let socket = connecting.await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let connecting = Socket::connect(address, access.tls.as_ref(), &tuning);
+        let socket = tokio::time::timeout(tuning.connect_timeout, connecting)
+            .await
+            .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
         let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         builder
@@ -93,7 +95,7 @@ impl Client {
             .keep_alive_interval(tuning.keep_alive_interval)
             .keep_alive_timeout(tuning.keep_alive_timeout);
         let (requests, connection) = builder
-            .handshake(TokioIo::new(socket))
+            .handshake(TokioIo::new(socket.framed(0)))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // Its failure reaches every call that is open on it.
@@ -115,7 +117,11 @@ impl Client {
         // The channel is empty and its receiver alive: this neither waits nor fails.
         let _ = sender.try_send(frame_encoded(&Ticket { ticket: ticket.into() }));
         drop(sender);
-        let response = self.call("DoGet", receiver.into()).await?;
+        self.batches("DoGet", receiver.into()).await
+    }
+
+    async fn batches(&self, method: &str, body: Outgoing) -> Result<Batches, FlightError> {
+        let response = self.call(method, body).await?;
         let assembler = Assembler::new(self.tuning.message_limit_bytes);
         Ok(Batches { incoming: self.incoming(response)?, assembler, decoder: BatchDecoder::default() })
     }
@@ -130,15 +136,35 @@ impl Client {
         descriptor: &FlightDescriptor,
         schema: &Schema,
     ) -> Result<(Sender, impl Future<Output = Result<Answers, FlightError>> + Send + use<>), FlightError> {
-        let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE);
-        let encoder = BatchEncoder::new(schema)?;
-        let sender = Sender { sender, encoder, descriptor: descriptor.encode_to_vec(), peer: self.peer.clone() };
+        let (sender, body) = self.sender(descriptor, schema)?;
         let client = self.clone();
         let answers = async move {
-            let response = client.call("DoPut", receiver.into()).await?;
+            let response = client.call("DoPut", body).await?;
             Ok(Answers { incoming: client.incoming(response)? })
         };
         Ok((sender, answers))
+    }
+
+    /// Exchanges batches: the first end takes those of one schema, the second returns what the server gives for them, which
+    /// may have another schema and must be taken while batches are sent.
+    ///
+    /// # Errors
+    /// [`FlightError::Arrow`]: the schema cannot be sent.
+    pub fn exchange(
+        &self,
+        descriptor: &FlightDescriptor,
+        schema: &Schema,
+    ) -> Result<(Sender, impl Future<Output = Result<Batches, FlightError>> + Send + use<>), FlightError> {
+        let (sender, body) = self.sender(descriptor, schema)?;
+        let client = self.clone();
+        Ok((sender, async move { client.batches("DoExchange", body).await }))
+    }
+
+    fn sender(&self, descriptor: &FlightDescriptor, schema: &Schema) -> Result<(Sender, Outgoing), FlightError> {
+        let (sender, receiver) = mpsc::channel(UPLOAD_QUEUE);
+        let encoder = BatchEncoder::new(schema)?;
+        let sender = Sender { sender, encoder, descriptor: descriptor.encode_to_vec(), peer: self.peer.clone() };
+        Ok((sender, receiver.into()))
     }
 
     async fn call(&self, method: &str, body: Outgoing) -> Result<Response<Incoming>, FlightError> {
@@ -221,7 +247,7 @@ impl IncomingMessages {
     }
 }
 
-/// Batches of a download.
+/// Batches of a download, or of the server's side of an exchange.
 pub struct Batches {
     incoming: IncomingMessages,
     assembler: Assembler,
@@ -240,10 +266,27 @@ impl Batches {
     /// [`FlightError`]; a download that was cut short is one, however many batches came.
     pub async fn next(&mut self) -> Result<Option<(RecordBatch, Bytes)>, FlightError> {
         loop {
+            match self.next_chunk().await? {
+                Some(Chunk { batch: Some(batch), app_metadata }) => return Ok(Some((batch, app_metadata))),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// As [`Batches::next`], with what is said beside no batch.
+    ///
+    /// # Errors
+    /// As [`Batches::next`].
+    pub async fn next_chunk(&mut self) -> Result<Option<Chunk>, FlightError> {
+        loop {
             if let Some(message) = self.assembler.push(&mut self.incoming.chunk)? {
-                if let Decoded::Batch(batch) = self.decoder.decode(&message)? {
-                    return Ok(Some((batch, message.app_metadata.into())));
-                }
+                let batch = match self.decoder.decode(&message)? {
+                    Decoded::Batch(batch) => Some(batch),
+                    Decoded::Nothing => None,
+                    Decoded::Schema | Decoded::Dictionary => continue,
+                };
+                return Ok(Some(Chunk { batch, app_metadata: message.app_metadata.into() }));
             } else if !self.incoming.more().await? {
                 let whole = self.assembler.is_between_messages();
                 return if whole {
@@ -256,7 +299,7 @@ impl Batches {
     }
 }
 
-/// An upload on its way out.
+/// An upload, or the client's side of an exchange, on its way out.
 pub struct Sender {
     sender: mpsc::Sender<Segments>,
     encoder: BatchEncoder,
@@ -273,6 +316,15 @@ impl Sender {
         let descriptor = std::mem::take(&mut self.descriptor);
         let segments = self.encoder.encode(batch, &descriptor, app_metadata)?;
         self.push(segments).await
+    }
+
+    /// Sends metadata without a batch, when there is room for it.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub async fn say(&mut self, app_metadata: &[u8]) -> Result<(), FlightError> {
+        let descriptor = std::mem::take(&mut self.descriptor);
+        self.push(encode_metadata(&descriptor, app_metadata)).await
     }
 
     /// Ends the upload.

@@ -10,6 +10,7 @@ use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::writer::StreamEncoder;
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
+use bytes::Bytes;
 
 use crate::error::FlightError;
 use crate::message::{Message, Outgoing, frame};
@@ -60,6 +61,11 @@ impl BatchEncoder {
         self.started = true;
         segments(StreamEncoder::try_new(&self.schema)?.finish()?, descriptor, &[])
     }
+}
+
+/// The bytes of metadata without a batch.
+pub(crate) fn encode_metadata(descriptor: &[u8], app_metadata: &[u8]) -> Segments {
+    frame(Outgoing { descriptor, app_metadata, ..Outgoing::default() })
 }
 
 /// An IPC stream in pieces as Flight messages.
@@ -125,6 +131,15 @@ impl Pieces {
         }
         pieces
     }
+}
+
+/// One message of an upload or an exchange; stock libraries say `FlightStreamChunk`.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// A batch; `None` where only metadata is sent.
+    pub batch: Option<RecordBatch>,
+    /// What is said beside it.
+    pub app_metadata: Bytes,
 }
 
 /// What a message held.

@@ -32,6 +32,15 @@ pub enum FlightError {
         #[source]
         source: hyper::Error,
     },
+    /// The same, below HTTP/2.
+    #[error("the connection to {peer} broke")]
+    Broken {
+        /// The other end.
+        peer: String,
+        /// How.
+        #[source]
+        source: std::io::Error,
+    },
     /// The other end refused or failed.
     #[error("{peer} answered: {status}")]
     Status {
@@ -85,9 +94,10 @@ impl From<FlightError> for tonic::Status {
             FlightError::Malformed { .. } | FlightError::Arrow { .. } => Self::invalid_argument(error.to_string()),
             FlightError::TooLarge { .. } => Self::resource_exhausted(error.to_string()),
             FlightError::Checksum { .. } => Self::data_loss(error.to_string()),
-            FlightError::Connect { .. } | FlightError::Listen { .. } | FlightError::Connection { .. } => {
-                Self::unavailable(error.to_string())
-            }
+            FlightError::Connect { .. }
+            | FlightError::Listen { .. }
+            | FlightError::Connection { .. }
+            | FlightError::Broken { .. } => Self::unavailable(error.to_string()),
         }
     }
 }

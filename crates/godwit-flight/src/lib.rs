@@ -1,7 +1,7 @@
 //! The data plane: Arrow Flight over gRPC, as any stock client speaks it, without copying what is sent.
 //!
-//! Flows in and out: Arrow record batches, with a few bytes of metadata each. [`server`] answers `DoGet` and `DoPut` itself,
-//! on the HTTP/2 layer: the buffers of a batch go to the socket where they lie, behind a few bytes of framing
+//! Flows in and out: Arrow record batches, with a few bytes of metadata each. [`server`] answers `DoGet`, `DoPut` and `DoExchange`
+//! itself, on the HTTP/2 layer: the buffers of a batch go to the socket where they lie, behind a few bytes of framing
 //! (module `message`), in frames of 1 MiB. All other calls go to a tonic service. [`client`] is the other end: what arrives is
 //! copied once, into aligned memory. Both ends talk to stock ones; between two of ours nothing is copied twice.
 //!
@@ -9,7 +9,10 @@
 
 pub mod client;
 mod codec;
+mod cut;
 mod error;
+mod frames;
+mod low_water;
 pub mod measure;
 mod message;
 mod segments;
@@ -19,8 +22,10 @@ mod transport;
 
 pub use arrow_flight::FlightDescriptor;
 pub use client::{Answers as Answered, Batches, Client, Sender};
+pub use codec::Chunk;
+pub use cut::{PIECE_BYTES, cut};
 pub use error::FlightError;
-pub use server::{Answers, DataPlane, Download, Server, Upload, Uploaded};
+pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
 pub use tonic::Status;
 pub use tonic::service::Routes;

@@ -1,27 +1,31 @@
-//! What `godwit bench flight` measures with: data of a known shape, a [`DataPlane`] that hands it out and takes it, and
-//! transfers of it over several connections at once.
+//! What `godwit bench flight` measures with: data of a known shape, a [`DataPlane`] that hands it out, takes it and gives it
+//! back, and transfers of it over several connections at once.
 //!
 //! All batches of a [`Workload`] are distinct and made before the clock starts, so that neither end can win by its caches
-//! and nothing but the transfer is timed. What is timed is from the first request to the last byte decoded.
+//! and nothing but the transfer is timed. What is timed is from the first request to the last byte decoded. Batches over
+//! [`PIECE_BYTES`] are cut on their way. Module `stream` moves the same bytes without Flight: the yardstick.
 
 pub mod shuffle;
+mod stream;
+mod transfer;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, BinaryArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow_flight::FlightDescriptor;
+use arrow_schema::Schema;
 use bytes::Bytes;
-use futures_core::Stream;
 use tonic::Status;
 
-use crate::client::Client;
-use crate::error::FlightError;
-use crate::server::{Answers, DataPlane, Download, Item, Upload};
+pub use self::stream::{BareStreams, stream};
+pub use self::transfer::{Transferred, download, exchange, prepare, upload};
+
+use crate::cut::{PIECE_BYTES, cut};
+use crate::server::{Answers, Chunks, DataPlane, Download, Upload};
+use crate::transport::Address;
 
 /// Bytes per row of the `alignments` shape, about.
 const ALIGNMENT_ROW_BYTES: usize = 350;
@@ -135,41 +139,40 @@ impl Draw {
     }
 }
 
-/// Hands out workloads by ticket, and takes uploads to count them.
-#[derive(Default)]
+/// What tells a client where bare streams are: the ticket, and the key in the metadata of the schema it gets.
+const BARE_STREAMS: &str = "stream";
+
+/// Hands out workloads by ticket, takes uploads to count them, and gives back what is exchanged.
+#[derive(Clone, Default)]
 pub struct Measuring {
-    made: Mutex<HashMap<Workload, Arc<Vec<RecordBatch>>>>,
+    made: Arc<Mutex<HashMap<Workload, Arc<Vec<RecordBatch>>>>>,
+    bare_streams: Option<Address>,
 }
 
 impl Measuring {
+    /// With bare streams of the same workloads to be had at an address.
+    pub fn with_bare_streams(self, at: Address) -> Self {
+        Self { bare_streams: Some(at), ..self }
+    }
+
     /// The batches of a workload, made once; those of the last one are kept.
-    fn batches(&self, workload: Workload) -> Arc<Vec<RecordBatch>> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if !made.contains_key(&workload) {
-            made.clear();
-        }
-        made.entry(workload).or_insert_with(|| Arc::new(workload.batches())).clone()
+    async fn batches(&self, workload: Workload) -> Result<Arc<Vec<RecordBatch>>, Status> {
+        let made = self.made.clone();
+        // Making them takes seconds, in which pings must be answered.
+        let making = tokio::task::spawn_blocking(move || {
+            let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+            if !made.contains_key(&workload) {
+                made.clear();
+            }
+            made.entry(workload).or_insert_with(|| Arc::new(workload.batches())).clone()
+        });
+        making.await.map_err(|_| Status::internal("the batches could not be made"))
     }
 }
 
-/// Every n-th batch, from the i-th on.
-struct Share {
-    batches: Arc<Vec<RecordBatch>>,
-    next: usize,
-    step: usize,
-}
-
-impl Stream for Share {
-    type Item = Result<Item, Status>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        let batch = self.batches.get(self.next).cloned();
-        self.next += self.step;
-        std::task::Poll::Ready(batch.map(|batch| Ok((batch, Bytes::new()))))
-    }
+/// Every n-th batch from the i-th on, in pieces.
+fn share(batches: Arc<Vec<RecordBatch>>, from: usize, step: usize) -> impl Iterator<Item = RecordBatch> + Send {
+    (from..batches.len()).step_by(step).flat_map(move |index| cut(&batches[index], PIECE_BYTES))
 }
 
 impl DataPlane for Measuring {
@@ -177,131 +180,42 @@ impl DataPlane for Measuring {
     async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
         let text = String::from_utf8_lossy(&ticket).into_owned();
         let wrong = || Status::not_found(format!("no measurement {text}"));
-        let (rest, streams) = text.rsplit_once('/').ok_or_else(wrong)?;
-        let (workload, stream) = rest.rsplit_once('/').ok_or_else(wrong)?;
-        let step: usize = streams.parse().map_err(|_| wrong())?;
-        let batches = self.batches(workload.parse()?);
+        if text == BARE_STREAMS {
+            let address = self.bare_streams.as_ref().ok_or_else(wrong)?.to_string();
+            let metadata = HashMap::from([(BARE_STREAMS.to_owned(), address)]);
+            let schema = Arc::new(Schema::empty().with_metadata(metadata));
+            return Ok(Download { schema, batches: Box::pin(futures_util::stream::empty()) });
+        }
+        let (workload, stream, streams) = parse_share(&text)?;
+        let batches = self.batches(workload).await?;
         let schema = batches.first().ok_or_else(wrong)?.schema();
-        let next = if step == 0 { usize::MAX / 2 } else { stream.parse().map_err(|_| wrong())? };
-        Ok(Download { schema, batches: Box::pin(Share { batches, next, step }) })
+        let (from, step) = if streams == 0 { (batches.len(), 1) } else { (stream, streams) };
+        let items = share(batches, from, step).map(|batch| Ok((batch, Bytes::new())));
+        Ok(Download { schema, batches: Box::pin(futures_util::stream::iter(items)) })
     }
 
     /// Answers once, at the end: the rows.
     async fn upload(&self, mut upload: Upload) -> Result<Answers, Status> {
         let mut rows = 0;
-        while let Some(uploaded) = upload.next().await? {
-            rows += uploaded.batch.map_or(0, |batch| batch.num_rows());
+        while let Some(chunk) = upload.next().await? {
+            rows += chunk.batch.map_or(0, |batch| batch.num_rows());
         }
-        Ok(Box::pin(Once(Some(Bytes::from(rows.to_string())))))
+        Ok(Box::pin(futures_util::stream::iter([Ok(Bytes::from(rows.to_string()))])))
+    }
+
+    /// Gives everything back.
+    async fn exchange(&self, taken: Upload) -> Result<Chunks, Status> {
+        Ok(Box::pin(futures_util::stream::try_unfold(taken, |mut taken| async move {
+            Ok(taken.next().await?.map(|chunk| (chunk, taken)))
+        })))
     }
 }
 
-struct Once(Option<Bytes>);
-
-impl Stream for Once {
-    type Item = Result<Bytes, Status>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        std::task::Poll::Ready(self.0.take().map(Ok))
-    }
-}
-
-/// What a transfer came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Transferred {
-    /// Rows that arrived.
-    pub rows: u64,
-    /// Bytes of their buffers.
-    pub bytes: u64,
-    /// How long it took.
-    pub duration: Duration,
-}
-
-/// Has the server make the batches of a workload, so that no download waits for it.
-///
-/// # Errors
-/// [`FlightError`].
-pub async fn prepare(client: &Client, workload: Workload) -> Result<(), FlightError> {
-    let mut prepared = client.download(format!("{workload}/0/0")).await?;
-    while prepared.next().await?.is_some() {}
-    Ok(())
-}
-
-/// Downloads the workload over all clients at once, a share each.
-///
-/// # Errors
-/// [`FlightError`].
-pub async fn download(clients: &[Client], workload: Workload) -> Result<Transferred, FlightError> {
-    let started = Instant::now();
-    let streams = clients.len();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (stream, client) in clients.iter().cloned().enumerate() {
-        tasks.spawn(async move {
-            let mut batches = client.download(format!("{workload}/{stream}/{streams}")).await?;
-            let mut transferred = Transferred::default();
-            while let Some((batch, _)) = batches.next().await? {
-                transferred.add(&batch);
-            }
-            Ok::<_, FlightError>(transferred)
-        });
-    }
-    let mut total = join(tasks).await?;
-    total.duration = started.elapsed();
-    Ok(total)
-}
-
-/// Uploads batches of one schema over all clients at once, a share each.
-///
-/// # Errors
-/// [`FlightError`].
-pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<Transferred, FlightError> {
-    let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (stream, client) in clients.iter().cloned().enumerate() {
-        let (batches, streams) = (batches.clone(), clients.len());
-        tasks.spawn(async move {
-            let descriptor = FlightDescriptor::new_path(vec!["bench".into()]);
-            let (mut sender, answers) = client.upload(&descriptor, &batches[0].schema())?;
-            let sending = async {
-                let mut transferred = Transferred::default();
-                for batch in batches.iter().skip(stream).step_by(streams) {
-                    sender.send(batch, &[]).await?;
-                    transferred.add(batch);
-                }
-                sender.finish().await?;
-                Ok::<_, FlightError>(transferred)
-            };
-            let taking = async {
-                let mut answers = answers.await?;
-                while answers.next().await?.is_some() {}
-                Ok::<_, FlightError>(())
-            };
-            let (sent, taken) = tokio::join!(sending, taking);
-            taken.and(sent)
-        });
-    }
-    let mut total = join(tasks).await?;
-    total.duration = started.elapsed();
-    Ok(total)
-}
-
-async fn join(mut tasks: tokio::task::JoinSet<Result<Transferred, FlightError>>) -> Result<Transferred, FlightError> {
-    let mut total = Transferred::default();
-    while let Some(done) = tasks.join_next().await {
-        let part = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
-        total.rows += part.rows;
-        total.bytes += part.bytes;
-    }
-    Ok(total)
-}
-
-impl Transferred {
-    fn add(&mut self, batch: &RecordBatch) {
-        self.rows += batch.num_rows() as u64;
-        let bytes = batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default());
-        self.bytes += bytes.sum::<usize>() as u64;
-    }
+/// `WORKLOAD/STREAM/STREAMS`: every STREAMS-th batch, from the STREAM-th on.
+fn parse_share(text: &str) -> Result<(Workload, usize, usize), Status> {
+    let wrong = || Status::not_found(format!("no measurement {text}"));
+    let (rest, streams) = text.rsplit_once('/').ok_or_else(wrong)?;
+    let (workload, stream) = rest.rsplit_once('/').ok_or_else(wrong)?;
+    let number = |text: &str| text.parse().map_err(|_| wrong());
+    Ok((workload.parse()?, number(stream)?, number(streams)?))
 }

@@ -48,15 +48,6 @@ pub(crate) struct Outgoing<'m> {
     pub(crate) body: Vec<Buffer>,
 }
 
-/// Owns an Arrow buffer on behalf of [`Bytes`].
-struct Owned(Buffer);
-
-impl AsRef<[u8]> for Owned {
-    fn as_ref(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-}
-
 /// The bytes of a gRPC message; large buffers are not copied.
 pub(crate) fn frame(message: Outgoing) -> Segments {
     let body_bytes: usize = message.body.iter().map(Buffer::len).sum();
@@ -80,7 +71,7 @@ pub(crate) fn frame(message: Outgoing) -> Segments {
             head.put_slice(buffer.as_slice());
         } else {
             segments.push(head.split().freeze());
-            segments.push(Bytes::from_owner(Owned(buffer)));
+            segments.push_buffer(buffer);
         }
     }
     segments.push(head.freeze());

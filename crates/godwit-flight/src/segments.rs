@@ -3,10 +3,20 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use arrow_buffer::Buffer;
 use bytes::{Buf, Bytes};
 
 /// Most bytes that are given to HTTP/2 at once: h2 refuses more than a window can hold, 2 GiB less one.
 const GIVEN_BYTES: usize = 1 << 30;
+
+/// Owns an Arrow buffer on behalf of [`Bytes`].
+struct Owned(Buffer);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
 
 /// Pieces in order. One HTTP/2 frame takes as many of them as fit it, in one system call.
 #[derive(Debug, Default)]
@@ -22,6 +32,11 @@ impl Segments {
             self.bytes += piece.len();
             self.pieces.push_back(piece);
         }
+    }
+
+    /// Appends an Arrow buffer, where it lies.
+    pub(crate) fn push_buffer(&mut self, buffer: Buffer) {
+        self.push(Bytes::from_owner(Owned(buffer)));
     }
 
     /// Appends all pieces of `other`.

@@ -1,8 +1,8 @@
 //! The serving end.
 //!
-//! `DoGet` and `DoPut` are answered here; every other call goes to the tonic service the server was given. Batches of a
-//! [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as fast as the
-//! [`DataPlane`] asks for them, and HTTP/2's windows hold the client back.
+//! `DoGet`, `DoPut` and `DoExchange` are answered here; every other call goes to the tonic service the server was given.
+//! Batches of a [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as
+//! fast as the [`DataPlane`] asks for them, and HTTP/2's windows hold the client back. An exchange is both at once.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,20 +20,21 @@ use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message as _;
-use tokio::net::{TcpListener, UnixListener};
 use tonic::Status;
 use tonic::service::Routes;
 use tower_service::Service;
 
-use crate::codec::{BatchDecoder, BatchEncoder, Decoded};
+use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
+use crate::frames::PREFACE_BYTES;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
-use crate::transport::{Access, Address, Socket, Tuning};
+use crate::transport::{Access, Address, Listener, Socket, Tuning};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
+const DO_EXCHANGE: &str = "/arrow.flight.protocol.FlightService/DoExchange";
 /// Largest ticket that is taken, bytes.
 const TICKET_LIMIT_BYTES: usize = 1 << 20;
 
@@ -51,6 +52,9 @@ pub struct Download {
 /// Answers to an upload, sent as they come; the upload ends with the stream.
 pub type Answers = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
+/// The server's side of an exchange. The first batch has the schema of all; a client may wait for what is said before it.
+pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
+
 /// What a server does with data.
 pub trait DataPlane: Send + Sync + 'static {
     /// The data that a ticket stands for.
@@ -58,24 +62,20 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// Takes data; the answers go to the client's side of the upload.
     fn upload(&self, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
+
+    /// Takes data and gives data for it, both as they come; refused where a server has no use for it.
+    fn exchange(&self, _taken: Upload) -> impl Future<Output = Result<Chunks, Status>> + Send {
+        std::future::ready(Err(Status::unimplemented("nothing is exchanged here")))
+    }
 }
 
-/// Data on its way in.
+/// Data on its way in: an upload, or the client's side of an exchange.
 pub struct Upload {
     body: Incoming,
     chunk: Bytes,
     assembler: Assembler,
     decoder: BatchDecoder,
     descriptor: Option<FlightDescriptor>,
-}
-
-/// One message of an upload.
-#[derive(Clone, Debug)]
-pub struct Uploaded {
-    /// A batch; `None` where only metadata was sent.
-    pub batch: Option<RecordBatch>,
-    /// What was said beside it.
-    pub app_metadata: Bytes,
 }
 
 impl Upload {
@@ -98,7 +98,7 @@ impl Upload {
     ///
     /// # Errors
     /// What the client sent wrong, or that it went away before it was done.
-    pub async fn next(&mut self) -> Result<Option<Uploaded>, Status> {
+    pub async fn next(&mut self) -> Result<Option<Chunk>, Status> {
         loop {
             let Some(message) = self.assembler.push(&mut self.chunk)? else {
                 match std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await {
@@ -119,7 +119,7 @@ impl Upload {
                 Decoded::Nothing => None,
                 Decoded::Schema | Decoded::Dictionary => continue,
             };
-            return Ok(Some(Uploaded { batch, app_metadata: message.app_metadata.into() }));
+            return Ok(Some(Chunk { batch, app_metadata: message.app_metadata.into() }));
         }
     }
 }
@@ -131,11 +131,6 @@ pub struct Server<D> {
     plane: Arc<Plane<D>>,
 }
 
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
 /// What every connection needs.
 struct Plane<D> {
     data: D,
@@ -145,8 +140,8 @@ struct Plane<D> {
 }
 
 impl<D: DataPlane> Server<D> {
-    /// Takes a place; port 0 takes any. `rest` answers what is neither `DoGet` nor `DoPut`. Where `access` has
-    /// a token, nobody is let in without it.
+    /// Takes a place; port 0 takes any. `rest` answers what is not answered here. Where `access` has a token,
+    /// nobody is let in without it.
     ///
     /// # Errors
     /// [`FlightError::Listen`].
@@ -157,15 +152,7 @@ impl<D: DataPlane> Server<D> {
         access: Access<ServerTls>,
         tuning: Tuning,
     ) -> Result<Self, FlightError> {
-        let failed = |source| FlightError::Listen { address: address.to_string(), source };
-        let (listener, address) = match address {
-            Address::Tcp(wanted) => {
-                let listener = TcpListener::bind(wanted).await.map_err(failed)?;
-                let taken = listener.local_addr().map_err(failed)?;
-                (Listener::Tcp(listener), Address::Tcp(taken))
-            }
-            Address::Unix(path) => (Listener::Unix(UnixListener::bind(path).map_err(failed)?), address.clone()),
-        };
+        let (listener, address) = Listener::bind(address).await?;
         Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, access, tuning }) })
     }
 
@@ -178,20 +165,10 @@ impl<D: DataPlane> Server<D> {
     pub async fn serve(self) {
         let mut connections = tokio::task::JoinSet::new();
         loop {
-            let accepted = match &self.listener {
-                Listener::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
-                    stream.set_nodelay(true)?;
-                    Ok(Socket::Tcp(stream))
-                }),
-                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Socket::Unix(stream)),
-            };
+            let accepted = self.listener.accept(&self.plane.tuning).await;
             while connections.try_join_next().is_some() {}
-            match accepted {
-                Ok(socket) => {
-                    connections.spawn(converse(socket, self.plane.clone()));
-                }
-                // A client that went away at once, or no more descriptors: others may still be served, a little later.
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+            if let Some(socket) = accepted {
+                connections.spawn(converse(socket, self.plane.clone()));
             }
         }
     }
@@ -216,7 +193,7 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
         .keep_alive_interval(tuning.keep_alive_interval)
         .keep_alive_timeout(tuning.keep_alive_timeout);
     // How a connection ends is the client's business; each call on it has told its own outcome.
-    let _ = builder.serve_connection(TokioIo::new(socket), answer).await;
+    let _ = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer).await;
 }
 
 impl<D: DataPlane> Plane<D> {
@@ -230,6 +207,7 @@ impl<D: DataPlane> Plane<D> {
         let answered = match request.uri().path() {
             DO_GET => self.get(request.into_body()).await,
             DO_PUT => self.put(request.into_body()).await,
+            DO_EXCHANGE => self.exchange(request.into_body()).await,
             _ => {
                 // Routes are cloned per call, as tonic itself does; calling one cannot fail.
                 let Ok(response) = self.rest.clone().call(request).await;
@@ -251,8 +229,13 @@ impl<D: DataPlane> Plane<D> {
         let ticket = bytes.get(PREFIX_BYTES..).and_then(|bytes| Ticket::decode(bytes).ok());
         let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
         let download = self.data.download(ticket.ticket).await?;
-        let encoder = Box::new(BatchEncoder::new(&download.schema)?);
-        Ok(Reply::Batches { batches: download.batches, encoder, rest: Segments::default(), ended: false })
+        let encoder = Some(Box::new(BatchEncoder::new(&download.schema)?));
+        Ok(Reply::Data(Outgoing::new(Source::Batches(download.batches), encoder)))
+    }
+
+    async fn exchange(&self, body: Incoming) -> Result<Reply, Status> {
+        let chunks = self.data.exchange(Upload::new(body, &self.tuning)).await?;
+        Ok(Reply::Data(Outgoing::new(Source::Chunks(chunks), None)))
     }
 
     async fn put(&self, body: Incoming) -> Result<Reply, Status> {
@@ -286,17 +269,8 @@ fn trailers(status: &Status) -> HeaderMap {
 
 /// The body of an answer.
 enum Reply {
-    Batches {
-        batches: Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>,
-        encoder: Box<BatchEncoder>,
-        /// What is left of a message too long for one piece.
-        rest: Segments,
-        ended: bool,
-    },
-    Answers {
-        answers: Answers,
-        ended: bool,
-    },
+    Data(Outgoing),
+    Answers { answers: Answers, ended: bool },
     Tonic(tonic::body::Body),
     Nothing,
 }
@@ -312,43 +286,90 @@ impl Body for Reply {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 Poll::Ready(frame.map(|frame| Ok(frame?.map_data(Segments::from))))
             }
-            Self::Batches { batches, encoder, rest, ended } => {
-                if *ended {
-                    return Poll::Ready(None);
-                }
-                if let Some(segments) = rest.take_frame() {
-                    return Poll::Ready(Some(Ok(Frame::data(segments))));
-                }
-                let segments = match ready!(batches.as_mut().poll_next(context)) {
-                    Some(Ok((batch, app_metadata))) => encoder.encode(&batch, &[], &app_metadata),
-                    Some(Err(status)) => return Poll::Ready(end(ended, &status)),
-                    None => encoder.finish(&[]),
-                };
-                match segments {
-                    Ok(segments) => *rest = segments,
-                    Err(error) => return Poll::Ready(end(ended, &error.into())),
-                }
-                let next = rest.take_frame().map(|segments| Ok(Frame::data(segments)));
-                Poll::Ready(next.or_else(|| end(ended, &Status::ok(""))))
-            }
+            Self::Data(outgoing) => outgoing.poll_frame(context).map(|frame| frame.map(Ok)),
             Self::Answers { answers, ended } => {
                 if *ended {
                     return Poll::Ready(None);
                 }
-                match ready!(answers.as_mut().poll_next(context)) {
-                    Some(Ok(app_metadata)) => {
-                        Poll::Ready(Some(Ok(Frame::data(frame_encoded(&PutResult { app_metadata })))))
-                    }
-                    Some(Err(status)) => Poll::Ready(end(ended, &status)),
-                    None => Poll::Ready(end(ended, &Status::ok(""))),
-                }
+                let frame = match ready!(answers.as_mut().poll_next(context)) {
+                    Some(Ok(app_metadata)) => Frame::data(frame_encoded(&PutResult { app_metadata })),
+                    Some(Err(status)) => end(ended, &status),
+                    None => end(ended, &Status::ok("")),
+                };
+                Poll::Ready(Some(Ok(frame)))
             }
+        }
+    }
+
+    /// A call that is refused must end with its headers: what has neither trailers nor the end of the stream in them is a
+    /// broken call to other implementations (gRPC over HTTP/2, "Trailers-Only"; grpc-go 1.7x says `Internal`).
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Tonic(body) => body.is_end_stream(),
+            Self::Data(outgoing) => outgoing.ended,
+            Self::Answers { ended, .. } => *ended,
         }
     }
 }
 
 /// The trailers that close a call.
-fn end(ended: &mut bool, status: &Status) -> Option<Result<Frame<Segments>, Status>> {
+fn end(ended: &mut bool, status: &Status) -> Frame<Segments> {
     *ended = true;
-    Some(Ok(Frame::trailers(trailers(status))))
+    Frame::trailers(trailers(status))
+}
+
+/// Batches on their way out.
+struct Outgoing {
+    source: Source,
+    /// `None`: the first batch brings the schema.
+    encoder: Option<Box<BatchEncoder>>,
+    /// What is left of a message too long for one piece.
+    rest: Segments,
+    ended: bool,
+}
+
+enum Source {
+    Batches(Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>),
+    Chunks(Chunks),
+}
+
+impl Outgoing {
+    fn new(source: Source, encoder: Option<Box<BatchEncoder>>) -> Self {
+        Self { source, encoder, rest: Segments::default(), ended: false }
+    }
+
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Segments>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some(segments) = self.rest.take_frame() {
+            return Poll::Ready(Some(Frame::data(segments)));
+        }
+        let chunk = match &mut self.source {
+            Source::Batches(batches) => ready!(batches.as_mut().poll_next(context))
+                .map(|item| item.map(|(batch, app_metadata)| Chunk { batch: Some(batch), app_metadata })),
+            Source::Chunks(chunks) => ready!(chunks.as_mut().poll_next(context)),
+        };
+        let encoded = match chunk {
+            Some(Ok(chunk)) => self.encode(&chunk),
+            Some(Err(status)) => return Poll::Ready(Some(end(&mut self.ended, &status))),
+            None => self.encoder.as_mut().map_or_else(|| Ok(Segments::default()), |encoder| encoder.finish(&[])),
+        };
+        match encoded {
+            Ok(segments) => self.rest = segments,
+            Err(error) => return Poll::Ready(Some(end(&mut self.ended, &error.into()))),
+        }
+        let next = self.rest.take_frame().map(Frame::data);
+        Poll::Ready(Some(next.unwrap_or_else(|| end(&mut self.ended, &Status::ok("")))))
+    }
+
+    fn encode(&mut self, chunk: &Chunk) -> Result<Segments, FlightError> {
+        let Some(batch) = &chunk.batch else { return Ok(encode_metadata(&[], &chunk.app_metadata)) };
+        let encoder = match &mut self.encoder {
+            Some(encoder) => encoder,
+            none => none.insert(Box::new(BatchEncoder::new(&batch.schema())?)),
+        };
+        encoder.encode(batch, &[], &chunk.app_metadata)
+    }
 }

@@ -14,10 +14,10 @@ use arrow_flight::{
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
-use godwit_flight::server::{Answers, Item};
+use godwit_flight::server::{Answers, Chunks, Item};
 use godwit_flight::{
-    Access, Address, Client, ClientTls, DataPlane, Download, FlightError, Server, ServerTls, TlsError, Token, Tuning,
-    Upload,
+    Access, Address, Chunk, Client, ClientTls, DataPlane, Download, FlightError, Server, ServerTls, TlsError, Token,
+    Tuning, Upload,
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -80,6 +80,17 @@ impl DataPlane for Plane {
             Ok(Some((Bytes::from(format!("{name} {metadata} {rows}")), upload)))
         })))
     }
+
+    /// Gives everything back; `refuse` is an error after the first.
+    async fn exchange(&self, taken: Upload) -> Result<Chunks, Status> {
+        Ok(Box::pin(stream::try_unfold(taken, |mut taken| async move {
+            let Some(chunk) = taken.next().await? else { return Ok(None) };
+            match &chunk.app_metadata[..] {
+                b"refuse" => Err(Status::failed_precondition("it was asked to")),
+                _ => Ok(Some((chunk, taken))),
+            }
+        })))
+    }
 }
 
 /// A stock service that has nothing but a schema, and a `DoGet` and `DoPut` as stock servers have them.
@@ -133,8 +144,11 @@ impl FlightService for Stock {
         Err(Status::unimplemented("get_schema"))
     }
 
-    async fn do_exchange(&self, _: Request<Streaming<FlightData>>) -> Result<Response<Self::DoExchangeStream>, Status> {
-        Err(Status::unimplemented("do_exchange"))
+    async fn do_exchange(
+        &self,
+        request: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Ok(Response::new(Box::pin(request.into_inner())))
     }
 
     async fn do_action(&self, _: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
@@ -162,6 +176,16 @@ async fn connect(address: &Address) -> Client {
 
 fn url(address: &Address) -> String {
     format!("http://{address}")
+}
+
+/// Starts a stock server on any port.
+async fn serve_stock() -> Address {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = Address::Tcp(listener.local_addr().expect("it has an address"));
+    let incoming = tonic::transport::server::TcpIncoming::from(listener);
+    let server = tonic::transport::Server::builder().add_service(FlightServiceServer::new(Stock));
+    tokio::spawn(server.serve_with_incoming(incoming));
+    address
 }
 
 async fn stock_client(address: &Address) -> FlightClient {
@@ -212,12 +236,7 @@ async fn a_stock_client_downloads_uploads_and_lists() {
 
 #[tokio::test]
 async fn our_client_talks_to_a_stock_server() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = Address::Tcp(listener.local_addr().unwrap());
-    let incoming = tonic::transport::server::TcpIncoming::from(listener);
-    let server = tonic::transport::Server::builder().add_service(FlightServiceServer::new(Stock));
-    tokio::spawn(server.serve_with_incoming(incoming));
-    let client = connect(&address).await;
+    let client = connect(&serve_stock().await).await;
     let found = download(&client, "4x20000").await.unwrap();
     let found: Vec<RecordBatch> = found.into_iter().map(|(batch, _)| batch).collect();
     // Stock encoders write dictionaries out; the values are the same.
@@ -257,6 +276,72 @@ async fn each_batch_of_an_upload_is_answered() {
     assert_eq!(upload(&client, 3, 50_000).await.unwrap(), ["x m0 50000", "x m1 50000", "x m2 50000"]);
 }
 
+/// Sends metadata alone, then every batch with or without metadata, and takes what comes back.
+async fn exchange(client: &Client, batches: &[RecordBatch], said: &[u8]) -> Result<Vec<Chunk>, FlightError> {
+    let descriptor = FlightDescriptor::new_cmd("echo");
+    let (mut sender, given) = client.exchange(&descriptor, &batches[0].schema())?;
+    let sending = async {
+        sender.say(said).await?;
+        for (index, batch) in batches.iter().enumerate() {
+            let said = if index % 2 == 0 { Vec::new() } else { index.to_string().into_bytes() };
+            sender.send(batch, &said).await?;
+        }
+        sender.finish().await
+    };
+    let taking = async {
+        let mut given = given.await?;
+        let mut chunks = Vec::new();
+        while let Some(chunk) = given.next_chunk().await? {
+            chunks.push(chunk);
+        }
+        Ok::<_, FlightError>(chunks)
+    };
+    let (sent, taken) = tokio::join!(sending, taking);
+    taken.and_then(|chunks| sent.map(|()| chunks))
+}
+
+#[tokio::test]
+async fn what_is_exchanged_comes_back_with_what_is_said_beside_it_from_our_server_and_a_stock_one() {
+    let ours = serve(None, Access::default()).await;
+    let stock = serve_stock().await;
+    // More than both directions' windows hold, so that neither end may wait until the other is done.
+    let batches = batches(40, 20_000);
+    for address in [ours, stock] {
+        let chunks = exchange(&connect(&address).await, &batches, b"first").await.unwrap();
+        let first = &chunks[0];
+        assert!(first.batch.is_none() && first.app_metadata == b"first"[..]);
+        assert!(chunks[1..].iter().map(|chunk| chunk.batch.as_ref().unwrap()).eq(&batches));
+        let said: Vec<&[u8]> = chunks[1..].iter().map(|chunk| &chunk.app_metadata[..]).collect();
+        assert_eq!(said[..4], [&b""[..], b"1", b"", b"3"]);
+    }
+}
+
+#[tokio::test]
+async fn a_stock_client_exchanges_and_a_failure_in_an_exchange_reaches_the_client() {
+    let address = serve(None, Access::default()).await;
+    let sent = batches(3, 5000);
+    let messages = arrow_flight::encode::FlightDataEncoderBuilder::new()
+        .with_flight_descriptor(Some(FlightDescriptor::new_cmd("echo")))
+        .build(stream::iter(sent.clone().into_iter().map(Ok)));
+    let given = stock_client(&address).await.do_exchange(messages).await.unwrap();
+    let given: Vec<RecordBatch> = given.try_collect().await.unwrap();
+    let plain = |batch: &RecordBatch| batch.project(&[0, 1, 2]).unwrap();
+    assert!(given.iter().map(plain).eq(sent.iter().map(plain)));
+    let refused = exchange(&connect(&address).await, &sent, b"refuse").await;
+    assert!(matches!(refused, Err(FlightError::Status { status, .. }) if status.code() == Code::FailedPrecondition));
+}
+
+#[tokio::test]
+async fn a_server_that_exchanges_nothing_says_so() {
+    let slices = godwit_flight::measure::shuffle::Slices::of(0);
+    let (rest, any) = (tonic::service::Routes::default(), Address::Tcp(([127, 0, 0, 1], 0).into()));
+    let server = Server::bind(&any, slices, rest, Access::default(), Tuning::default()).await.unwrap();
+    let address = server.address().clone();
+    tokio::spawn(server.serve());
+    let refused = exchange(&connect(&address).await, &batches(1, 10), b"anything").await;
+    assert!(matches!(refused, Err(FlightError::Status { status, .. }) if status.code() == Code::Unimplemented));
+}
+
 #[tokio::test]
 async fn failures_reach_the_client_with_code_and_words() {
     let address = serve(None, Access::default()).await;
@@ -271,6 +356,26 @@ async fn failures_reach_the_client_with_code_and_words() {
     let mut stock = stock_client(&address).await;
     let failed = stock.do_get(Ticket::new("fails")).await.unwrap().try_collect::<Vec<_>>().await;
     assert!(failed.unwrap_err().to_string().contains("a block is damaged"));
+}
+
+#[tokio::test]
+async fn a_refused_call_ends_with_its_headers() {
+    let token = Token::new("s3cret").unwrap();
+    let open = serve(None, Access::default()).await;
+    let closed = serve(None, Access { token: Some(token), tls: None }).await;
+    for (address, method, code) in [(&open, "Handshake", "12"), (&open, "DoGet", "3"), (&closed, "DoGet", "16")] {
+        let stream = tokio::net::TcpStream::connect(address.to_string()).await.unwrap();
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let handshake = hyper::client::conn::http2::handshake(executor, hyper_util::rt::TokioIo::new(stream));
+        let (mut requests, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        let request = http::Request::post(format!("http://godwit/arrow.flight.protocol.FlightService/{method}"))
+            .header("content-type", "application/grpc")
+            .body(tonic::body::Body::empty());
+        let response = requests.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], code, "{method}");
+        assert!(http_body::Body::is_end_stream(response.body()), "{method}");
+    }
 }
 
 #[tokio::test]

@@ -35,17 +35,19 @@ async fn serve(
 ) -> Result<(), Failure> {
     let server = Server::bind(address, data, Routes::default(), Access::default(), tuning).await?;
     super::print(&format!("listening on {}\n", server.address()))?;
-    let closed = async {
-        match until_stdin_closes {
-            true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
-            false => std::future::pending().await,
-        }
-    };
     tokio::select! {
         () = server.serve() => {}
-        () = closed => {}
+        () = closed(until_stdin_closes) => {}
     }
     Ok(())
+}
+
+/// Waits until stdin is closed, or, where it need not be, for ever.
+async fn closed(until_stdin_closes: bool) {
+    match until_stdin_closes {
+        true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
+        false => std::future::pending().await,
+    }
 }
 
 /// `HOST:PORT` or `unix:PATH`.

@@ -5,22 +5,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use godwit_flight::measure::{Measuring, Shape, Transferred, Workload, download, prepare, upload};
-use godwit_flight::{Access, Address, Client, Tuning};
+use godwit_flight::measure::{
+    BareStreams, Measuring, Shape, Transferred, Workload, download, exchange, prepare, stream, upload,
+};
+use godwit_flight::{
+    Access, Address, Client, ClientTls, FlightError, Routes, Server, ServerTls, Tuning, make_identity,
+};
+use godwit_pipeline::with_causes;
 use serde_json::{Value, json};
 
-use super::{parse_address, process_seconds, serve, threads};
+use super::{closed, parse_address, process_seconds, threads};
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
+
+/// Whom the certificate made for a measurement is for.
+const SERVER_NAME: &str = "localhost";
 
 /// Measures, or serves until it is stopped.
 pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
     let runtime = threads()?;
     match &args.listen {
-        Some(address) => {
-            let data = Measuring::default();
-            runtime.block_on(serve(&parse_address(address)?, data, Tuning::default(), args.until_stdin_closes))
-        }
+        Some(address) => runtime.block_on(serve(&parse_address(address)?, args)),
         None => {
             let results = runtime.block_on(measure(args))?;
             match args.format {
@@ -31,30 +36,60 @@ pub fn run(args: &BenchFlightArgs) -> Result<(), Failure> {
     }
 }
 
+/// Flight, and bare streams of the same beside it.
+async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure> {
+    let identity = args
+        .identity
+        .as_deref()
+        .map(|directory| ServerTls::from_files(&directory.join("certificate.pem"), &directory.join("key.pem"), None));
+    let tls = identity.transpose().map_err(|error| Failure::new(Exit::Machine, with_causes(&error)))?;
+    let bare = BareStreams::bind(address, tls.clone(), Tuning::default()).await?;
+    let data = Measuring::default();
+    let told = data.clone().with_bare_streams(bare.address().clone());
+    let access = Access { token: None, tls };
+    let server = Server::bind(address, told, Routes::default(), access, Tuning::default()).await?;
+    super::super::print(&format!("listening on {}\n", server.address()))?;
+    tokio::select! {
+        () = server.serve() => {}
+        () = bare.serve(data) => {}
+        () = closed(args.until_stdin_closes) => {}
+    }
+    Ok(())
+}
+
 /// A server of our own, in a process of its own as the peers have it.
 struct OwnServer {
     child: Child,
     address: String,
-    socket: Option<PathBuf>,
+    /// Its socket or certificate; goes with it.
+    _files: tempfile::TempDir,
+    tls: Option<ClientTls>,
 }
 
 impl OwnServer {
-    fn start(socket: BenchSocket) -> Result<Self, Failure> {
+    fn start(socket: BenchSocket, tls: bool) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
-        let path = std::env::temp_dir().join(format!("godwit-bench-{}.sock", std::process::id()));
-        let (wanted, socket) = match socket {
-            BenchSocket::Tcp => ("127.0.0.1:0".to_owned(), None),
-            BenchSocket::Unix => (format!("unix:{}", path.display()), Some(path)),
-        };
+        let files = tempfile::Builder::new().prefix("godwit-bench-").tempdir().map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["bench", "flight", "--until-stdin-closes", "--listen", &wanted]);
+        command.args(["bench", "flight", "--until-stdin-closes", "--listen"]);
+        command.arg(match socket {
+            BenchSocket::Tcp => "127.0.0.1:0".to_owned(),
+            BenchSocket::Unix => format!("unix:{}", files.path().join("socket").display()),
+        });
+        let mut trusted = None;
+        if tls {
+            let refused = |error| Failure::new(Exit::Machine, with_causes(&error));
+            let (certificate, _) = make_identity(files.path(), SERVER_NAME).map_err(refused)?;
+            trusted = Some(ClientTls::from_files(&certificate, SERVER_NAME, None).map_err(refused)?);
+            command.arg("--identity").arg(files.path());
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
         }
         let address = line.trim().strip_prefix("listening on ").unwrap_or_default().to_owned();
-        let server = Self { child, address, socket };
+        let server = Self { child, address, _files: files, tls: trusted };
         match server.address.is_empty() {
             true => Err(Failure::new(Exit::Machine, "the server did not start; see above".into())),
             false => Ok(server),
@@ -67,48 +102,69 @@ impl Drop for OwnServer {
         // Closing its stdin ends it.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
-        if let Some(socket) = &self.socket {
-            let _ = std::fs::remove_file(socket);
-        }
+    }
+}
+
+/// What is measured against.
+struct Measured {
+    address: Address,
+    access: Access<ClientTls>,
+    /// Where the server's process is described, where it runs here.
+    process: Option<PathBuf>,
+}
+
+impl Measured {
+    async fn connect(&self) -> Result<Client, FlightError> {
+        Client::connect(&self.address, self.access.clone(), Tuning::default()).await
     }
 }
 
 async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
+    if args.tls && matches!(args.socket, BenchSocket::Unix) {
+        return Err(Failure::new(Exit::Usage, "--tls is for TCP; a Unix socket does not leave the machine".into()));
+    }
     let own = match &args.at {
         Some(_) => None,
-        None => Some(OwnServer::start(args.socket)?),
+        None => Some(OwnServer::start(args.socket, args.tls)?),
     };
-    let address = parse_address(args.at.as_deref().or(own.as_ref().map(|own| &own.address[..])).unwrap_or_default())?;
+    let server = Measured {
+        address: parse_address(args.at.as_deref().or(own.as_ref().map(|own| &own.address[..])).unwrap_or_default())?,
+        access: Access { token: None, tls: own.as_ref().and_then(|own| own.tls.clone()) },
+        process: own.as_ref().map(|own| PathBuf::from(format!("/proc/{}/stat", own.child.id()))),
+    };
     let shape = match args.shape {
         BenchShape::Fixed => Shape::Fixed { columns: args.row_bytes.div_ceil(8) as usize },
         BenchShape::Alignments => Shape::Alignments,
     };
     let workload = Workload { shape, rows_per_batch: args.rows as usize, bytes: args.bytes as usize };
-    let server_process = own.as_ref().map(|own| PathBuf::from(format!("/proc/{}/stat", own.child.id())));
     let mut results = Vec::new();
     for method in &args.method {
         let batches = match method {
-            BenchMethod::Get => {
-                prepare(&Client::connect(&address, Access::default(), Tuning::default()).await?, workload).await?;
+            BenchMethod::Get | BenchMethod::Stream => {
+                prepare(&server.connect().await?, workload).await?;
                 Arc::default()
             }
-            BenchMethod::Put => Arc::new(workload.batches()),
+            BenchMethod::Put | BenchMethod::Exchange => Arc::new(workload.batches()),
         };
         for streams in &args.streams {
             let mut clients = Vec::new();
             for _ in 0..*streams {
-                clients.push(Client::connect(&address, Access::default(), Tuning::default()).await?);
+                clients.push(server.connect().await?);
             }
             let mut rounds = Vec::new();
             for _ in 0..args.rounds {
-                let before = cpu_seconds(server_process.as_deref());
+                let before = cpu_seconds(server.process.as_deref());
                 let transferred = match method {
                     BenchMethod::Get => download(&clients, workload).await?,
                     BenchMethod::Put => upload(&clients, &batches).await?,
+                    BenchMethod::Exchange => exchange(&clients, &batches).await?,
+                    BenchMethod::Stream => {
+                        stream(&clients[0], &server.address, &server.access, workload, clients.len()).await?
+                    }
                 };
-                rounds.push((transferred, cpu_seconds(server_process.as_deref()) - before));
+                rounds.push((transferred, cpu_seconds(server.process.as_deref()) - before));
             }
-            results.push(told(args, *method, *streams, &address, &rounds));
+            results.push(told(args, *method, *streams, &server.address, &rounds));
         }
     }
     Ok(results)
@@ -134,11 +190,17 @@ fn told(
     rates.sort_by(f64::total_cmp);
     costs.sort_by(f64::total_cmp);
     json!({
-        "method": match method { BenchMethod::Get => "get", BenchMethod::Put => "put" },
+        "method": match method {
+            BenchMethod::Get => "get",
+            BenchMethod::Put => "put",
+            BenchMethod::Exchange => "exchange",
+            BenchMethod::Stream => "stream",
+        },
         "shape": match args.shape { BenchShape::Fixed => "fixed", BenchShape::Alignments => "alignments" },
         "rows_per_batch": args.rows,
         "streams": streams,
         "server": address.to_string(),
+        "tls": args.tls,
         "bytes": rounds[0].0.bytes,
         "rows": rounds[0].0.rows,
         "rounds": rounds.len(),
@@ -151,12 +213,12 @@ fn told(
 }
 
 fn table(results: &[Value]) -> String {
-    let mut text = "method  shape       rows/batch  streams      MB/s  slowest  fastest  CPU s/GB\n".to_owned();
+    let mut text = "method    shape       rows/batch  streams      MB/s  slowest  fastest  CPU s/GB\n".to_owned();
     for result in results {
         let word = |key: &str| result[key].as_str().unwrap_or_default().to_owned();
         let number = |key: &str| result[key].as_f64().unwrap_or_default();
         text += &format!(
-            "{:<7} {:<11} {:>10} {:>8} {:>9.0} {:>8.0} {:>8.0} {:>9.2}\n",
+            "{:<9} {:<11} {:>10} {:>8} {:>9.0} {:>8.0} {:>8.0} {:>9.2}\n",
             word("method"),
             word("shape"),
             number("rows_per_batch"),
