@@ -24,26 +24,26 @@ const INTERRUPTED: i32 = 130;
 const FAULTY_RUNS: u64 = 6;
 
 /// Three lanes of several blocks each.
-fn sample() -> Arc<Sample> {
+pub(super) fn sample() -> Arc<Sample> {
     let lanes = vec![2_000, 900, 1_500];
     Sample::get(&SampleSpec { seed: 31, lanes, paired: true, alternate: false, comments: Comments::Illumina })
 }
 
-fn options() -> AlignOptions {
+pub(super) fn options() -> AlignOptions {
     AlignOptions { block_bases: 50_000, ..AlignOptions::default() }
 }
 
 /// Not told where: one process.
-fn align(out: &Path) -> Godwit {
+pub(super) fn align(out: &Path) -> Godwit {
     identity::align(&sample(), &options(), out).args(["--threads", "1", "--partitions", "12"])
 }
 
-fn align_on_nodes(out: &Path, nodes: usize) -> Godwit {
+pub(super) fn align_on_nodes(out: &Path, nodes: usize) -> Godwit {
     align(out).args(["--on", "local", "--nodes", &nodes.to_string(), "--json"])
 }
 
 /// Every output is that of one process, and nothing else was left.
-fn assert_same(expected: &Path, out: &Path, run: &Finished) {
+pub(super) fn assert_same(expected: &Path, out: &Path, run: &Finished) {
     assert!(run.status.success(), "{}", run.report());
     for name in resume::OUTPUTS {
         let (expected, found) = (fs::read(expected.join(name)), fs::read(out.join(name)));
@@ -55,14 +55,14 @@ fn assert_same(expected: &Path, out: &Path, run: &Finished) {
     assert_eq!(names, resume::OUTPUTS, "{}", run.report());
 }
 
-fn by_one_process() -> std::path::PathBuf {
+pub(super) fn by_one_process() -> std::path::PathBuf {
     let out = scratch::directory("one-process");
     align(&out).succeeds();
     out
 }
 
 /// Waits until a run says `event` for the `count`th time, or is over; what it says goes to a file.
-fn wait_until_said(said: &Path, event: &str, count: usize, run: &Running) {
+pub(super) fn wait_until_said(said: &Path, event: &str, count: usize, run: &Running) {
     let wanted = format!("{{\"event\":\"{event}\"");
     loop {
         let text = fs::read_to_string(said).unwrap_or_default();
@@ -253,7 +253,6 @@ fn what_nodes_cannot_do_is_refused_before_anything_is_made() {
     for (words, problem) in [
         (vec!["--format", "bam,cram"], "no CRAM"),
         (vec!["--barcode-tag", "RX"], "--barcode-tag RX"),
-        (vec!["--resume"], "--resume"),
         (vec!["--aligner", "bowtie2 -x {index} --interleaved {reads}"], "bowtie2"),
     ] {
         let out = scratch::directory("refused").join("out");
@@ -273,13 +272,13 @@ fn two_runs_over_nodes_do_not_share_a_directory() {
 }
 
 /// A run as a job of SLURM: `OUT/slurm` has the logs of its nodes.
-fn align_on_slurm(out: &Path, cluster: &Cluster, nodes: usize) -> Godwit {
+pub(super) fn align_on_slurm(out: &Path, cluster: &Cluster, nodes: usize) -> Godwit {
     align(out)
         .args(["--on", "slurm", "--nodes", &nodes.to_string(), "--json", "--slurm-memory", "300M"])
         .env("SLURM_CONF", cluster.configuration())
 }
 
-fn assert_same_by_slurm(expected: &Path, out: &Path, run: &Finished) {
+pub(super) fn assert_same_by_slurm(expected: &Path, out: &Path, run: &Finished) {
     let logs: Vec<String> =
         (0..8).filter_map(|node| fs::read_to_string(out.join(format!("slurm/logs/node-{node}.err"))).ok()).collect();
     assert!(run.status.success(), "{}\n{logs:#?}", run.report());

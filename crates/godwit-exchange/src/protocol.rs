@@ -47,6 +47,17 @@ pub enum Report {
         /// Why.
         why: String,
     },
+    /// It has slices of a block from before it joined.
+    Holds {
+        /// The block.
+        block: BlockId,
+        /// What its reads were, as the head that had it aligned said.
+        content: String,
+        /// Which slices.
+        shares: Vec<Share>,
+    },
+    /// It has said all that it has from before.
+    Recalled,
     /// It cannot go on.
     Failed {
         /// What, where and what to do.
@@ -109,6 +120,8 @@ pub enum Order {
     Align {
         /// Which.
         block: BlockId,
+        /// What its reads are: a checksum that slices of it are kept under.
+        content: String,
         /// Whether it decides how the genome is cut.
         cuts: bool,
     },
@@ -123,6 +136,8 @@ pub enum Order {
     Fetch {
         /// Of which block.
         block: BlockId,
+        /// What its reads are.
+        content: String,
         /// Which.
         shares: Vec<Share>,
         /// From where.

@@ -160,8 +160,8 @@ impl Collector {
         }
     }
 
-    /// Takes a block whose records are kept elsewhere: how many they are, their signatures and the table of their frames.
-    /// All blocks have to be cut by the same plan.
+    /// Takes a block whose records are kept elsewhere: how many they are, their signatures and the table of their frames,
+    /// which the run directory keeps. All blocks have to be cut by the same plan.
     ///
     /// # Errors
     /// When scratch space fails, or the table is none of this plan.
@@ -183,7 +183,8 @@ impl Collector {
             return Err(scratch(std::io::Error::other("a block's table does not fit the partitions")));
         }
         self.records.fetch_add(records, Ordering::Relaxed);
-        Ok(())
+        let appender = self.run.as_ref().map(|run| run.append_block());
+        appender.map_or(Ok(()), |block| block.finish(id, records, signatures, table, plan)).map_err(scratch)
     }
 
     /// Records taken in so far.

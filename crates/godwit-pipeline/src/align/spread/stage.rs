@@ -12,10 +12,11 @@ use godwit_exchange::{Action, Event as LedgerEvent, Gift, Incoming, NodeId, Orde
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, SortKey};
 
-use super::super::feed::{FeedLane, FeedReport, Feeder};
+use super::super::feed::{FeedLane, FeedReport, Feeder, check_kept};
 use super::super::{Given, SharedProgress, Worked, lanes};
-use super::reads::{Fed, ReadsSpool, SpoolSink};
-use super::{HeadOfRun, named};
+use super::gathering::shares_of;
+use super::reads::{Fed, ReadsSpool, SpoolSink, Wanted};
+use super::{HeadOfRun, named, plan_order};
 use crate::error::PipelineError;
 use crate::node::{BlockPieces, WriteJob};
 use crate::observer::{Event, Observer};
@@ -23,8 +24,6 @@ use crate::partitioned_file::{PartEdges, PartExtent};
 use crate::reduce::{Collector, Decided, Gathering, Opened, Reduced};
 use crate::runs::Shares;
 
-/// Shares for each node at the start: where one is lost, several take over.
-const SHARES_PER_NODE: usize = 4;
 /// Blocks that are read ahead beyond one for each node.
 const BLOCKS_AHEAD: usize = 2;
 
@@ -79,6 +78,8 @@ impl SpreadJob<'_> {
         collector: &Collector,
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
         let nodes = head.spread.nodes as usize;
+        let held = head.gather()?;
+        let run = self.given.run;
         let stop = Arc::new(AtomicBool::new(false));
         let refeeds = Mutex::new(Vec::new());
         let (sender, fed) = mpsc::channel();
@@ -89,9 +90,9 @@ impl SpreadJob<'_> {
             sender: sender.clone(),
             stop: &stop,
             first: None,
-            taken: BTreeSet::new(),
+            taken: run.finished_blocks().map(|block| block.id).collect(),
             reads: 0,
-            plan: None,
+            plan: run.plan().cloned(),
             last_aligned: Instant::now(),
             refeeds: &refeeds,
         };
@@ -99,14 +100,16 @@ impl SpreadJob<'_> {
             let lanes = feed_lanes.into_iter().enumerate().collect();
             let feeding = scope.spawn(|| {
                 let (spool, cancelled) = (self.spool, &*stop);
-                let sink =
-                    SpoolSink { spool, fed: sender, cancelled, ahead: nodes + BLOCKS_AHEAD, only: None, open: None };
+                let wanted = Wanted::AllBut(held);
+                let sink = SpoolSink { spool, fed: sender, cancelled, ahead: nodes + BLOCKS_AHEAD, wanted, open: None };
                 self.feed(lanes, sink, &stop)
             });
-            let run = aligning.run(head, scope, feeding);
+            let outcome = aligning.run(head, scope, feeding);
             stop.store(true, Ordering::Relaxed);
-            let mut fed = run?;
-            let due = fed.reads;
+            let mut fed = outcome?;
+            check_kept(&fed, run)?;
+            fed.blocks_before = head.report.kept_blocks as usize;
+            let due = fed.reads - fed.reads_before;
             if aligning.reads != due {
                 return Err(PipelineError::Lost { what: "reads", taken: due, written: aligning.reads });
             }
@@ -129,14 +132,14 @@ impl SpreadJob<'_> {
     /// Reads the input again for blocks that no node has any more.
     fn feed_again(
         &self,
-        block: BlockId,
+        blocks: BTreeSet<BlockId>,
         sender: mpsc::Sender<Fed>,
         stop: &Arc<AtomicBool>,
     ) -> Result<(), PipelineError> {
         let planned = lanes::plan(self.given.options, stop)?;
         let lanes = self.given.groups.feed_lanes(planned, self.given.read_groups).into_iter().enumerate().collect();
-        let only = Some(BTreeSet::from([block]));
-        let sink = SpoolSink { spool: self.spool, fed: sender, cancelled: stop, ahead: 0, only, open: None };
+        let wanted = Wanted::Only(blocks);
+        let sink = SpoolSink { spool: self.spool, fed: sender, cancelled: stop, ahead: 0, wanted, open: None };
         self.feed(lanes, sink, stop).map(drop)
     }
 
@@ -207,6 +210,7 @@ impl<'s> Aligning<'s, '_> {
             }
             head.tick();
             self.job.spool.set_waiting(head.ledger.waiting_blocks());
+            let mut again = BTreeSet::new();
             for action in std::mem::take(&mut head.actions) {
                 match action {
                     Action::Decide => {
@@ -215,9 +219,12 @@ impl<'s> Aligning<'s, '_> {
                         head.report.blocks = self.taken.len() as u64;
                         return Ok(report.unwrap_or_default());
                     }
-                    Action::Refeed(block) => self.feed_again(scope, block),
+                    Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, self.first, self.job.spool),
                 }
+            }
+            if !again.is_empty() {
+                self.feed_again(scope, again);
             }
         }
     }
@@ -225,17 +232,17 @@ impl<'s> Aligning<'s, '_> {
     fn take_fed(&mut self, head: &mut HeadOfRun) {
         while let Ok(Fed::Block(block)) = self.fed.try_recv() {
             self.first = Some(self.first.map_or(block, |first| first.min(block)));
-            head.tell(LedgerEvent::Fed(block));
+            head.fed(block);
         }
     }
 
-    fn feed_again<'scope>(&self, scope: &'scope Scope<'scope, '_>, block: BlockId)
+    fn feed_again<'scope>(&self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>)
     where
         's: 'scope,
     {
         let (job, sender, stop, refeeds) = (self.job, self.sender.clone(), self.stop, self.refeeds);
         scope.spawn(move || {
-            if let Err(error) = job.feed_again(block, sender, stop) {
+            if let Err(error) = job.feed_again(blocks, sender, stop) {
                 refeeds.lock().unwrap_or_else(PoisonError::into_inner).push(error);
             }
         });
@@ -258,11 +265,11 @@ impl<'s> Aligning<'s, '_> {
         let plan = PartitionPlan::from_starts(starts);
         let plan =
             plan.ok_or_else(|| PipelineError::Options { problem: "a node cut the genome in a wrong way".into() })?;
-        let shares = Shares::new(plan.clone(), SHARES_PER_NODE * head.spread.nodes as usize).shares() as u16;
-        let order = Order::Plan { starts: plan.starts().to_vec(), shares };
+        let Some(over) = self.job.given.run.over_nodes() else { return Ok(()) };
+        let order = plan_order(&plan, over);
         head.tell_all(&order);
+        head.tell(LedgerEvent::Planned { shares: shares_of(&order) });
         head.plan = Some(order);
-        head.tell(LedgerEvent::Planned { shares });
         self.plan = Some(plan);
         Ok(())
     }
@@ -311,6 +318,7 @@ impl Writing<'_> {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, fed) = mpsc::channel();
         loop {
+            let mut again = BTreeSet::new();
             for action in std::mem::take(&mut head.actions) {
                 match action {
                     Action::Finish => return Ok(()),
@@ -320,13 +328,16 @@ impl Writing<'_> {
                     Action::Differs(_) => {
                         return Err(PipelineError::Lost { what: "parts of one size", taken: 1, written: 0 });
                     }
-                    // Two nodes were lost at once, so late that nothing else goes on meanwhile.
-                    Action::Refeed(block) => job.feed_again(block, sender.clone(), &stop)?,
+                    Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, None, job.spool),
                 }
             }
+            if !again.is_empty() {
+                // Two nodes were lost at once, so late that nothing else goes on meanwhile.
+                job.feed_again(again, sender.clone(), &stop)?;
+            }
             while let Ok(Fed::Block(block)) = fed.try_recv() {
-                head.tell(LedgerEvent::Fed(block));
+                head.fed(block);
             }
             if let Some(incoming) = head.next()? {
                 self.take(head, incoming)?;
