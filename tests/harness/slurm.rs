@@ -64,6 +64,11 @@ impl Cluster {
         self.directory.join("etc/slurm.conf")
     }
 
+    /// The scratch space of its nodes: one name, a directory of its own on each, where nodes are namespaces.
+    pub fn scratch(&self) -> PathBuf {
+        self.directory.join("scratch")
+    }
+
     /// Whether nodes are namespaces of their own, with all that can happen to such.
     pub fn has_own_nodes(&self) -> bool {
         self.mode == "netns"

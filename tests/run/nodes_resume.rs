@@ -39,13 +39,13 @@ fn wait_until_gone(processes: &[u32]) {
     }
 }
 
-fn exchange(out: &Path) -> Value {
+pub(super) fn exchange(out: &Path) -> Value {
     let report = fs::read_to_string(out.join("run.json")).expect("it is there");
     let report: Value = serde_json::from_str(&report).expect("it is JSON");
     report["exchange"].clone()
 }
 
-fn number(exchange: &Value, name: &str) -> u64 {
+pub(super) fn number(exchange: &Value, name: &str) -> u64 {
     exchange[name].as_u64().unwrap_or_else(|| panic!("no {name} in {exchange}"))
 }
 

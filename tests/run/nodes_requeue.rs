@@ -1,0 +1,171 @@
+//! Jobs of a real SLURM cluster that are started again: for a requeue, a time limit, to make room, after the power of the
+//! head's node is gone. The same bytes, and next to nothing aligned twice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use godwit_tests::binary::{Godwit, Running};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::slurm::{self, Cluster};
+use godwit_tests::tool::succeed;
+use godwit_tests::{needs, scratch, skip};
+
+use super::nodes::{assert_same_by_slurm, options, wait_until_said};
+use super::nodes_resume::{exchange, number};
+use super::{identity, slurm as jobs};
+
+const NODES: u64 = 2;
+/// What slurmctld may forget when it dies is what happened in the last five seconds.
+const STATE_IS_SAVED: Duration = Duration::from_secs(7);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Enough to last until SLURM has done what it is asked to.
+fn sample() -> Arc<Sample> {
+    let lanes = vec![20_000, 16_000];
+    Sample::get(&SampleSpec { seed: 32, lanes, paired: true, alternate: false, comments: Comments::Illumina })
+}
+
+fn align(out: &Path) -> Godwit {
+    identity::align(&sample(), &options(), out).args(["--threads", "1", "--partitions", "12"])
+}
+
+/// A job while it runs.
+struct Job<'c> {
+    cluster: &'c Cluster,
+    out: PathBuf,
+    run: Running,
+}
+
+impl<'c> Job<'c> {
+    fn start(cluster: &'c Cluster, words: &[&str]) -> Self {
+        let out = scratch::directory("requeued").join("out");
+        let run = align(&out)
+            .args(["--on", "slurm", "--nodes", &NODES.to_string(), "--json", "--slurm-memory", "300M"])
+            .args(words)
+            .env("SLURM_CONF", cluster.configuration())
+            .start();
+        Self { cluster, out, run }
+    }
+
+    fn wait_until_aligned(&self, blocks: usize) {
+        wait_until_said(&self.out.join("slurm/logs/node-0.err"), "aligned", blocks, &self.run);
+    }
+
+    /// Waits until the job's script says something.
+    fn wait_for_log(&self, words: &str) {
+        let log = self.out.join("slurm/job.log");
+        let deadline = Instant::now() + PATIENCE;
+        while !fs::read_to_string(&log).unwrap_or_default().contains(words) {
+            assert!(Instant::now() < deadline, "the script did not say: {words}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn id(&self) -> String {
+        let handle = fs::read_to_string(self.out.join("slurm/handle.json")).expect("it was submitted");
+        let handle: serde_json::Value = serde_json::from_str(&handle).expect("it is JSON");
+        handle["id"].as_str().expect("a handle has one").to_owned()
+    }
+
+    /// Its bytes are those of one process, it was started `starts` times, and only what was in flight was aligned again.
+    fn ends_as(self, expected: &Path, starts: usize) {
+        let finished = self.run.finish();
+        let attempts = scratch::names(&self.out.join("slurm/attempts")).len();
+        let said = fs::read_to_string(self.out.join("slurm/logs/node-0.err")).expect("the head writes it");
+        let aligned = said.matches("{\"event\":\"aligned\"").count() as u64;
+        assert!(finished.status.success(), "{}\n{said}", finished.report());
+        let exchange = exchange(&self.out);
+        println!("{attempts} starts: {exchange}");
+        assert_same_by_slurm(expected, &self.out, &finished);
+        assert_eq!(attempts, starts, "{}", finished.report());
+        let (blocks, kept) = (number(&exchange, "blocks"), number(&exchange, "kept_blocks"));
+        assert_eq!(kept > 0, starts > 1, "{exchange}\n{said}");
+        // Three blocks with each node, and one that it was telling of.
+        assert!(aligned <= blocks + (starts as u64 - 1) * 4 * NODES, "{aligned} aligned: {exchange}");
+        assert!(number(&exchange, "alignments") <= blocks - kept + NODES, "{exchange}");
+    }
+}
+
+fn by_one_process() -> &'static Path {
+    static OUT: OnceLock<PathBuf> = OnceLock::new();
+    OUT.get_or_init(|| {
+        let out = scratch::directory("one-process");
+        align(&out).succeeds();
+        out
+    })
+}
+
+macro_rules! needs_slurm {
+    () => {
+        needs!("bwa");
+        if !slurm::is_installed() {
+            skip!("missing-tool", "SLURM and munge are not installed");
+        }
+    };
+}
+
+#[test]
+fn a_job_that_is_queued_again_goes_on_with_what_its_nodes_have_in_scratch() {
+    needs_slurm!();
+    let expected = by_one_process();
+    let cluster = Cluster::start(NODES as u32);
+    // Each node has a directory of its own by that name.
+    let temp = cluster.scratch().join("godwit");
+    let job = Job::start(&cluster, &["--temp", temp.to_str().expect("it is UTF-8")]);
+    job.wait_until_aligned(12);
+    succeed(job.cluster.command("scontrol").args(["requeue", &job.id()]));
+    job.ends_as(expected, 2);
+}
+
+#[test]
+fn a_job_that_is_told_of_its_time_limit_goes_on_after_it() {
+    needs_slurm!();
+    let expected = by_one_process();
+    let job = Job::start(slurm::shared(), &[]);
+    job.wait_until_aligned(12);
+    // What `--signal=B:TERM@SECONDS` does when it is time.
+    succeed(job.cluster.command("scancel").args(["--batch", "--signal=TERM", &job.id()]));
+    job.wait_for_log("queueing again");
+    job.ends_as(expected, 2);
+}
+
+#[test]
+fn a_job_that_had_to_make_room_goes_on_after_the_other() {
+    needs_slurm!();
+    let cluster = Cluster::start(NODES as u32);
+    let expected = by_one_process();
+    let job = Job::start(&cluster, &["--slurm-partition", "low", "--slurm-argument=--exclusive"]);
+    job.wait_until_aligned(12);
+    jobs::run_exclusively(&cluster, "high");
+    job.ends_as(expected, 2);
+}
+
+#[test]
+fn a_restart_of_the_controller_does_not_touch_a_run() {
+    needs_slurm!();
+    let expected = by_one_process();
+    let cluster = Cluster::start(NODES as u32);
+    let job = Job::start(&cluster, &[]);
+    // It has written down by then that the job runs.
+    std::thread::sleep(STATE_IS_SAVED);
+    cluster.strike("kill", "head");
+    cluster.strike("start", "head");
+    job.ends_as(expected, 1);
+}
+
+#[test]
+fn power_loss_of_the_head_costs_only_what_was_in_flight() {
+    needs_slurm!();
+    let cluster = Cluster::start(NODES as u32);
+    if !cluster.has_own_nodes() {
+        return;
+    }
+    let expected = by_one_process();
+    let job = Job::start(&cluster, &[]);
+    job.wait_until_aligned(12);
+    cluster.strike("kill", "gw1");
+    cluster.strike("start", "gw1");
+    job.ends_as(expected, 2);
+}
