@@ -17,6 +17,7 @@ mod formats;
 mod identity;
 mod inputs;
 mod nodes;
+mod nodes_chaos;
 mod nodes_requeue;
 mod nodes_resume;
 mod oracle;

@@ -7,13 +7,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{Godwit, Running};
+use godwit_tests::processes::signal;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::slurm::{self, Cluster};
 use godwit_tests::tool::succeed;
 use godwit_tests::{needs, scratch, skip};
 
-use super::nodes::{assert_same_by_slurm, options, wait_until_said};
-use super::nodes_resume::{exchange, number};
+use super::nodes::{assert_same, assert_same_by_slurm, options, wait_until_said};
+use super::nodes_resume::{align_stdin, exchange, number};
 use super::{identity, slurm as jobs};
 
 const NODES: u64 = 2;
@@ -27,7 +28,7 @@ fn sample() -> Arc<Sample> {
     Sample::get(&SampleSpec { seed: 32, lanes, paired: true, alternate: false, comments: Comments::Illumina })
 }
 
-fn align(out: &Path) -> Godwit {
+pub(super) fn align(out: &Path) -> Godwit {
     identity::align(&sample(), &options(), out).args(["--threads", "1", "--partitions", "12"])
 }
 
@@ -41,7 +42,11 @@ struct Job<'c> {
 impl<'c> Job<'c> {
     fn start(cluster: &'c Cluster, words: &[&str]) -> Self {
         let out = scratch::directory("requeued").join("out");
-        let run = align(&out)
+        Self::submit(cluster, align(&out), out, words)
+    }
+
+    fn submit(cluster: &'c Cluster, align: Godwit, out: PathBuf, words: &[&str]) -> Self {
+        let run = align
             .args(["--on", "slurm", "--nodes", &NODES.to_string(), "--json", "--slurm-memory", "300M"])
             .args(words)
             .env("SLURM_CONF", cluster.configuration())
@@ -88,7 +93,7 @@ impl<'c> Job<'c> {
     }
 }
 
-fn by_one_process() -> &'static Path {
+pub(super) fn by_one_process() -> &'static Path {
     static OUT: OnceLock<PathBuf> = OnceLock::new();
     OUT.get_or_init(|| {
         let out = scratch::directory("one-process");
@@ -168,4 +173,68 @@ fn power_loss_of_the_head_costs_only_what_was_in_flight() {
     cluster.strike("kill", "gw1");
     cluster.strike("start", "gw1");
     job.ends_as(expected, 2);
+}
+
+/// The head of a start of a job, as SLURM's script would run it on the first node.
+fn head(out: &Path, job_directory: &Path, attempt: u64) -> Running {
+    let mark = job_directory.join(format!("attempts/{attempt}"));
+    fs::create_dir_all(&mark).expect("it can be made");
+    fs::write(mark.join("job"), "7\n").expect("it can be written");
+    let said = fs::File::create(out.with_extension(format!("said-{attempt}"))).expect("a file can be made");
+    align(out)
+        .args(["--on", "allocation", "--nodes", "1", "--json"])
+        .env("GODWIT_JOB_DIRECTORY", job_directory)
+        .env("GODWIT_NODE", "0")
+        .env("GODWIT_ATTEMPT", attempt.to_string())
+        .stderr(said)
+        .start()
+}
+
+#[test]
+fn a_head_that_was_thought_dead_gives_way_to_the_next_start_of_its_job() {
+    needs!("bwa");
+    let expected = by_one_process();
+    let directory = scratch::directory("twins");
+    let (out, jobs) = (directory.join("out"), directory.join("job"));
+    let said = |attempt: u64| out.with_extension(format!("said-{attempt}"));
+    let first = head(&out, &jobs, 0);
+    wait_until_said(&said(0), "aligned", 12, &first);
+    // It falls silent, with everything it has open, and wakes up when its job was started somewhere else.
+    signal(first.process_id(), libc::SIGSTOP);
+    let second = head(&out, &jobs, 1);
+    let waits = || fs::read_to_string(said(1)).unwrap_or_default().contains("an earlier start of this job");
+    let deadline = Instant::now() + PATIENCE;
+    while !waits() {
+        assert!(Instant::now() < deadline, "the second does not wait");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(first.process_id(), libc::SIGCONT);
+    let (first, second) = (first.finish(), second.finish());
+    let told = [0, 1].map(|attempt| fs::read_to_string(said(attempt)).unwrap_or_default());
+    assert!(!first.status.success() && told[0].contains("attempt 1"), "{}", told[0]);
+    assert!(second.status.success(), "{}", told[1]);
+    assert_same(expected, &out, &second);
+    assert!(number(&exchange(&out), "kept_blocks") >= 12, "{}", exchange(&out));
+}
+
+#[test]
+fn standard_input_is_kept_for_a_job_and_for_its_next_start() {
+    needs_slurm!();
+    let sample = sample();
+    let reads = &sample.lanes[0].reads[0];
+    let one = scratch::directory("stdin-one");
+    align_stdin(&one, reads).succeeds();
+    let out = scratch::directory("stdin-slurm").join("out");
+    let job = Job::submit(slurm::shared(), align_stdin(&out, reads), out, &[]);
+    job.wait_until_aligned(6);
+    succeed(job.cluster.command("scontrol").args(["requeue", &job.id()]));
+    let Job { out, run, .. } = job;
+    let finished = run.finish();
+    assert!(finished.status.success(), "{}", finished.report());
+    assert_eq!(scratch::names(&out.join("slurm/attempts")).len(), 2, "{}", finished.report());
+    assert!(number(&exchange(&out), "kept_blocks") > 0);
+    for name in ["sample.bam", "sample.bam.bai", "sample.duplicates.txt"] {
+        assert!(fs::read(one.join(name)).ok() == fs::read(out.join(name)).ok(), "{name}");
+    }
+    assert!(!out.join("slurm/standard-input").exists(), "it is not needed any more");
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use godwit_tests::binary::{Finished, Godwit};
+use godwit_tests::binary::{Finished, Godwit, godwit};
 use godwit_tests::processes::{signal, wait_for_children};
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
 
-use super::nodes::{align, align_on_nodes, assert_same, by_one_process, wait_until_said};
+use super::nodes::{align, align_on_nodes, assert_same, by_one_process, sample, wait_until_said};
 
 const USAGE: i32 = 2;
 const MACHINE: i32 = 4;
@@ -149,8 +149,8 @@ fn other_numbers_of_nodes_go_on_with_what_there_is() {
         let exchange = exchange(&out);
         let kept = number(&exchange, "kept_blocks");
         println!("{nodes} nodes instead of {NODES}: {kept} of {aligned} blocks were there");
-        // Each slice was on two nodes, or was going to be.
-        assert!(nodes < NODES || kept + 1 >= aligned, "{exchange}");
+        // What more nodes left is taken over by fewer.
+        assert!(kept + 1 >= aligned, "{exchange}");
     }
 }
 
@@ -171,4 +171,33 @@ fn what_was_damaged_meanwhile_is_aligned_again() {
     }
     let run = align_on_nodes(&out, 2).arg("--resume").run();
     assert_same(&expected, &out, &run);
+}
+
+/// A run whose reads come through standard input.
+pub(super) fn align_stdin(out: &Path, reads: &Path) -> Godwit {
+    let sample = sample();
+    let run = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit()).args(["--reads", "-"]);
+    let run =
+        run.args(["--sample", "sample", "--block-bases", "50000", "--threads", "1", "--partitions", "12", "--out"]);
+    run.arg(out).stdin(fs::File::open(reads).expect("it can be read"))
+}
+
+#[test]
+fn reads_of_a_pipe_are_there_again_when_all_nodes_that_had_them_are_lost() {
+    needs!("bwa");
+    let sample = sample();
+    let reads = &sample.lanes[0].reads[0];
+    let [one, many] = ["stdin-one", "stdin-many"].map(scratch::directory);
+    align_stdin(&one, reads).succeeds();
+    let said = many.with_extension("said");
+    let stderr = fs::File::create(&said).expect("a file can be made");
+    let run = align_stdin(&many, reads).args(["--on", "local", "--nodes", "3", "--json"]).stderr(stderr).start();
+    let nodes = wait_for_children(run.process_id(), "node", 3);
+    wait_until_said(&said, "aligned", 4, &run);
+    nodes[..2].iter().for_each(|node| signal(*node, libc::SIGKILL));
+    let run = run.finish();
+    assert!(run.status.success(), "{}", fs::read_to_string(&said).unwrap_or_default());
+    for name in ["sample.bam", "sample.bam.bai", "sample.duplicates.txt"] {
+        assert!(fs::read(one.join(name)).ok() == fs::read(many.join(name)).ok(), "{name}");
+    }
 }

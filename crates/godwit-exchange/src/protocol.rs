@@ -132,6 +132,13 @@ pub enum Order {
         /// Number of shares.
         shares: u16,
     },
+    /// Take over what nodes of an earlier head left where this one keeps its own, and say so as of its own.
+    Inherit {
+        /// How the genome is cut, as in [`Order::Plan`].
+        starts: Vec<SortKey>,
+        /// Number of shares.
+        shares: u16,
+    },
     /// Fetch slices.
     Fetch {
         /// Of which block.

@@ -312,6 +312,7 @@ fn lead(
                         plan(shared, shelf, starts, shares)?;
                         drop(to_pack.send(aligning::Packing::Planned));
                     }
+                    Order::Inherit { starts, shares } => inherit(shared, &starts, shares)?,
                     Order::Fetch { block, content, shares, address } => {
                         drop(to_fetch.send((block, content, shares, address)));
                     }
@@ -343,7 +344,18 @@ fn plan(shared: &Shared, shelf: &NodeShelf, starts: Vec<SortKey>, shares: u16) -
     let recalled = shared.kept.recall(&starts, shares, &store).map_err(|error| shared.scratch_failed(error))?;
     shelf.fill(store.clone());
     let _ = shared.store.set(store);
-    for (block, content, shares) in recalled {
+    tell_held(shared, recalled)
+}
+
+/// Takes over what others left.
+fn inherit(shared: &Shared, starts: &[SortKey], shares: u16) -> Result<(), PipelineError> {
+    let Some(store) = shared.store.get() else { return Err(malformed("slices came before the plan".into())) };
+    let inherited = shared.kept.inherit((starts, shares), shared.id.0 as usize, store);
+    tell_held(shared, inherited.map_err(|error| shared.scratch_failed(error))?)
+}
+
+fn tell_held(shared: &Shared, held: Vec<(BlockId, String, Vec<Share>)>) -> Result<(), PipelineError> {
+    for (block, content, shares) in held {
         shared.link.say(Report::Holds { block, content, shares })?;
     }
     Ok(shared.link.say(Report::Recalled)?)

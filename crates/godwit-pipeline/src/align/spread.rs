@@ -274,7 +274,7 @@ impl<'r> HeadOfRun<'r> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
-        self.check_current()?;
+        self.check_current(ASK_FOR_LATER)?;
         let incoming = self.head.as_mut().and_then(|head| head.next(LOOK_AGAIN));
         self.check_alone()?;
         match incoming {
@@ -298,8 +298,8 @@ impl<'r> HeadOfRun<'r> {
     }
 
     /// Ends this head where its job was started again: two would write the same files.
-    fn check_current(&mut self) -> Result<(), PipelineError> {
-        if self.asked.elapsed() < ASK_FOR_LATER {
+    fn check_current(&mut self, every: Duration) -> Result<(), PipelineError> {
+        if self.asked.elapsed() < every {
             return Ok(());
         }
         self.asked = Instant::now();

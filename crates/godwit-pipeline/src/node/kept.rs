@@ -53,7 +53,7 @@ impl KeepAt {
 }
 
 /// A line about what is kept.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub(super) enum KeptLine {
     /// How the genome is cut and dealt out; everything behind it goes by that.
@@ -63,7 +63,7 @@ pub(super) enum KeptLine {
 }
 
 /// Where a slice lies among what is kept.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptSlice {
     share: Share,
     offset: u64,
@@ -79,6 +79,23 @@ pub(super) struct KeptSlice {
 impl KeptSlice {
     fn end(&self) -> u64 {
         (self.offset + self.bytes).max(self.table_offset + self.table_bytes)
+    }
+
+    /// BLAKE3 of its bytes as they are now; each stretch of them is also handed on, with its place in the slice.
+    fn hash(
+        &self,
+        spill: &SpillFile,
+        mut hand_on: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; CHECK_BYTES.min(self.bytes) as usize];
+        for start in (0..self.bytes).step_by(CHECK_BYTES as usize) {
+            let chunk = &mut buffer[..CHECK_BYTES.min(self.bytes - start) as usize];
+            spill.read_at(self.offset + start, chunk)?;
+            hasher.update(chunk);
+            hand_on(start, chunk)?;
+        }
+        Ok(hasher.finalize())
     }
 }
 
@@ -178,17 +195,12 @@ impl Kept {
         shares: u16,
         store: &SliceStore,
     ) -> io::Result<Vec<(BlockId, String, Vec<Share>)>> {
-        let plan = |line: &KeptLine| match line {
-            KeptLine::Plan { starts: kept, shares: of } => {
-                *of == shares && kept.iter().copied().eq(starts.iter().map(|start| start.0))
-            }
-            KeptLine::Slices { .. } => false,
-        };
+        let plan = plan_line(starts, shares);
         let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
-        if !found.first().is_some_and(plan) {
+        if found.first() != Some(&plan) {
             self.journal.clear()?;
             self.spill.truncate(0)?;
-            self.journal.note(&KeptLine::Plan { starts: starts.iter().map(|start| start.0).collect(), shares })?;
+            self.journal.note(&plan)?;
             return Ok(Vec::new());
         }
         let (mut recalled, mut end) = (Vec::new(), 0);
@@ -211,20 +223,67 @@ impl Kept {
         Ok(recalled)
     }
 
+    /// Takes over what processes left that nobody came after: copies it, and removes it there. Nodes that do so at the same
+    /// time begin at different places. Returns what [`Kept::recall`] does.
+    pub(super) fn inherit(
+        &self,
+        (starts, shares): (&[SortKey], u16),
+        begin: usize,
+        store: &SliceStore,
+    ) -> io::Result<Vec<(BlockId, String, Vec<Share>)>> {
+        let Some(root) = self.directory.parent() else { return Ok(Vec::new()) };
+        let mut names = names_in(root)?;
+        names.retain(|name| is_of(name, &self.run));
+        let (plan, mut inherited, turn) = (plan_line(starts, shares), Vec::new(), begin % names.len().max(1));
+        names.rotate_left(turn);
+        for directory in names.iter().map(|name| root.join(name)) {
+            let Ok((journal, lines)) = Journal::<KeptLine>::open(&directory.join(JOURNAL)) else { continue };
+            let from = SpillFile::reopen(&directory.join(SLICES), Arc::default())?;
+            for line in lines.into_iter().skip_while(|line| *line != plan) {
+                let KeptLine::Slices { block, content, slices } = line else { continue };
+                if self.spill.is_abandoned() {
+                    return Ok(inherited);
+                }
+                let copied = slices.iter().map(|slice| self.copy(block, slice, &from, store));
+                let copied: Vec<Option<Share>> = copied.collect::<io::Result<_>>()?;
+                let shares: Vec<Share> = copied.into_iter().flatten().collect();
+                self.note(block, &content, shares.iter().copied(), store)?;
+                inherited.push((block, content, shares));
+            }
+            remove_unheld(&directory, false);
+            drop(journal);
+        }
+        Ok(inherited)
+    }
+
+    /// Copies a slice here where it is what it has to be.
+    fn copy(
+        &self,
+        block: BlockId,
+        slice: &KeptSlice,
+        from: &SpillFile,
+        store: &SliceStore,
+    ) -> io::Result<Option<Share>> {
+        if slice.end() > from.bytes() || store.slice(block, usize::from(slice.share.0)).is_some() {
+            return Ok(None);
+        }
+        let mut table = vec![0; slice.table_bytes as usize];
+        from.read_at(slice.table_offset, &mut table)?;
+        let offset = self.spill.reserve(slice.bytes);
+        let checksum = slice.hash(from, |at, chunk| self.spill.write_at(offset + at, chunk))?;
+        let is_whole = checksum.to_hex().as_str() == slice.checksum && hash(&table) == slice.table_checksum;
+        let place = SlicePlace { offset, bytes: slice.bytes, checksum };
+        let taken = is_whole && store.add_slice(block, usize::from(slice.share.0), place, &RunTable(table));
+        Ok(taken.then_some(slice.share))
+    }
+
     fn restore(&self, block: BlockId, slice: &KeptSlice, store: &SliceStore) -> io::Result<bool> {
         if slice.end() > self.spill.bytes() {
             return Ok(false);
         }
         let mut table = vec![0; slice.table_bytes as usize];
         self.spill.read_at(slice.table_offset, &mut table)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; CHECK_BYTES.min(slice.bytes) as usize];
-        for start in (0..slice.bytes).step_by(CHECK_BYTES as usize) {
-            let chunk = &mut buffer[..CHECK_BYTES.min(slice.bytes - start) as usize];
-            self.spill.read_at(slice.offset + start, chunk)?;
-            hasher.update(chunk);
-        }
-        let checksum = hasher.finalize();
+        let checksum = slice.hash(&self.spill, |_, _| Ok(()))?;
         let is_whole = checksum.to_hex().as_str() == slice.checksum && hash(&table) == slice.table_checksum;
         let place = SlicePlace { offset: slice.offset, bytes: slice.bytes, checksum };
         Ok(is_whole && store.add_slice(block, usize::from(slice.share.0), place, &RunTable(table)))
@@ -273,6 +332,10 @@ impl Kept {
         // Others may still be at theirs.
         let _ = fs::remove_dir(root);
     }
+}
+
+fn plan_line(starts: &[SortKey], shares: u16) -> KeptLine {
+    KeptLine::Plan { starts: starts.iter().map(|start| start.0).collect(), shares }
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -26,18 +26,12 @@ pub(super) fn shares_of(order: &Order) -> u16 {
 impl HeadOfRun<'_> {
     /// Waits for what nodes have of the blocks that an earlier head had aligned. Returns the blocks that need not be read.
     pub(super) fn gather(&mut self) -> Result<BTreeSet<BlockId>, PipelineError> {
-        let Some(shares) = self.plan.as_ref().map(shares_of) else { return Ok(BTreeSet::new()) };
-        let since = Instant::now();
-        loop {
-            let all_said = !self.peers.is_empty() && self.peers.keys().all(|node| self.recalled.contains(node));
-            let all_came = self.peers.len() >= self.spread.nodes as usize || since.elapsed() > FOR_OTHERS;
-            if all_said && all_came {
-                break;
-            }
-            if let Some(Incoming::Said(node, report)) = self.next()? {
-                self.said(node, report);
-            }
-        }
+        let Some(Order::Plan { starts, shares }) = self.plan.clone() else { return Ok(BTreeSet::new()) };
+        self.wait_for_all()?;
+        // There may be fewer of them now, and what the others had may lie where these find it.
+        self.recalled.clear();
+        self.tell_all(&Order::Inherit { starts, shares });
+        self.wait_for_all()?;
         self.tell(LedgerEvent::Planned { shares });
         let blocks = self.run.finished_blocks().map(|block| block.id);
         let held: BTreeSet<BlockId> = blocks.filter(|block| self.ledger.has_aligned(*block)).collect();
@@ -48,6 +42,21 @@ impl HeadOfRun<'_> {
         self.observer.event(&Event::Resumed { blocks: held.len(), partitions: 0 });
         self.report.kept_blocks = held.len() as u64;
         Ok(held)
+    }
+
+    /// Waits until all nodes are there and have said what they have.
+    fn wait_for_all(&mut self) -> Result<(), PipelineError> {
+        let since = Instant::now();
+        loop {
+            let all_said = !self.peers.is_empty() && self.peers.keys().all(|node| self.recalled.contains(node));
+            let all_came = self.peers.len() >= self.spread.nodes as usize || since.elapsed() > FOR_OTHERS;
+            if all_said && all_came {
+                return Ok(());
+            }
+            if let Some(Incoming::Said(node, report)) = self.next()? {
+                self.said(node, report);
+            }
+        }
     }
 
     /// A node has slices of a block from before it joined. They count where they are of the reads that the run is about, and

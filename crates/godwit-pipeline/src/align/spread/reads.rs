@@ -1,4 +1,5 @@
-//! Reads on their way from the files to the nodes: each block is a scratch file until two nodes hold what came of it.
+//! Reads on their way from the files to the nodes: each block is a scratch file until two nodes hold what came of it; to the
+//! end of the run where reads come through pipes, which nobody can read again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -30,6 +31,8 @@ const VERDICT_WORDS: usize = 1 << 17;
 /// What the head hands out: reads, and later the verdicts.
 pub(in crate::align) struct ReadsSpool {
     directory: PathBuf,
+    /// Whether blocks stay when they are not needed any more.
+    keeps: AtomicBool,
     verdicts: OnceLock<(Verdicts, Verdicts)>,
     /// Blocks that wait for a node.
     waiting: Mutex<usize>,
@@ -39,7 +42,18 @@ pub(in crate::align) struct ReadsSpool {
 impl ReadsSpool {
     /// Blocks go to files in that directory.
     pub(in crate::align) fn new(directory: PathBuf) -> Self {
-        Self { directory, verdicts: OnceLock::new(), waiting: Mutex::default(), taken: Condvar::new() }
+        let (keeps, verdicts) = (AtomicBool::new(false), OnceLock::new());
+        Self { directory, keeps, verdicts, waiting: Mutex::default(), taken: Condvar::new() }
+    }
+
+    /// From here on blocks stay: they come through pipes.
+    pub(super) fn keep_all(&self) {
+        self.keeps.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the reads of a block are here although they are not needed.
+    pub(super) fn has_kept(&self, block: BlockId) -> bool {
+        self.keeps.load(Ordering::Relaxed) && self.path(block).exists()
     }
 
     fn path(&self, block: BlockId) -> PathBuf {
@@ -48,8 +62,10 @@ impl ReadsSpool {
 
     /// Forgets the reads of a block.
     pub(super) fn release(&self, block: BlockId) {
-        // Whoever still reads them keeps them.
-        let _ = fs::remove_file(self.path(block));
+        if !self.keeps.load(Ordering::Relaxed) {
+            // Whoever still reads them keeps them.
+            let _ = fs::remove_file(self.path(block));
+        }
     }
 
     /// Says how many blocks wait for a node, so that no more are read ahead than need be.

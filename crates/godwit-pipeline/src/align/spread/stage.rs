@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_buffer::MutableBuffer;
 use godwit_exchange::{Action, Event as LedgerEvent, Gift, Incoming, NodeId, Order, Report, Share};
@@ -67,6 +67,7 @@ impl SpreadJob<'_> {
         let aligned = Instant::now();
         let decided = collector.decide(self.given.genome, self.given.observer)?;
         let reduced = self.write(&mut head, &decided, plan, opened)?;
+        head.check_current(Duration::ZERO)?;
         head.finish();
         Ok(Worked { fed, reduced, aligned, exchange: Some(std::mem::take(&mut head.report)) })
     }
@@ -78,7 +79,11 @@ impl SpreadJob<'_> {
         collector: &Collector,
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
         let nodes = head.spread.nodes as usize;
-        let held = head.gather()?;
+        let mut held = head.gather()?;
+        if feed_lanes.iter().any(|lane| lane.lane.is_read_once()) {
+            self.spool.keep_all();
+            held.clear();
+        }
         let run = self.given.run;
         let stop = Arc::new(AtomicBool::new(false));
         let refeeds = Mutex::new(Vec::new());
@@ -219,6 +224,7 @@ impl<'s> Aligning<'s, '_> {
                         head.report.blocks = self.taken.len() as u64;
                         return Ok(report.unwrap_or_default());
                     }
+                    Action::Refeed(block) if self.job.spool.has_kept(block) => head.fed(block),
                     Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, self.first, self.job.spool),
                 }
@@ -328,6 +334,7 @@ impl Writing<'_> {
                     Action::Differs(_) => {
                         return Err(PipelineError::Lost { what: "parts of one size", taken: 1, written: 0 });
                     }
+                    Action::Refeed(block) if job.spool.has_kept(block) => head.fed(block),
                     Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, None, job.spool),
                 }
