@@ -82,6 +82,17 @@ impl Cluster {
         self.directory.join("scratch")
     }
 
+    /// Removes what is in the scratch space of a node that has no power.
+    ///
+    /// # Panics
+    /// When it cannot be removed.
+    pub fn empty_scratch(&self, node: &str) {
+        let directory = self.directory.join("local").join(node);
+        for name in crate::scratch::names(&directory) {
+            std::fs::remove_dir_all(directory.join(name)).expect("it can be removed");
+        }
+    }
+
     /// Whether nodes are namespaces of their own, with all that can happen to such.
     pub fn has_own_nodes(&self) -> bool {
         self.mode == "netns"

@@ -161,6 +161,24 @@ fn a_restart_of_the_controller_does_not_touch_a_run() {
 }
 
 #[test]
+fn a_head_on_another_machine_goes_on_from_what_the_first_one_wrote_down() {
+    needs_slurm!();
+    let cluster = Cluster::start(NODES as u32);
+    if !cluster.has_own_nodes() {
+        return;
+    }
+    let expected = by_one_process();
+    // What lies there is gone with the head's node, but not what is on the other one: second copies of all slices.
+    let temp = cluster.scratch().join("godwit");
+    let job = Job::start(&cluster, &["--temp", temp.to_str().expect("it is UTF-8")]);
+    job.wait_until_aligned(40);
+    cluster.strike("kill", "gw1");
+    cluster.empty_scratch("gw1");
+    cluster.strike("start", "gw1");
+    job.ends_as(expected, 2);
+}
+
+#[test]
 fn power_loss_of_the_head_costs_only_what_was_in_flight() {
     needs_slurm!();
     let cluster = Cluster::start(NODES as u32);

@@ -49,6 +49,13 @@ pub(super) fn number(exchange: &Value, name: &str) -> u64 {
     exchange[name].as_u64().unwrap_or_else(|| panic!("no {name} in {exchange}"))
 }
 
+/// Parts that were made for an earlier head.
+fn resumed_partitions(out: &Path) -> u64 {
+    let report = fs::read_to_string(out.join("run.json")).expect("it is there");
+    let report: Value = serde_json::from_str(&report).expect("it is JSON");
+    number(&report["resumed"], "partitions")
+}
+
 /// Goes on, and checks that only what was in flight is aligned again.
 fn goes_on(expected: &Path, out: &Path, run: Godwit, aligned_before: u64) -> Value {
     let run = run.arg("--resume").run();
@@ -83,7 +90,7 @@ fn a_head_that_is_killed_at_any_stage_is_gone_on_from() {
         ("written", 1),
         ("written", 6),
     ];
-    let mut stops = 0;
+    let (mut stops, mut kept_parts) = (0, 0);
     for (event, count) in moments {
         let out = scratch::directory("head-killed");
         let (finished, aligned) = stopped(align_on_nodes(&out, NODES), &out, libc::SIGKILL, event, count);
@@ -94,10 +101,13 @@ fn a_head_that_is_killed_at_any_stage_is_gone_on_from() {
         let names = scratch::names(&out);
         assert!(!names.contains(&"sample.bam".to_owned()), "{names:?}");
         let exchange = goes_on(&expected, &out, align_on_nodes(&out, NODES), aligned);
-        println!("killed after {count} {event}: {exchange}");
+        let parts = resumed_partitions(&out);
+        println!("killed after {count} {event}: {parts} parts were there; {exchange}");
+        kept_parts += parts;
         stops += 1;
     }
     assert!(stops >= 3, "only {stops} heads were killed in time");
+    assert!(kept_parts > 0, "all parts of the file were made again");
 }
 
 #[test]

@@ -88,6 +88,8 @@ pub enum Gift {
         part: usize,
         /// Number of bytes.
         bytes: u64,
+        /// Whether it was made for an earlier head.
+        kept: bool,
     },
     /// A part that is in the file. Data: what is left to be put before it, and behind it.
     Placed {

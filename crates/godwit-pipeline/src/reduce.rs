@@ -15,7 +15,7 @@ mod seal;
 mod sink;
 mod write;
 
-pub(crate) use apart::{Gathering, PartMaker, PartMakerOptions, Places};
+pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, Places};
 pub use collector::{Collector, ReduceOptions};
 pub use outputs::{Format, Opened, Outputs};
 pub use qc::Qc;

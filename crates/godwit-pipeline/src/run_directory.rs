@@ -543,7 +543,7 @@ fn give_names(out: &Path, names: &[(String, String)]) -> io::Result<()> {
 }
 
 /// BLAKE3 of stretches, one behind the other, hexadecimal.
-fn hash_stretches(
+pub fn hash_stretches(
     stretches: &[(u64, u64)],
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
 ) -> io::Result<String> {

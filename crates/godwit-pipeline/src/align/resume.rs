@@ -37,7 +37,9 @@ pub(super) fn open(
         run_directory::compare(&options.out, &manifest.identity, facts)?;
         return Ok(Found::Complete(Box::new(RunReport::of_complete(&manifest))));
     }
-    let (temp, aside) = (options.job.temp.as_deref(), outputs.aside_names());
+    // The next head may be on another machine, which sees the output directory, but not the disks of this one.
+    let temp = options.job.temp.as_deref().filter(|_| over_nodes.is_none());
+    let aside = outputs.aside_names();
     // An aligner that may keep something from read to read has to see a lane from its start.
     let resume = options.resume && options.aligner.identity() == Identity::AcrossBlocks;
     let open = || RunDirectory::open(&options.out, temp, facts, &aside, over_nodes.clone(), resume);

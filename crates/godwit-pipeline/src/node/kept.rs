@@ -5,12 +5,12 @@
 //! way: what a machine that lost its power did not write is found by checksum, and is not there then. Directories of other
 //! runs into the same output are removed, for nobody will go on with them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_exchange::Share;
@@ -19,6 +19,9 @@ use godwit_model::{BlockId, SortKey};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::{Journal, Line};
+use crate::partitioned_file::PartPlace;
+use crate::reduce::MadePart;
+use crate::run_directory::hash_stretches;
 use crate::runs::{RunTable, SlicePlace, SliceStore};
 use crate::scratch::{SpillFile, create_private_directory};
 use crate::staging::{is_held, write_whole};
@@ -60,6 +63,31 @@ pub(super) enum KeptLine {
     Plan { starts: Vec<u64>, shares: u16 },
     /// Slices of a block.
     Slices { block: BlockId, content: String, slices: Vec<KeptSlice> },
+    /// A part of the file.
+    Part(KeptPart),
+}
+
+/// A part of the file that was made and may not be in it yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptPart {
+    /// What it was made of and how: a checksum.
+    made_of: String,
+    /// Its place among all.
+    part: usize,
+    /// Where its bytes lie, and their BLAKE3, hexadecimal.
+    pieces: Vec<(u64, u64)>,
+    checksum: String,
+    /// What there is to say about it.
+    report_offset: u64,
+    report_bytes: u64,
+    report_checksum: String,
+}
+
+impl KeptPart {
+    fn end(&self) -> u64 {
+        let pieces = self.pieces.iter().map(|(offset, bytes)| offset + bytes);
+        pieces.max().unwrap_or(0).max(self.report_offset + self.report_bytes)
+    }
 }
 
 /// Where a slice lies among what is kept.
@@ -108,6 +136,13 @@ impl Line for KeptLine {
         match self {
             Self::Plan { .. } => true,
             Self::Slices { slices, .. } => slices.iter().all(ends),
+            Self::Part(part) => {
+                let report = (part.report_offset, part.report_bytes);
+                let all = part.pieces.iter().chain([&report]);
+                // Their sum is the size of the part.
+                let sum = all.clone().try_fold(0u64, |sum, (_, bytes)| sum.checked_add(*bytes));
+                sum.is_some() && all.into_iter().all(|(offset, bytes)| offset.checked_add(*bytes).is_some())
+            }
         }
     }
 }
@@ -120,6 +155,8 @@ pub(super) struct Kept {
     spill: Arc<SpillFile>,
     /// What was there when it was opened, until it is recalled.
     found: Mutex<Vec<KeptLine>>,
+    /// Parts that were there, once the rest is recalled.
+    parts: Mutex<HashMap<usize, KeptPart>>,
 }
 
 impl Kept {
@@ -180,6 +217,7 @@ impl Kept {
             journal,
             spill,
             found: Mutex::new(found),
+            parts: Mutex::default(),
         }))
     }
 
@@ -205,7 +243,15 @@ impl Kept {
         }
         let (mut recalled, mut end) = (Vec::new(), 0);
         for line in found {
-            let KeptLine::Slices { block, content, slices } = line else { continue };
+            let (block, content, slices) = match line {
+                KeptLine::Slices { block, content, slices } => (block, content, slices),
+                KeptLine::Part(part) if part.end() <= self.spill.bytes() => {
+                    end = end.max(part.end());
+                    self.lock_parts().insert(part.part, part);
+                    continue;
+                }
+                KeptLine::Part(_) | KeptLine::Plan { .. } => continue,
+            };
             let mut whole = Vec::new();
             for slice in slices {
                 if self.spill.is_abandoned() {
@@ -218,7 +264,7 @@ impl Kept {
             }
             recalled.push((block, content, whole));
         }
-        // What is behind was being written, or was parts of the file.
+        // What is behind was being written.
         self.spill.truncate(end)?;
         Ok(recalled)
     }
@@ -322,6 +368,40 @@ impl Kept {
         self.journal.note(&KeptLine::Slices { block, content: content.to_owned(), slices })
     }
 
+    fn lock_parts(&self) -> MutexGuard<'_, HashMap<usize, KeptPart>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a part that lies in the spill.
+    pub(super) fn note_part(&self, made_of: &str, part: usize, made: &MadePart) -> io::Result<()> {
+        let (PartPlace::Spill(pieces), Some(checksum)) = (&made.place, &made.checksum) else { return Ok(()) };
+        let report_offset = self.spill.append(&made.report)?;
+        self.journal.note(&KeptLine::Part(KeptPart {
+            made_of: made_of.to_owned(),
+            part,
+            pieces: pieces.clone(),
+            checksum: checksum.clone(),
+            report_offset,
+            report_bytes: made.report.len() as u64,
+            report_checksum: hash(&made.report),
+        }))
+    }
+
+    /// A part from before, where it was made of the same and is whole.
+    pub(super) fn part(&self, made_of: &str, part: usize) -> io::Result<Option<MadePart>> {
+        let Some(kept) = self.lock_parts().remove(&part).filter(|kept| kept.made_of == made_of) else {
+            return Ok(None);
+        };
+        let mut report = vec![0; kept.report_bytes as usize];
+        self.spill.read_at(kept.report_offset, &mut report)?;
+        let found = hash_stretches(&kept.pieces, |offset, bytes| self.spill.read_at(offset, bytes))?;
+        if found != kept.checksum || hash(&report) != kept.report_checksum {
+            return Ok(None);
+        }
+        let bytes = kept.pieces.iter().map(|(_, bytes)| bytes).sum();
+        Ok(Some(MadePart { place: PartPlace::Spill(kept.pieces), bytes, checksum: Some(kept.checksum), report }))
+    }
+
     /// Removes what is kept, and what lost nodes of the run kept here: nobody needs it any more.
     pub(super) fn remove(self) {
         let Some(root) = self.directory.parent() else { return };
@@ -364,4 +444,76 @@ fn remove_unheld(directory: &Path, unless_held: bool) {
         let _ = fs::remove_file(directory.join(name));
     }
     let _ = fs::remove_dir(directory);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep_at(directory: &Path, run: &str, head: &str) -> KeepAt {
+        let [run, head] = [run, head].map(str::to_owned);
+        KeepAt { run, head, name: "slices".into(), otherwise: directory.to_owned() }
+    }
+
+    fn open(at: &KeepAt) -> Kept {
+        Kept::open(at, None, &Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn nodes_of_one_run_have_directories_of_their_own_and_later_ones_take_those() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = keep_at(scratch.path(), "a", "1");
+        let (first, second) = (open(&at), open(&at));
+        assert_ne!(first.directory, second.directory);
+        let mut before = [first.directory.clone(), second.directory.clone()];
+        drop((first, second));
+        let again = keep_at(scratch.path(), "a", "2");
+        let kept = [open(&again), open(&again)];
+        let mut after = kept.each_ref().map(|kept| kept.directory.clone());
+        before.sort();
+        after.sort();
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn what_another_run_left_is_removed_and_what_it_holds_is_not() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (left, held) = (keep_at(scratch.path(), "a", "1"), keep_at(scratch.path(), "b", "1"));
+        drop(open(&left));
+        let held = open(&held);
+        let own = open(&keep_at(scratch.path(), "c", "1"));
+        let mut names = names_in(&scratch.path().join("slices")).unwrap();
+        names.retain(|name| name.starts_with("a-"));
+        assert_eq!(names, Vec::<String>::new());
+        assert!(held.directory.is_dir());
+        own.remove();
+        assert!(held.directory.is_dir());
+        held.remove();
+        assert!(!scratch.path().join("slices").exists());
+    }
+
+    #[test]
+    fn a_name_that_only_begins_like_the_runs_is_not_of_it() {
+        assert!(is_of("ab-0", "ab") && !is_of("abc-0", "ab") && !is_of("ab", "ab"));
+    }
+
+    #[test]
+    fn lines_that_lead_beyond_all_files_are_not_believed() {
+        let slice = |offset, table_bytes| KeptSlice {
+            share: Share(0),
+            offset,
+            bytes: 2,
+            checksum: String::new(),
+            table_offset: 1,
+            table_bytes,
+            table_checksum: String::new(),
+        };
+        let line = |slice| KeptLine::Slices {
+            block: BlockId { lane: 0, ordinal: 0 },
+            content: String::new(),
+            slices: vec![slice],
+        };
+        assert!(line(slice(5, 5)).is_sound());
+        assert!(!line(slice(u64::MAX, 5)).is_sound() && !line(slice(5, u64::MAX)).is_sound());
+    }
 }

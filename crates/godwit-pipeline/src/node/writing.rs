@@ -1,6 +1,6 @@
 //! Parts on a node: made of its slices, kept in its spill, then put into the file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -19,7 +19,7 @@ use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::partitioned_file::PartPlace;
 use crate::read_groups::ReadGroups;
-use crate::reduce::{DuplicatePolicy, PartMaker, PartMakerOptions, Places, ReduceOptions};
+use crate::reduce::{DuplicatePolicy, MadePart, PartMaker, PartMakerOptions, Places, ReduceOptions};
 use crate::runs::SplitPartition;
 
 /// What nodes have to know to write.
@@ -57,7 +57,24 @@ pub(super) enum Task {
 pub(super) struct Maker<'s> {
     maker: PartMaker<'s>,
     parts: Vec<SplitPartition>,
+    /// What parts are made of and how: a checksum. `None` where parts are more than what waits for its place in the BAM.
+    made_of: Option<String>,
     made: Mutex<HashMap<usize, (PartPlace, u64)>>,
+}
+
+impl Maker<'_> {
+    /// Makes a part, or finds it made for an earlier head; says which.
+    fn make(&self, shared: &Shared, part: usize, split: &SplitPartition) -> Result<(MadePart, bool), PipelineError> {
+        let failed = |error| shared.scratch_failed(error);
+        let kept = self.made_of.as_ref().map(|made_of| shared.kept.part(made_of, part));
+        if let Some(kept) = kept.transpose().map_err(failed)?.flatten() {
+            return Ok((kept, true));
+        }
+        let made = self.maker.make(part, split, shared.cancelled)?;
+        let noted = self.made_of.as_ref().map(|made_of| shared.kept.note_part(made_of, part, &made));
+        noted.transpose().map_err(failed)?;
+        Ok((made, false))
+    }
 }
 
 /// Gets ready to write.
@@ -69,9 +86,12 @@ pub(super) fn prepare<'s>(
     maker: &OnceLock<Maker<'s>>,
 ) -> Result<(), PipelineError> {
     let Some(store) = shared.store.get() else { return Ok(()) };
+    let mut made_of = blake3::Hasher::new();
+    made_of.update(&serde_json::to_vec(&job).map_err(|error| malformed(error.to_string()))?);
+    let is_bam_alone = job.places == Places { bam: job.places.bam.clone(), ..Places::default() };
     let header = Header::parse(job.header.as_bytes()).map_err(|error| malformed(error.to_string()))?;
     let read_groups = header.read_groups().map_err(|error| malformed(error.to_string()))?;
-    let (duplicates, optical) = verdicts(shared)?;
+    let (duplicates, optical) = verdicts(shared, &mut made_of)?;
     let marks = job.duplicates != DuplicatePolicy::None;
     let reduce = ReduceOptions {
         duplicates: job.duplicates,
@@ -93,13 +113,14 @@ pub(super) fn prepare<'s>(
         duplicates: marks.then_some(duplicates),
         optical: job.marking.tells_optical(job.duplicates).then_some(optical),
     };
-    let made = Maker { maker: PartMaker::new(store, options)?, parts: job.parts, made: Mutex::default() };
+    let made_of = is_bam_alone.then(|| made_of.finalize().to_hex().to_string());
+    let made = Maker { maker: PartMaker::new(store, options)?, parts: job.parts, made_of, made: Mutex::default() };
     let _ = maker.set(made);
     Ok(())
 }
 
 /// The duplicates of all blocks, and the optical ones.
-fn verdicts(shared: &Shared) -> Result<(Verdicts, Verdicts), PipelineError> {
+fn verdicts(shared: &Shared, hasher: &mut blake3::Hasher) -> Result<(Verdicts, Verdicts), PipelineError> {
     let mut incoming = shared.link.get(&Ticket::Verdicts)?;
     let mut blocks: [HashMap<BlockId, Vec<u64>>; 2] = Default::default();
     while let Some((batch, header)) = incoming.next_batch()? {
@@ -107,6 +128,13 @@ fn verdicts(shared: &Shared) -> Result<(Verdicts, Verdicts), PipelineError> {
         let words = bytes_batch::bytes(&batch).chunks_exact(8);
         let words = words.filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)));
         blocks[usize::from(header.optical)].entry(header.block).or_default().extend(words);
+    }
+    for of_kind in &blocks {
+        for (block, words) in of_kind.iter().collect::<BTreeMap<_, _>>() {
+            hasher.update(&[&block.lane.to_le_bytes()[..], &block.ordinal.to_le_bytes()[..]].concat());
+            hasher.update(bytemuck::cast_slice(words));
+        }
+        hasher.update(b"|");
     }
     let [duplicates, optical] = blocks.map(Verdicts::from_blocks);
     Ok((duplicates, optical))
@@ -125,10 +153,10 @@ pub(super) fn write(
         let (gift, pieces) = match task {
             Task::Write(part) => {
                 let split = maker.parts.get(part).ok_or_else(|| malformed(format!("there is no part {part}")))?;
-                let made = maker.maker.make(part, split, shared.cancelled)?;
+                let (made, kept) = maker.make(shared, part, split)?;
                 let place = (made.place, made.bytes);
                 maker.made.lock().unwrap_or_else(PoisonError::into_inner).insert(part, place);
-                (Gift::Part { part, bytes: made.bytes }, vec![Buffer::from_vec(made.report)])
+                (Gift::Part { part, bytes: made.bytes, kept }, vec![Buffer::from_vec(made.report)])
             }
             Task::Place(part, offset) => {
                 let made = maker.made.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();

@@ -65,6 +65,8 @@ pub(crate) struct MadePart {
     pub(crate) place: PartPlace,
     /// Number of bytes.
     pub(crate) bytes: u64,
+    /// BLAKE3 of them, hexadecimal, where they are BAM.
+    pub(crate) checksum: Option<String>,
     /// What the gathering process has to know: JSON of its own.
     pub(crate) report: Vec<u8>,
 }
@@ -139,7 +141,8 @@ impl<'s> PartMaker<'s> {
             PartPlace::Spill(pieces) => pieces.iter().map(|(_, bytes)| bytes).sum(),
             PartPlace::File { bytes, .. } => *bytes,
         };
-        Ok(MadePart { place, bytes, report: serde_json::to_vec(&PartReport { summary, qc })? })
+        let checksum = summary.parts.bam.as_ref().map(|bam| bam.checksum.clone());
+        Ok(MadePart { place, bytes, checksum, report: serde_json::to_vec(&PartReport { summary, qc })? })
     }
 
     /// Copies a part into the file, where its pages are its own, and makes them durable. Returns the rest.

@@ -180,9 +180,11 @@ impl SpreadJob<'_> {
         let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.share_of(partition)) as u16;
         let parts = decided.parts().iter().map(|split| Share(of_share(split.partition))).collect();
         head.tell(LedgerEvent::Decided(parts));
-        let mut writing = Writing { observer, gathering, placed: 0, parts: decided.parts().len() };
+        let mut writing = Writing { observer, gathering, placed: 0, kept: 0, parts: decided.parts().len() };
         writing.run(head, self)?;
-        writing.gathering.complete(genome, outputs)
+        let kept_partitions = writing.kept;
+        let reduced = writing.gathering.complete(genome, outputs)?;
+        Ok(Reduced { kept_partitions, ..reduced })
     }
 }
 
@@ -316,6 +318,8 @@ struct Writing<'c> {
     observer: &'c dyn Observer,
     gathering: Gathering<'c>,
     placed: usize,
+    /// Parts that were made for an earlier head.
+    kept: usize,
     parts: usize,
 }
 
@@ -360,7 +364,8 @@ impl Writing<'_> {
                 head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
                 match (gift, &pieces[..]) {
                     (Gift::Block { block, .. }, _) => head.tell(LedgerEvent::Aligned(node, block)),
-                    (Gift::Part { part, bytes }, [report]) => {
+                    (Gift::Part { part, bytes, kept }, [report]) => {
+                        self.kept += usize::from(kept);
                         self.gathering.take_report(part, report)?;
                         head.tell(LedgerEvent::Written(node, part, bytes));
                     }
