@@ -1,4 +1,4 @@
-//! Jobs of a real SLURM cluster that are started again: for a requeue, a time limit, to make room, after the power of the
+//! Jobs by ssh, and of a real SLURM cluster, that are started again: for a requeue, a time limit, to make room, after the power of the
 //! head's node is gone. The same bytes, and next to nothing aligned twice.
 
 use std::fs;
@@ -10,6 +10,7 @@ use godwit_tests::binary::{Godwit, Running};
 use godwit_tests::processes::signal;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::slurm::{self, Cluster};
+use godwit_tests::ssh_server::{self, SshServer};
 use godwit_tests::tool::succeed;
 use godwit_tests::{needs, scratch, skip};
 
@@ -255,4 +256,30 @@ fn standard_input_is_kept_for_a_job_and_for_its_next_start() {
         assert!(fs::read(one.join(name)).ok() == fs::read(out.join(name)).ok(), "{name}");
     }
     assert!(!out.join("slurm/standard-input").exists(), "it is not needed any more");
+}
+
+#[test]
+fn by_ssh_a_run_whose_head_was_killed_goes_on_with_what_its_hosts_have() {
+    needs!("bwa");
+    if !ssh_server::is_installed() {
+        skip!("missing-tool", "openssh-server is not installed");
+    }
+    let (server, expected) = (SshServer::start(), by_one_process());
+    let directory = server.directory();
+    let (out, said, temp) = (directory.join("out"), directory.join("said"), directory.join("scratch"));
+    fs::write(directory.join("hosts"), "near\nfar\n").expect("it can be written");
+    let run = || {
+        let ssh = format!("-F{}", server.client_configuration().display());
+        let run = align(&out).args(["--on", "ssh", "--nodes", "2", "--json", "--ssh-option", &ssh, "--hosts"]);
+        run.arg(directory.join("hosts")).args(["--interface", "127.0.0.1", "--temp"]).arg(&temp)
+    };
+    let first = run().stderr(fs::File::create(&said).expect("a file can be made")).start();
+    wait_until_said(&said, "aligned", 20, &first);
+    signal(first.process_id(), libc::SIGKILL);
+    first.finish();
+    // Nodes of the first head may still be there for a moment: those of the next one wait for what they hold.
+    let second = run().arg("--resume").run();
+    assert_same(expected, &out, &second);
+    assert!(number(&exchange(&out), "kept_blocks") >= 19, "{}", exchange(&out));
+    assert_eq!(scratch::names(&temp), Vec::<String>::new());
 }
