@@ -313,8 +313,8 @@ fn lead(
                         drop(to_pack.send(aligning::Packing::Planned));
                     }
                     Order::Inherit { starts, shares } => inherit(shared, &starts, shares)?,
-                    Order::Fetch { block, content, shares, address } => {
-                        drop(to_fetch.send((block, content, shares, address)));
+                    Order::Fetch { block, content, shares, address: from } => {
+                        drop(to_fetch.send(Fetch { block, content, shares, from }));
                     }
                     Order::Decided { job } => {
                         let job = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
@@ -361,16 +361,23 @@ fn tell_held(shared: &Shared, held: Vec<(BlockId, String, Vec<Share>)>) -> Resul
     Ok(shared.link.say(Report::Recalled)?)
 }
 
+/// Slices to be fetched.
+struct Fetch {
+    block: BlockId,
+    /// What the reads of the block are.
+    content: String,
+    shares: Vec<Share>,
+    /// Where they are.
+    from: SocketAddr,
+}
+
 /// Fetches slices, one order after the other.
-fn fetch_slices(
-    shared: &Shared,
-    orders: &Mutex<Receiver<(BlockId, String, Vec<Share>, SocketAddr)>>,
-) -> Result<(), PipelineError> {
+fn fetch_slices(shared: &Shared, orders: &Mutex<Receiver<Fetch>>) -> Result<(), PipelineError> {
     loop {
         let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((block, content, shares, address)) = order else { return Ok(()) };
-        let started = Instant::now();
-        let report = match fetch_block(shared, block, &content, shares, address) {
+        let Ok(order) = order else { return Ok(()) };
+        let (block, started) = (order.block, Instant::now());
+        let report = match fetch_block(shared, order) {
             Ok(bytes) => Report::Fetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
             // The other node may be gone; the head knows others.
             Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: with_causes(&*error) },
@@ -381,16 +388,11 @@ fn fetch_slices(
 }
 
 /// Fetches slices of one block; returns their bytes.
-fn fetch_block(
-    shared: &Shared,
-    block: BlockId,
-    content: &str,
-    shares: Vec<Share>,
-    address: SocketAddr,
-) -> Result<u64, PipelineError> {
+fn fetch_block(shared: &Shared, order: Fetch) -> Result<u64, PipelineError> {
+    let Fetch { block, content, shares, from } = order;
     let Some(store) = shared.store.get() else { return Err(malformed("slices came before the plan".into())) };
     let ticket = Ticket::Slices { block, shares: shares.clone() };
-    let mut incoming = shared.link.fetch(address, &ticket)?;
+    let mut incoming = shared.link.fetch(from, &ticket)?;
     let mut bytes_in_all = 0;
     for share in shares.iter().copied() {
         let broken = || ExchangeError::Malformed { peer: "a node", problem: "a slice is not what it should be".into() };
@@ -418,7 +420,7 @@ fn fetch_block(
         }
         bytes_in_all += header.bytes;
     }
-    shared.keep(block, content, shares.into_iter())?;
+    shared.keep(block, &content, shares.into_iter())?;
     Ok(bytes_in_all)
 }
 
