@@ -5,6 +5,7 @@
 
 mod aligners;
 mod bad_input;
+mod compare;
 mod conduct;
 mod configuration;
 mod docs;
@@ -16,6 +17,7 @@ mod flight;
 mod formats;
 mod identity;
 mod inputs;
+mod node_options;
 mod nodes;
 mod nodes_chaos;
 mod nodes_requeue;
@@ -32,4 +34,5 @@ mod slurm;
 mod ssh;
 mod trimming;
 mod validity;
+mod variants;
 mod verify;

@@ -22,6 +22,16 @@ pub struct Cluster {
     guard: Child,
 }
 
+/// Skips the calling test where no cluster can be made.
+#[macro_export]
+macro_rules! needs_slurm {
+    () => {
+        if !$crate::slurm::is_installed() {
+            $crate::skip!("missing-tool", "SLURM and munge are not installed");
+        }
+    };
+}
+
 /// Whether clusters can be made here.
 pub fn is_installed() -> bool {
     ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "srun"]

@@ -22,12 +22,12 @@ const ENGINE: i32 = 5;
 /// bowtie2 with its reads on one stream.
 const BOWTIE2: &str = "bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder --rg-id {read_group_id}";
 
-fn spec() -> SampleSpec {
+pub(super) fn spec() -> SampleSpec {
     SampleSpec { seed: 17, lanes: vec![1500, 900], paired: true, alternate: false, comments: Comments::Illumina }
 }
 
 /// The sample with an index for that aligner beside its reference. Tests share references, so one at a time.
-fn indexed(spec: &SampleSpec, aligner: &str, arguments: &str) -> Arc<Sample> {
+pub(super) fn indexed(spec: &SampleSpec, aligner: &str, arguments: &str) -> Arc<Sample> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let sample = Sample::get(spec);

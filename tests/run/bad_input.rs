@@ -83,6 +83,25 @@ fn with_line(text: &str, number: usize, line: &str) -> String {
 }
 
 #[test]
+fn cram_that_brings_its_library_down_is_damaged_data() {
+    let directory = scratch::directory("harmful-cram");
+    let bases: String = (0..400u32).map(|at| char::from(b"ACGT"[(at * at / 7 + at / 3) as usize % 4])).collect();
+    let reference = directory.join("a.fa");
+    std::fs::write(&reference, format!(">a\n{bases}\n")).expect("the scratch directory can be written to");
+    for name in ["crash", "memory", "endless", "header"] {
+        let input = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/harmful_cram/{name}.cram"));
+        let mut command =
+            godwit().arg("markdup").arg(&input).args(["--threads", "1", "--out"]).arg(directory.join("o.bam"));
+        if name == "crash" {
+            command = command.arg("--reference").arg(&reference);
+        }
+        let finished = command.run();
+        finished.refuses(&[BAD_DATA], &[&format!("{name}.cram"), "damaged"]);
+        assert_nothing_finished(&directory);
+    }
+}
+
+#[test]
 fn a_truncated_gzip_file_is_named() {
     let [one, two] = mates();
     let packed = gzip(two.as_bytes());

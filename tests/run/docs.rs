@@ -51,7 +51,7 @@ fn workplace() -> PathBuf {
 
 #[test]
 fn every_command_of_the_guide_works_as_it_stands() {
-    needs!("bash", "samtools");
+    needs!("bash", "samtools", "bcftools");
     let bin = binary::path().parent().expect("the binary lies in a directory").to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let mut run = 0;

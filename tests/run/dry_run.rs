@@ -306,7 +306,7 @@ fn a_run_over_nodes_is_planned_for_all_of_them() {
     assert_eq!((&spread["nodes"], &spread["threads"]), (&3.into(), &6.into()));
     assert_eq!(number(&spread["memory"]["aligner_bytes"]), 3.0 * number(&alone["memory"]["aligner_bytes"]));
     assert!(number(&spread["seconds"]) < number(&alone["seconds"]), "{spread}");
-    let refused = dry(&["--on", "local", "--aligner", "minimap2", "--dry-run"]);
+    let refused = dry(&["--on", "local", "--aligner", "bowtie2 -x {index} {reads}", "--dry-run"]);
     refused.run().refuses(&[USAGE], &["cannot be spread over nodes"]);
 }
 

@@ -14,7 +14,7 @@ use godwit_tests::{metrics, needs, needs_picard, scratch};
 
 const BLOCK_BASES: &str = "50000";
 
-fn sample() -> Arc<Sample> {
+pub(super) fn sample() -> Arc<Sample> {
     let lanes = vec![1500, 900];
     Sample::get(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: Comments::Illumina })
 }
@@ -45,7 +45,7 @@ fn records(path: &Path) -> Vec<Vec<String>> {
 }
 
 /// The second lane, which is plain text, as one interleaved file.
-fn interleaved(directory: &Path) -> PathBuf {
+pub(super) fn interleaved(directory: &Path) -> PathBuf {
     let lane = &sample().lanes[1];
     let mates = records(&lane.reads[0]).into_iter().zip(records(&lane.reads[1]));
     let text: Vec<String> = mates.flat_map(|(one, two)| [one, two].concat()).collect();
@@ -55,7 +55,7 @@ fn interleaved(directory: &Path) -> PathBuf {
 }
 
 /// Reads of the lanes as one unaligned BAM with the read groups of the lanes, and a barcode for each pair.
-fn unaligned(directory: &Path, lanes: &[Lane], format: &str) -> PathBuf {
+pub(super) fn unaligned(directory: &Path, lanes: &[Lane], format: &str) -> PathBuf {
     let mut text = String::from("@HD\tVN:1.6\tSO:unsorted\n@CO\tmade for a test\n");
     text += &lanes.iter().map(|lane| lane.read_group.replace("\\t", "\t") + "\n").collect::<String>();
     for lane in lanes {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{Slurm, SlurmProfile};
 use godwit_fleet::{Ending, FleetError, JobHandle, JobSpec, JobStatus, Launcher};
+use godwit_tests::scratch;
 use godwit_tests::slurm::{self, Cluster};
 use godwit_tests::tool::succeed;
-use godwit_tests::{scratch, skip};
 
 /// Longer than anything here takes; a job that hangs fails its test.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -20,9 +20,7 @@ const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.05; done";
 
 macro_rules! needs_slurm {
     () => {
-        if !slurm::is_installed() {
-            skip!("missing-tool", "SLURM and munge are not installed");
-        }
+        godwit_tests::needs_slurm!();
         // Those that mostly wait start with the first test, whichever that is; their results are asked for last, in the order of
         // names.
         for slow in [&TIME_LIMIT, &PREEMPTED, &HEADLESS, &FORGOTTEN] {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use godwit_formats::bam::RecordChunk;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::decoder::Decoder;
 use crate::error::CramError;
@@ -20,6 +21,8 @@ const CHUNK_BYTES: usize = 1 << 18;
 const BASE_BYTES: u64 = 384 << 20;
 /// Memory of a thread: its stack of 8 MiB, and the containers it works on (htslib makes them of 5 M bases at most).
 const THREAD_BYTES: u64 = 64 << 20;
+/// CPU seconds of a thread in which records must come. A slice of an archive takes two at most; some damaged ones are never done.
+pub(crate) const PATIENCE_SECONDS: u64 = 4;
 /// Contigs whose bases htslib holds at once.
 const CONTIGS_HELD: u64 = 3;
 
@@ -54,7 +57,8 @@ pub struct DecodeRequest {
 }
 
 /// Decodes a file for the [`crate::Reader`] behind `out`. From here on this process may take only so much memory: what a
-/// thread of it needs, three contigs, and [384 MiB](BASE_BYTES). It also leaves no memory image behind where it crashes.
+/// thread of it needs, three contigs, and [384 MiB](BASE_BYTES); and it ends by `SIGXCPU` where no records come for
+/// [so long](PATIENCE_SECONDS). It leaves no memory image behind where it crashes.
 ///
 /// # Errors
 /// `out` cannot be written to. All else is told there.
@@ -85,12 +89,15 @@ impl From<CramError> for Stop {
 fn decode_into(request: &DecodeRequest, out: &mut impl Write) -> Result<(), Stop> {
     let reference = request.reference.as_ref().map(|(fasta, scratch)| Reference::open(fasta, scratch)).transpose()?;
     let contig_bytes = reference.as_ref().map_or(0, Reference::longest_contig);
+    let patience = request.threads as u64 * PATIENCE_SECONDS;
     limit_memory(BASE_BYTES + request.threads as u64 * THREAD_BYTES + CONTIGS_HELD * contig_bytes);
+    limit_time(patience);
     let mut decoder = Decoder::open(&request.path, reference.as_ref(), request.threads)?;
     write_message(out, Kind::Header, &decoder.header().text()).map_err(Stop::Output)?;
     let mut chunk = RecordChunk::default();
     let mut message = Vec::new();
     loop {
+        limit_time(patience);
         let read = decoder.read_chunk(&mut chunk, CHUNK_BYTES);
         // The good records before a bad one are there.
         message.clear();
@@ -111,6 +118,12 @@ fn decode_into(request: &DecodeRequest, out: &mut impl Write) -> Result<(), Stop
 fn limit_memory(bytes: u64) {
     let _ = setrlimit(Resource::Data, Rlimit { current: Some(bytes), maximum: Some(bytes) });
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+}
+
+/// Gives this process that many more seconds of CPU time.
+fn limit_time(seconds: u64) {
+    let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec as u64;
+    let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(used + seconds), maximum: None });
 }
 
 /// An error with its causes, and whether the system is one of them.

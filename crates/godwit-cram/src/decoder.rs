@@ -45,8 +45,10 @@ impl Decoder {
         };
         let input = input.map_err(|source| {
             let path = path.to_owned();
-            // Where the system has nothing to say, htslib did not like what it read.
-            let is_data = source.kind() == ErrorKind::InvalidData || source.raw_os_error() == Some(0);
+            // Where the system has nothing to say, htslib did not like what it read; what it needs memory for before the
+            // first record is what the file says of itself.
+            let is_data = matches!(source.kind(), ErrorKind::InvalidData | ErrorKind::OutOfMemory)
+                || source.raw_os_error() == Some(0);
             if is_data { CramError::Format { path } } else { CramError::Open { path, source } }
         })?;
         if !input.has_end() {

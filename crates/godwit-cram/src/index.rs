@@ -5,9 +5,10 @@ use std::io::{self, Read, Write};
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
 
 /// One line: the records of one contig in one slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
     /// Index of the contig, -1 for none.
     pub contig: i32,

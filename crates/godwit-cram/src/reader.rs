@@ -14,8 +14,9 @@ use godwit_formats::bam::{RecordChunk, check_record};
 use godwit_formats::sam::Header;
 use godwit_formats::unaligned::RecordSource;
 use godwit_model::Genome;
+use libc::SIGXCPU;
 
-use crate::decode::{DecodeRequest, Kind, read_message};
+use crate::decode::{DecodeRequest, Kind, PATIENCE_SECONDS, read_message};
 use crate::error::CramError;
 
 /// Name of the verb of the program that calls [`crate::decode`].
@@ -165,6 +166,7 @@ fn sized(bytes: &[u8]) -> Option<&[u8]> {
 
 fn ending(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
+        (Some(SIGXCPU), _) => format!("no record came in {PATIENCE_SECONDS} s of work"),
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or_default()),
     }

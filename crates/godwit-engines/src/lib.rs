@@ -8,6 +8,7 @@ pub mod aligner;
 mod child;
 mod error;
 mod locate;
+pub mod normalizer;
 pub mod stream;
 mod survey;
 pub mod trimmer;

@@ -34,6 +34,11 @@ pub struct NodeId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Share(pub u16);
 
+/// Files that parts go to, at most.
+pub const FILES: usize = 2;
+/// A number of bytes for each file, 0 where there is no such file.
+pub type PerFile = [u64; FILES];
+
 /// Limits.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerOptions {
@@ -84,11 +89,12 @@ pub enum Event {
     FetchFailed(NodeId, BlockId),
     /// A node came with slices of a block that was aligned before: by it, or for an earlier head of the run.
     Held(NodeId, BlockId, Vec<Share>),
-    /// Duplicates are decided; parts are to be written, in this order, each of one share.
+    /// Duplicates are decided; parts are to be written, in this order, each of one share. Once all of them are in the
+    /// files it may come again: all parts are written anew.
     Decided(Vec<Share>),
     /// A node has written a part aside, of so many bytes.
-    Written(NodeId, usize, u64),
-    /// A part is in the file.
+    Written(NodeId, usize, PerFile),
+    /// A part is in the files.
     Placed(NodeId, usize),
 }
 
@@ -116,11 +122,11 @@ pub enum Action {
     Decide,
     /// Let a node write a part aside.
     Write(NodeId, usize),
-    /// Let a node put a part into the file, at this byte behind the first part.
-    Place(NodeId, usize, u64),
+    /// Let a node put a part into the files, at these bytes behind the start of the first part.
+    Place(NodeId, usize, PerFile),
     /// A part came out with another size than before: its bytes depend on who writes them, which must not be.
     Differs(usize),
-    /// All parts are in the file.
+    /// All parts are in the files.
     Finish,
 }
 
@@ -248,9 +254,11 @@ impl Ledger {
             Event::Fetched(node, block) => self.take_fetched(node, block),
             Event::FetchFailed(node, block) => self.take_failed(node, block, now),
             Event::Held(node, block, shares) => self.take_held(node, block, &shares),
-            Event::Decided(shares) if self.phase == Phase::Deciding => {
+            Event::Decided(shares) if matches!(self.phase, Phase::Deciding | Phase::Finished) => {
                 self.parts = Parts::new(shares);
                 self.phase = Phase::Writing;
+                // Nobody looked after slices whose parts were in the files.
+                self.refresh_all();
             }
             Event::Written(node, part, bytes) => {
                 if !self.parts.written(node, part, bytes) {

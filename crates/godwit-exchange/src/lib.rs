@@ -17,7 +17,7 @@ mod shelf;
 pub use error::ExchangeError;
 pub use godwit_flight::FlightError;
 pub use head::{Head, Incoming, Orders};
-pub use ledger::{Action, Event, Ledger, LedgerOptions, NodeId, Share};
+pub use ledger::{Action, Event, FILES, Ledger, LedgerOptions, NodeId, PerFile, Share};
 pub use node::{Incoming as Downloading, Keys, Node};
 pub use protocol::{Gift, Order, Report, Ticket};
 pub use shelf::{Item, Shelf};

@@ -7,7 +7,7 @@ use godwit_model::{BlockId, DuplicateCounts, SortKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ledger::{NodeId, Share};
+use crate::ledger::{NodeId, PerFile, Share};
 
 /// What a node says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,8 +62,8 @@ pub enum Report {
     Failed {
         /// What, where and what to do.
         message: String,
-        /// Whether others would fail likewise, so that the run has to end.
-        everywhere: bool,
+        /// Where others would fail likewise, so that the run has to end: what kind of failure it is, in the words of the job.
+        everywhere: Option<Value>,
     },
 }
 
@@ -71,7 +71,8 @@ pub enum Report {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "gift", rename_all = "snake_case")]
 pub enum Gift {
-    /// An aligned block, whose slices it keeps. Data: pairs, ends, the table of frames.
+    /// An aligned block, whose slices it keeps. Data: pairs, ends, the table of frames, and what else there is to know of
+    /// its records.
     Block {
         /// The block.
         block: BlockId,
@@ -82,23 +83,30 @@ pub enum Gift {
         /// These as the duplicate metrics count them.
         counts: DuplicateCounts,
     },
+    /// A part that was counted through. Data: records that were looked for, each with its place in the part.
+    Ranked {
+        /// Its place among all.
+        part: usize,
+        /// Its records.
+        records: u64,
+    },
     /// A part that it keeps. Data: what there is to say about it.
     Part {
         /// Its place among all.
         part: usize,
         /// Number of bytes.
-        bytes: u64,
+        bytes: PerFile,
         /// Whether it was made for an earlier head.
         kept: bool,
     },
-    /// A part that is in the file. Data: what is left to be put before it, and behind it.
+    /// A part that is in the files. Data: for each file what is left to be put before it, and behind it.
     Placed {
         /// Its place among all.
         part: usize,
-        /// First byte behind the first part.
-        offset: u64,
+        /// First bytes.
+        offset: PerFile,
         /// Number of bytes.
-        bytes: u64,
+        bytes: PerFile,
     },
 }
 
@@ -157,17 +165,24 @@ pub enum Order {
         /// What else writing takes, in the words of the job.
         job: Value,
     },
+    /// Find the places of records in a part; which records is a download.
+    Rank {
+        /// Its place among all.
+        part: usize,
+        /// What it is made of, in the words of the job.
+        job: Value,
+    },
     /// Make a part.
     Write {
         /// Its place among all.
         part: usize,
     },
-    /// Put a part into the file.
+    /// Put a part into the files.
     Place {
         /// Its place among all.
         part: usize,
-        /// First byte behind the first part.
-        offset: u64,
+        /// First bytes.
+        offset: PerFile,
     },
     /// All is done.
     Finish,
@@ -182,6 +197,8 @@ pub enum Ticket {
         /// Which.
         block: BlockId,
     },
+    /// Which records lead a duplicate set, from the head.
+    Representatives,
     /// Which records are duplicates, from the head.
     Verdicts,
     /// Slices, from a node.

@@ -1,6 +1,7 @@
 //! Bytes on disk to batches and packed records, and back.
 
 pub mod bam;
+pub mod bed;
 pub mod bgzf;
 pub mod columnar;
 pub mod fasta;
@@ -8,3 +9,4 @@ pub mod fastq;
 pub mod index;
 pub mod sam;
 pub mod unaligned;
+pub mod vcf;

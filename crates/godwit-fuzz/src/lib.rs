@@ -14,6 +14,7 @@ mod mutate;
 mod pipe;
 mod reads;
 mod text;
+mod variants;
 
 pub use cram::{cram_file, cram_reference};
 pub use mutate::Mutator;
@@ -22,7 +23,7 @@ pub use mutate::Mutator;
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),
@@ -36,6 +37,8 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("reference_index", indexes::reference_index),
     ("manifest", files_of_a_run::manifest),
     ("journal", files_of_a_run::journal),
+    ("vcf", variants::vcf),
+    ("bed", variants::regions),
 ];
 
 /// Runs a target.

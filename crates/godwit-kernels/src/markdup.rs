@@ -28,7 +28,7 @@ pub use location::read_location;
 pub use marker::{BlockDetails, MarkError, Marker, MarkerOptions, Marking};
 pub(crate) use metrics::format_double;
 pub use metrics::{LibraryMetrics, Metrics, UNKNOWN_LIBRARY};
-pub use sets::{DuplicateSet, DuplicateSets};
+pub use sets::{DuplicateSet, DuplicateSets, SetMember};
 pub use signature::{BlockSignatures, SignatureBuilder};
 pub use templates::BlockTemplates;
 pub use verdicts::Verdicts;

@@ -15,7 +15,7 @@ mod span;
 pub use block::{BlockId, RecordId};
 pub use genome::{Contig, Genome, GenomeError};
 pub use partition::{PartitionId, PartitionPlan};
-pub use record::{CigarOp, RawRecord, RecordError, SortKey, Tag, reg2bin};
+pub use record::{BASE_LETTERS, CigarOp, RawRecord, RecordError, SortKey, Tag, reg2bin};
 pub use signature::{
     DuplicateCounts, EndSignature, NO_READ_GROUP, Orientation, PairSignature, ReadLocation, end_flags, pair_flags,
 };

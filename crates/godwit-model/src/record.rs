@@ -5,6 +5,9 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
+/// Letters of the bases by their 4-bit codes (SAMv1 §4.2.3).
+pub const BASE_LETTERS: &[u8; 16] = b"=ACMGRSVTWYHKDBN";
+
 use crate::flags;
 
 /// Bytes before the read name in a BAM record.
@@ -245,7 +248,7 @@ impl<'a> RawRecord<'a> {
         &self.0[FIXED_BYTES..FIXED_BYTES + self.name_bytes() - 1]
     }
 
-    /// SEQ as BAM packs it: two bases a byte, high nibble first (SAMv1 §4.2.3).
+    /// SEQ as BAM packs it: two bases a byte, high nibble first; [`BASE_LETTERS`] has their letters (SAMv1 §4.2.3).
     #[inline]
     pub fn packed_bases(self) -> &'a [u8] {
         &self.0[self.sequence_offset()..self.quality_offset()]

@@ -11,7 +11,7 @@ mod resume;
 mod spread;
 mod trim;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -131,6 +131,14 @@ struct PlannedLanes {
     trimmer: Option<String>,
 }
 
+impl PlannedLanes {
+    /// Lanes that can be read but once.
+    fn read_once(&self) -> BTreeSet<u16> {
+        let lanes = self.planned.iter().enumerate();
+        lanes.filter(|(_, lane)| lane.is_read_once()).map(|(number, _)| number as u16).collect()
+    }
+}
+
 /// What is to be done, once it is known to make sense.
 struct AlignJob<'r> {
     options: &'r AlignOptions,
@@ -150,13 +158,13 @@ impl AlignJob<'_> {
     fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
         let Self { options, mut inputs, outputs, lanes, engine, facts, observer, .. } = self;
         let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
-        let PlannedLanes { planned, groups, trimmer } = lanes;
         let mut opened = outputs.open(self.spread.is_none())?;
         observer.event(&Event::Stage { name: "aligning" });
         let mut head = match self.spread {
-            Some(spread) => Some(HeadOfRun::open(spread, options, run, observer, cancelled)?),
+            Some(spread) => Some(HeadOfRun::open(spread, options, &lanes, run, observer, cancelled)?),
             None => None,
         };
+        let PlannedLanes { planned, groups, trimmer } = lanes;
         let mut engine = match &mut head {
             Some(head) => engine.elsewhere(head.first_hello()?),
             None => engine.open(options)?,
@@ -432,7 +440,7 @@ pub(crate) fn records_and_keys(batches: Vec<RecordBatch>, records: u64) -> (Vec<
 }
 
 /// Of the failures of both sides, the one that came first: whatever is not the engine's led godwit to stop the engine.
-fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
+pub(crate) fn root_cause(feeding: PipelineError, taking: PipelineError) -> PipelineError {
     let stopped = |error: &PipelineError| matches!(error, PipelineError::Engine(error) if error.was_stopped());
     match (&feeding, &taking) {
         _ if stopped(&feeding) => taking,

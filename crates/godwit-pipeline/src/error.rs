@@ -10,17 +10,21 @@ use godwit_engines::aligner::bwa::{IndexError, StaleReason};
 use godwit_exchange::ExchangeError;
 use godwit_fleet::FleetError;
 use godwit_formats::bam::BamError;
+use godwit_formats::bed::BedError;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
+use godwit_formats::vcf::VcfError;
 use godwit_kernels::markdup::{BarcodeError, MarkError};
 use godwit_model::{ContigId, Genome};
+use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
 
 /// Who can do something about a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Blame {
     /// The command line.
     Usage,
@@ -170,6 +174,18 @@ pub enum PipelineError {
         /// Come out.
         written: u64,
     },
+    /// A file of variants.
+    #[error(transparent)]
+    Vcf(#[from] VcfError),
+    /// A file of regions.
+    #[error(transparent)]
+    Bed(#[from] BedError),
+    /// Files that have nothing to do with each other.
+    #[error("{problem}")]
+    Incomparable {
+        /// Which, how that was seen, and what to do.
+        problem: String,
+    },
     /// The network between the nodes of a run.
     #[error(transparent)]
     Exchange(Box<ExchangeError>),
@@ -189,6 +205,8 @@ pub enum PipelineError {
         node: String,
         /// What, where and what to do.
         message: String,
+        /// Who can do something about it.
+        blame: Blame,
     },
     /// Stopped from outside.
     #[error("interrupted; nothing was left behind")]
@@ -286,6 +304,9 @@ impl PipelineError {
             Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
             Self::Cram(source) if is_machine(source) => Blame::Machine,
             Self::Columns(source) if is_machine(source) => Blame::Machine,
+            Self::Vcf(source) if is_machine(source) => Blame::Machine,
+            Self::Bed(source) if is_machine(source) => Blame::Machine,
+            Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => Blame::Input,
             Self::Cram(_) | Self::Columns(_) => Blame::Input,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
             Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => Blame::Input,
@@ -306,7 +327,8 @@ impl PipelineError {
                 FleetError::Unusable { .. } | FleetError::TooFewSlots { .. } => Blame::Usage,
                 _ => Blame::Machine,
             },
-            Self::Untrimmed { .. } | Self::Node { .. } => Blame::Engine,
+            Self::Node { blame, .. } => *blame,
+            Self::Untrimmed { .. } => Blame::Engine,
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
-use crate::reduce::{DuplicatePolicy, ReduceOptions};
+use crate::reduce::{DuplicatePolicy, ReduceOptions, WritingOptions};
 
 /// Options of `align` and `markdup` alike.
 #[derive(Clone, Debug)]
@@ -46,15 +46,14 @@ impl JobOptions {
 
     /// `reference`: what metrics compare bases with.
     pub(crate) fn reduce_options(&self, memory: MemoryPlan, temp: &Path, reference: Option<&Path>) -> ReduceOptions {
+        let metrics = self.metrics.then(|| reference.map(Path::to_owned));
         ReduceOptions {
-            duplicates: self.duplicates,
+            writing: WritingOptions { duplicates: self.duplicates, marking: self.marking, metrics },
             optical_distance: self.optical_distance,
-            marking: self.marking,
             marking_command_line: self.marking_command_line(),
             partitions: self.partitions,
             threads: self.threads,
             memory,
-            metrics: self.metrics.then(|| reference.map(Path::to_owned)),
             temp: temp.to_owned(),
         }
     }

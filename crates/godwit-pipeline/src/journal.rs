@@ -98,6 +98,12 @@ pub struct BlockEntry {
     pub end_bytes: u64,
     /// Bytes of the table.
     pub table_bytes: u64,
+    /// Bytes of templates, where the records are on nodes.
+    #[serde(default)]
+    pub template_bytes: u64,
+    /// Bytes of barcodes, where the records are on nodes.
+    #[serde(default)]
+    pub barcode_bytes: u64,
     /// BLAKE3 of all of it, hexadecimal.
     pub checksum: String,
 }
@@ -105,13 +111,16 @@ pub struct BlockEntry {
 impl BlockEntry {
     /// Bytes in the data.
     pub fn bytes(&self) -> u64 {
-        self.frame_bytes + self.pair_bytes + self.end_bytes + self.table_bytes
+        self.sizes().into_iter().sum()
+    }
+
+    fn sizes(&self) -> [u64; 6] {
+        [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes, self.template_bytes, self.barcode_bytes]
     }
 
     /// Whether no sum of its numbers is beyond all files.
     fn is_sound(&self) -> bool {
-        let sizes = [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes];
-        sizes.iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
+        self.sizes().iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
     }
 }
 

@@ -5,6 +5,7 @@
 //! terminal or a command line.
 
 mod align;
+mod compare;
 mod error;
 mod job;
 mod journal;
@@ -32,6 +33,7 @@ mod runs;
 mod scratch;
 pub mod simulate;
 mod staging;
+mod variants;
 mod verify;
 
 pub use godwit_cram::{DecodeRequest, decode};
@@ -41,6 +43,7 @@ pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, Launch, ReadsOptions, Spread, align};
+pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
 pub use error::{Blame, PipelineError, with_causes};
 pub use job::JobOptions;
 pub use journal::Fact;
@@ -57,4 +60,5 @@ pub use reference::{build_index, current_index};
 pub use run_directory::has_stopped_run;
 pub use run_plan::{Certainty, DiskNeed, LanePlan, MemoryNeed, RunPlan, show_bytes};
 pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
+pub use variants::{VariantFormat, write_variants};
 pub use verify::{Check, Verdict, verify};

@@ -89,6 +89,12 @@ impl MarkingOptions {
         self.mode == DuplicateMode::Query || self.barcodes.is_any()
     }
 
+    /// Whether details are of so many records, as far as these options need them.
+    pub(crate) fn fits(&self, details: &BlockDetails, records: u64) -> bool {
+        let templates = self.mode != DuplicateMode::Query || u64::from(details.templates.records()) == records;
+        templates && (!self.barcodes.is_any() || details.barcodes.len() as u64 == records)
+    }
+
     /// What these options need to know of the records of a block; nothing where they are the default.
     pub(crate) fn details(&self, chunks: &[BinaryArray]) -> Result<BlockDetails, BarcodeError> {
         let mut details = BlockDetails::default();

@@ -4,6 +4,7 @@
 //! One thread takes the head's orders and hands them to those that carry them out: one feeds the aligner, one takes its
 //! answers, one sorts and packs, a few fetch, a few write. Whatever fails ends the node; the head goes on without it.
 
+mod aligner;
 mod aligning;
 mod kept;
 mod shelf;
@@ -18,23 +19,26 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
-use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
-use godwit_engines::aligner::{Aligner, AlignerChoice, Hello, Session};
+use godwit_engines::aligner::Hello;
 use godwit_exchange::{ExchangeError, FlightError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
 use godwit_fleet::Rendezvous;
 use godwit_fleet::address::AddressChoice;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Blame, PipelineError, with_causes};
+use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::SpillFile;
 
+use aligner::NodeAligner;
 pub(crate) use aligning::BlockPieces;
 pub(crate) use kept::KeepAt;
 use kept::Kept;
 use shelf::NodeShelf;
 pub(crate) use shelf::SliceHeader;
+use writing::Writing;
 pub(crate) use writing::{VerdictHeader, WriteJob};
 
 /// Slices that are fetched at a time, each from another block.
@@ -66,12 +70,27 @@ pub(crate) struct AlignWork {
     pub(crate) reference: PathBuf,
     pub(crate) aligner: String,
     pub(crate) arguments: Vec<String>,
+    /// What reads of each lane belong to.
+    pub(crate) lanes: Vec<LaneWork>,
+    /// The sample.
+    pub(crate) sample: String,
+    /// How duplicates are marked.
+    pub(crate) marking: MarkingOptions,
     /// Partitions of the genome.
     pub(crate) partitions: u32,
     /// Whether several nodes are on one machine, so that they had better share the index.
     pub(crate) share_index: bool,
     /// Where slices are kept for a later head of the run.
     pub(crate) keep: KeepAt,
+}
+
+/// A lane, as aligners have to know it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LaneWork {
+    /// Its `@RG` line.
+    pub(crate) read_group: String,
+    /// The `ID` in there.
+    pub(crate) read_group_id: String,
 }
 
 /// Something for the thread that leads a node.
@@ -179,11 +198,34 @@ fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), P
         Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
         other => return Err(nonsense(&other)),
     };
+    let worked = take_part(&link, id, job, head, options, cancelled);
+    if let Err(error) = &worked
+        && !matches!(error, PipelineError::Exchange(_))
+    {
+        let blame = error.blame();
+        let everywhere = matches!(blame, Blame::Usage | Blame::Input | Blame::Bug).then(|| serde_json::json!(blame));
+        let message = with_causes(error);
+        // Best effort: the head also sees that the node is gone.
+        let _ = link.say(Report::Failed { message, everywhere });
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    worked
+}
+
+/// Gets ready, and does what the head says.
+fn take_part(
+    link: &Node,
+    id: NodeId,
+    job: Value,
+    head: SocketAddr,
+    options: &NodeOptions,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
     let job: AlignWork = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
     let scratch = options.temp.clone().unwrap_or_else(|| job.keep.otherwise.clone());
     let failed = PipelineError::file("use scratch space in", &scratch);
     let kept = Kept::open(&job.keep, options.temp.as_deref(), cancelled).map_err(failed)?;
-    let led = serve(&link, (id, head), &job, &kept, scratch, options, cancelled);
+    let led = serve(link, (id, head), &job, &kept, scratch, options, cancelled);
     // Whatever else ended it, another process may go on with what is there; but not where this machine's disk is the trouble.
     match &led {
         Err(error) if error.blame() != Blame::Machine => {}
@@ -202,8 +244,8 @@ fn serve(
     options: &NodeOptions,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<(), PipelineError> {
-    let session = start_aligner(job, options.threads)?;
-    let hello = session.hello().clone();
+    let aligner = NodeAligner::start(job, options.threads)?;
+    let hello = aligner.hello().clone();
     let (sender, inputs) = mpsc::channel();
     let inputs_of_orders = sender.clone();
     let shared = Shared {
@@ -227,17 +269,7 @@ fn serve(
         engine_version: hello.engine_version.clone(),
         sq_lines: hello.sq_lines.clone(),
     })?;
-    let led = lead(&shared, session, &hello, &shelf, job, options, (inputs_of_orders, inputs));
-    if let Err(error) = &led
-        && !matches!(error, PipelineError::Exchange(_))
-    {
-        let everywhere = matches!(error.blame(), Blame::Usage | Blame::Input | Blame::Bug);
-        let message = with_causes(error);
-        // Best effort: the head also sees that the node is gone.
-        let _ = link.say(Report::Failed { message, everywhere });
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    led
+    lead(&shared, aligner, &hello, &shelf, job, options, (inputs_of_orders, inputs))
 }
 
 /// Joins the run at the first of the head's addresses that answers.
@@ -253,54 +285,63 @@ fn join(found: &Rendezvous, keys: &Keys, name: &str) -> Result<(SocketAddr, Node
     Err(last)
 }
 
+/// Passes orders on until the last one.
+fn hear(shared: &Shared, inputs: &Sender<Input>) {
+    loop {
+        let order = shared.link.next_order();
+        let last = order.is_err() || matches!(order, Ok(Order::Finish));
+        if inputs.send(Input::Order(order)).is_err() || last {
+            return;
+        }
+    }
+}
+
+fn next_input(shared: &Shared, inputs: &Receiver<Input>) -> Result<Input, PipelineError> {
+    loop {
+        match inputs.recv_timeout(Duration::from_millis(100)) {
+            Ok(input) => return Ok(input),
+            Err(_) if shared.cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
+            Err(_) => {}
+        }
+    }
+}
+
 /// Takes orders until the last one.
 fn lead(
     shared: &Shared,
-    session: Session,
+    aligner: NodeAligner,
     hello: &Hello,
     shelf: &NodeShelf,
     job: &AlignWork,
     options: &NodeOptions,
     (inputs_of_orders, inputs): (Sender<Input>, Receiver<Input>),
 ) -> Result<(), PipelineError> {
-    let (writer, reader, child) = session.split();
+    let (feeding, reader, stop) = aligner.split();
     let (to_feed, feed) = mpsc::channel();
     let (to_pack, pack) = mpsc::channel();
     let (to_fetch, fetch) = mpsc::channel();
     let (to_write, write) = mpsc::channel();
     let fetch = Mutex::new(fetch);
     let write = Mutex::new(write);
-    let maker = OnceLock::new();
+    let writing = Writing::default();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            loop {
-                let order = shared.link.next_order();
-                let last = order.is_err() || matches!(order, Ok(Order::Finish));
-                if inputs_of_orders.send(Input::Order(order)).is_err() || last {
-                    return;
-                }
-            }
-        });
-        scope.spawn(move || shared.guard(move || aligning::feed(shared, writer, &feed)));
+        scope.spawn(move || hear(shared, &inputs_of_orders));
         let packing = to_pack.clone();
-        scope.spawn(move || shared.guard(|| aligning::take(reader, &packing)));
-        scope.spawn(move || shared.guard(move || aligning::pack(shared, job.partitions, &pack)));
+        scope.spawn(move || shared.guard(move || aligning::feed(shared, feeding, &packing, &feed)));
+        if let Some(reader) = reader {
+            let packing = to_pack.clone();
+            scope.spawn(move || shared.guard(|| aligning::take(reader, &packing)));
+        }
+        scope.spawn(move || shared.guard(move || aligning::pack(shared, job, &pack)));
         for _ in 0..FETCHERS {
             scope.spawn(|| shared.guard(|| fetch_slices(shared, &fetch)));
         }
         for _ in 0..options.threads {
-            scope.spawn(|| shared.guard(|| writing::write(shared, &maker, &write)));
+            scope.spawn(|| shared.guard(|| writing::write(shared, &writing, &write)));
         }
         let led = (|| loop {
-            let input = loop {
-                match inputs.recv_timeout(Duration::from_millis(100)) {
-                    Ok(input) => break input,
-                    Err(_) if shared.cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
-                    Err(_) => {}
-                }
-            };
             // A thread that is gone has said why; that comes next.
-            match input {
+            match next_input(shared, &inputs)? {
                 Input::Failed(error) => return Err(error),
                 Input::Order(order) => match order? {
                     Order::Finish => return Ok(()),
@@ -318,7 +359,11 @@ fn lead(
                     }
                     Order::Decided { job } => {
                         let job = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
-                        writing::prepare(shared, job, hello, options, &maker)?;
+                        writing::prepare(shared, job, hello, &writing)?;
+                    }
+                    Order::Rank { part, job } => {
+                        let split = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
+                        drop(to_write.send(writing::Task::Rank(part, split)));
                     }
                     Order::Write { part } => drop(to_write.send(writing::Task::Write(part))),
                     Order::Place { part, offset } => drop(to_write.send(writing::Task::Place(part, offset))),
@@ -327,7 +372,7 @@ fn lead(
             }
         })();
         // Ends the threads: their channels close, and the aligner's answers end.
-        child.kill();
+        stop.now();
         drop((to_feed, to_pack, to_fetch, to_write));
         shared.link.leave();
         led
@@ -422,25 +467,6 @@ fn fetch_block(shared: &Shared, order: Fetch) -> Result<u64, PipelineError> {
     }
     shared.keep(block, &content, shares.into_iter())?;
     Ok(bytes_in_all)
-}
-
-fn start_aligner(job: &AlignWork, threads: usize) -> Result<Session, PipelineError> {
-    let kind = match job.aligner.parse::<AlignerChoice>()? {
-        AlignerChoice::Bwa => IndexKind::Bwa,
-        AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
-        AlignerChoice::Minimap2 | AlignerChoice::Template(_) => {
-            return Err(malformed(format!("{} does not take blocks", job.aligner)));
-        }
-    };
-    let options = BwaOptions {
-        kind,
-        program: None,
-        reference: job.reference.clone(),
-        threads,
-        arguments: job.arguments.clone(),
-        share_index: job.share_index && kind == IndexKind::Bwa,
-    };
-    Ok(options.start()?)
 }
 
 fn machine_name() -> String {

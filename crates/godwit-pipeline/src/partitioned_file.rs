@@ -88,6 +88,16 @@ pub enum PartPlace {
     Spill(Vec<(u64, u64)>),
 }
 
+impl PartPlace {
+    /// Number of bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::File { bytes, .. } => *bytes,
+            Self::Spill(pieces) => pieces.iter().map(|(_, bytes)| bytes).sum(),
+        }
+    }
+}
+
 impl<'s> PartitionedFile<'s> {
     /// Parts of an empty file.
     pub fn new(staged: StagedFile, spill: &'s SpillFile, waiting_budget: usize) -> Self {
@@ -260,7 +270,7 @@ pub fn copy_part(spill: &SpillFile, place: &PartPlace, file: &File, offset: u64)
         PartPlace::Spill(pieces) => &pieces[..],
         PartPlace::File { .. } => return Err(io::Error::other("the part is in a file already")),
     };
-    let end = offset + pieces.iter().map(|(_, bytes)| bytes).sum::<u64>();
+    let end = offset + place.bytes();
     let own = offset.next_multiple_of(PAGE_BYTES)..end / PAGE_BYTES * PAGE_BYTES;
     let mut edges = PartEdges::default();
     let mut buffer = vec![0; HANDOVER_BYTES];

@@ -2,6 +2,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
+use godwit_model::BASE_LETTERS;
 
 use crate::run_plan::RecordBytes;
 
@@ -10,8 +11,6 @@ const MEASURED_BYTES: usize = 4 << 20;
 /// What bwa adds to each record but the read group's name: NM, MD, AS, XS, RG and, for pairs, MC; their values vary.
 const TAGS: &[u8] = b"NMC\x00MDZ148\x00ASC\x94XSC\x13RGZ";
 const PAIR_TAGS: &[u8] = b"MCZ148M\x00";
-/// Bits of the bases in BAM (SAMv1 §4.2.3), by letter.
-const LETTERS: &[u8; 16] = b"=ACMGRSVTWYHKDBN";
 
 /// Packs and compresses reads as records, and counts.
 #[derive(Default)]
@@ -44,7 +43,7 @@ impl Weighing {
         for part in [&[0; 8][..], &place, &[0; 12], &mate, &[0; 8], name, &[0], &[0x40, 9, 0, 0]] {
             self.packed.extend_from_slice(part);
         }
-        let nibble = |base: &u8| LETTERS.iter().position(|letter| letter == base).unwrap_or(15) as u8;
+        let nibble = |base: &u8| BASE_LETTERS.iter().position(|letter| letter == base).unwrap_or(15) as u8;
         self.packed.extend(sequence.chunks(2).map(|pair| nibble(&pair[0]) << 4 | pair.get(1).map_or(0, nibble)));
         self.packed.extend(quality.iter().map(|quality| quality.wrapping_sub(33)));
         self.packed.extend_from_slice(TAGS);

@@ -6,6 +6,7 @@
 
 mod annotate;
 mod apart;
+mod by_partition;
 mod collector;
 mod outputs;
 mod partition;
@@ -15,10 +16,11 @@ mod seal;
 mod sink;
 mod write;
 
-pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, Places};
-pub use collector::{Collector, ReduceOptions};
+pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places};
+pub use collector::{BlockElsewhere, Collector, ReduceOptions, WritingOptions};
 pub use outputs::{Format, Opened, Outputs};
 pub use qc::Qc;
+pub(crate) use ranks::{RankedPart, places, ranks};
 pub(crate) use write::Decided;
 pub use write::{Reduced, Segment};
 

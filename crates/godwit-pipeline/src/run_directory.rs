@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytemuck::Pod;
-use godwit_kernels::markdup::BlockSignatures;
+use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 
@@ -71,6 +71,8 @@ pub struct KeptBlock {
     pub records: u64,
     /// Its signatures.
     pub signatures: BlockSignatures,
+    /// What else marking has to know of its records, where they are on nodes.
+    pub details: BlockDetails,
     /// Where its frames lie.
     pub table: RunTable,
 }
@@ -305,9 +307,15 @@ impl RunDirectory {
             let ends_at = pairs_at + entry.pair_bytes;
             let pairs = self.read_items(pairs_at, entry.pair_bytes)?;
             let ends = self.read_items(ends_at, entry.end_bytes)?;
-            let table = RunTable(self.read_items(ends_at + entry.end_bytes, entry.table_bytes)?);
+            let table_at = ends_at + entry.end_bytes;
+            let table = RunTable(self.read_items(table_at, entry.table_bytes)?);
+            let templates_at = table_at + entry.table_bytes;
+            let templates = self.read_items(templates_at, entry.template_bytes)?;
+            let templates = BlockTemplates::from_bytes(&templates).ok_or(io::ErrorKind::InvalidData)?;
+            let barcodes = self.read_items(templates_at + entry.template_bytes, entry.barcode_bytes)?;
+            let details = BlockDetails { templates, barcodes };
             let signatures = BlockSignatures { pairs, ends, counts: entry.counts.clone() };
-            Ok(KeptBlock { id: entry.id, records: entry.records, signatures, table })
+            Ok(KeptBlock { id: entry.id, records: entry.records, signatures, details, table })
         })
     }
 
@@ -408,7 +416,8 @@ pub struct BlockAppender<'r> {
 }
 
 impl BlockAppender<'_> {
-    /// Appends what else belongs to the block, makes it durable and notes that it is finished.
+    /// Appends what else belongs to the block, makes it durable and notes that it is finished. `details` are kept where the
+    /// records are not.
     ///
     /// # Errors
     /// What the file system reports.
@@ -417,13 +426,16 @@ impl BlockAppender<'_> {
         id: BlockId,
         records: u64,
         signatures: &BlockSignatures,
+        details: Option<&BlockDetails>,
         table: &RunTable,
         plan: &PartitionPlan,
     ) -> io::Result<()> {
         let run = self.run;
         let frame_bytes = run.blocks.bytes() - self.offset;
         let (pairs, ends) = (bytemuck::cast_slice(&signatures.pairs), bytemuck::cast_slice(&signatures.ends));
-        for bytes in [pairs, ends, &table.0] {
+        let templates = details.map_or_else(Vec::new, |details| details.templates.to_bytes());
+        let barcodes: &[u8] = details.map_or(&[], |details| bytemuck::cast_slice(&details.barcodes));
+        for bytes in [pairs, ends, &table.0, &templates, barcodes] {
             run.blocks.append(bytes)?;
         }
         let checksum = run.blocks.take_digest().to_hex().to_string();
@@ -445,6 +457,8 @@ impl BlockAppender<'_> {
             pair_bytes: pairs.len() as u64,
             end_bytes: ends.len() as u64,
             table_bytes: table.0.len() as u64,
+            template_bytes: templates.len() as u64,
+            barcode_bytes: barcodes.len() as u64,
             checksum,
         }))?;
         run.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id);

@@ -1,10 +1,12 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod compare;
 mod decode_cram;
 mod marking;
 mod nodes;
 mod shuffle;
 mod values;
+mod variants;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,9 +21,11 @@ use crate::failure::Failure;
 pub use marking::MarkingArgs;
 use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
+pub use compare::CompareArgs;
 pub use decode_cram::DecodeCramArgs;
 pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use shuffle::BenchShuffleArgs;
+pub use variants::VariantsArgs;
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
 #[derive(Parser)]
@@ -98,6 +102,8 @@ impl Cli {
             Verb::Align(args) => Some(&args.common),
             Verb::Markdup(args) => Some(&args.common),
             Verb::Verify(args) => Some(&args.common),
+            Verb::Compare(args) => Some(&args.common),
+            Verb::Variants(args) => Some(&args.common),
             Verb::Demo(args) => Some(&args.common),
             _ => None,
         }
@@ -109,6 +115,8 @@ impl Cli {
             Verb::Align(args) => Some(&mut args.common),
             Verb::Markdup(args) => Some(&mut args.common),
             Verb::Verify(args) => Some(&mut args.common),
+            Verb::Compare(args) => Some(&mut args.common),
+            Verb::Variants(args) => Some(&mut args.common),
             Verb::Demo(args) => Some(&mut args.common),
             _ => None,
         }
@@ -139,6 +147,14 @@ pub enum Verb {
     /// Check files against their manifest: sizes, checksums, record counts
     #[command(after_help = "Example:\n  godwit verify out/S.bam")]
     Verify(VerifyArgs),
+    /// Judge called variants by a truth set: recall, precision and F1 of SNPs and indels
+    #[command(
+        after_help = "Example:\n  godwit compare calls.vcf.gz truth.vcf.gz --confident truth.bed --reference ref.fa"
+    )]
+    Compare(CompareArgs),
+    /// VCF to Parquet or Arrow
+    #[command(after_help = "Example:\n  godwit variants calls.vcf.gz --out calls.parquet")]
+    Variants(VariantsArgs),
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),

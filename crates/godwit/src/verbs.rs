@@ -2,6 +2,7 @@
 
 mod align;
 mod bench;
+mod compare;
 mod completions;
 mod config;
 mod decode_cram;
@@ -15,6 +16,7 @@ mod plan;
 mod simulate;
 mod slurm_job;
 mod spread;
+mod variants;
 mod verify;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +41,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
         Verb::Verify(args) => verify::run(&args),
+        Verb::Compare(args) => compare::run(&args),
+        Verb::Variants(args) => variants::run(&args),
 
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),

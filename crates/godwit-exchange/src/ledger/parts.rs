@@ -1,8 +1,8 @@
-//! Parts of the file: written aside by the owners of their shares, placed when the sizes of all before them are known.
+//! Parts of the files: written aside by the owners of their shares, placed when the sizes of all before them are known.
 
 use std::collections::BTreeSet;
 
-use super::{Action, Ledger, NodeId, Phase, Share};
+use super::{Action, FILES, Ledger, NodeId, PerFile, Phase, Share};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PartState {
@@ -17,23 +17,23 @@ struct Part {
     share: Share,
     state: PartState,
     /// Once it was written; the same whoever writes it.
-    bytes: Option<u64>,
+    bytes: Option<PerFile>,
     /// Once all before it were written.
-    offset: Option<u64>,
+    offset: Option<PerFile>,
 }
 
-/// All parts, in the order of the file.
+/// All parts, in the order of the files.
 #[derive(Default)]
 pub(super) struct Parts {
     parts: Vec<Part>,
     waiting: BTreeSet<usize>,
-    /// Written, but not in the file yet.
+    /// Written, but not in the files yet.
     written: BTreeSet<usize>,
     placed: usize,
     /// Parts of each share that are not placed.
     unplaced: Vec<usize>,
     /// Parts whose offsets are known, and where the next one starts.
-    known: (usize, u64),
+    known: (usize, PerFile),
 }
 
 impl Parts {
@@ -55,7 +55,7 @@ impl Parts {
     }
 
     /// False where the size is another one than before.
-    pub(super) fn written(&mut self, node: NodeId, at: usize, bytes: u64) -> bool {
+    pub(super) fn written(&mut self, node: NodeId, at: usize, bytes: PerFile) -> bool {
         let Some(part) = self.parts.get_mut(at) else { return true };
         if part.state != PartState::Writing(node) {
             return true;
@@ -77,7 +77,7 @@ impl Parts {
         }
     }
 
-    /// What a node did not bring into the file has to be done by another one.
+    /// What a node did not bring into the files has to be done by another one.
     pub(super) fn lose(&mut self, node: NodeId) {
         for (at, part) in self.parts.iter_mut().enumerate() {
             let owner = match part.state {
@@ -97,7 +97,7 @@ impl Parts {
         while let Some(part) = self.parts.get_mut(at) {
             part.offset = Some(offset);
             let Some(bytes) = part.bytes else { break };
-            offset += bytes;
+            offset = std::array::from_fn::<_, FILES, _>(|file| offset[file] + bytes[file]);
             at += 1;
         }
         self.known = (at, offset);

@@ -129,17 +129,17 @@ fn parts_are_placed_when_all_before_them_are_written() {
     let (first, second) = (NodeId(0), NodeId(1));
     let given = run.tell(Event::Decided(vec![Share(0), Share(0), Share(1)]));
     assert_eq!(given, [Action::Write(first, 0), Action::Write(second, 2)], "one at a time");
-    assert_eq!(run.tell(Event::Written(second, 2, 30)), [], "nobody knows yet where it starts");
-    let given = run.tell(Event::Written(first, 0, 10));
-    assert_eq!(given, [Action::Write(first, 1), Action::Place(first, 0, 0)]);
-    let given = run.tell(Event::Written(first, 1, 20));
-    assert_eq!(given, [Action::Place(first, 1, 10), Action::Place(second, 2, 30)]);
+    assert_eq!(run.tell(Event::Written(second, 2, [30, 3])), [], "nobody knows yet where it starts");
+    let given = run.tell(Event::Written(first, 0, [10, 5]));
+    assert_eq!(given, [Action::Write(first, 1), Action::Place(first, 0, [0, 0])]);
+    let given = run.tell(Event::Written(first, 1, [20, 2]));
+    assert_eq!(given, [Action::Place(first, 1, [10, 5]), Action::Place(second, 2, [30, 7])]);
     // Its owner is lost before the part is in the file: another one writes it, and gets to the same place.
     let given = run.tell(Event::Lost(second));
     assert_eq!(given, [Action::Write(first, 2)]);
     run.tell(Event::Placed(first, 0));
     run.tell(Event::Placed(first, 1));
-    assert_eq!(run.tell(Event::Written(first, 2, 30)), [Action::Place(first, 2, 30)]);
+    assert_eq!(run.tell(Event::Written(first, 2, [30, 3])), [Action::Place(first, 2, [30, 7])]);
     assert_eq!(run.tell(Event::Placed(first, 2)), [Action::Finish]);
 }
 
@@ -150,15 +150,39 @@ fn a_part_of_another_size_is_told() {
     run.tell(Event::Planned { shares: 1 });
     run.align(0, 0);
     run.tell(Event::Decided(vec![Share(0)]));
-    run.tell(Event::Written(NodeId(0), 0, 10));
+    run.tell(Event::Written(NodeId(0), 0, [10, 0]));
     run.tell(Event::Joined { node: NodeId(1), writers: 1 });
     run.tell(Event::Lost(NodeId(0)));
     // Nobody has the slice any more.
     assert_eq!(run.wants(1), []);
     assert_eq!(run.tell(Event::Fed(block(0))), [Action::Align(NodeId(1), block(0))]);
     assert_eq!(run.tell(Event::Aligned(NodeId(1), block(0))), [Action::Release(block(0)), Action::Write(NodeId(1), 0)]);
-    let told = run.tell(Event::Written(NodeId(1), 0, 11));
+    let told = run.tell(Event::Written(NodeId(1), 0, [11, 0]));
     assert!(told.contains(&Action::Differs(0)), "{told:?}");
+}
+
+#[test]
+fn parts_can_be_written_again_also_by_those_who_lacked_their_slices() {
+    let mut run = Run::new(2, 1);
+    run.wants(0);
+    run.tell(Event::Planned { shares: 2 });
+    assert!(run.align(0, 0).contains(&Action::Decide));
+    let write = |run: &mut Run, node: u32, part: usize| {
+        run.tell(Event::Written(NodeId(node), part, [0, 0]));
+        run.tell(Event::Placed(NodeId(node), part))
+    };
+    run.tell(Event::Decided(vec![Share(0), Share(1)]));
+    write(&mut run, 0, 0);
+    assert_eq!(write(&mut run, 1, 1), [Action::Finish]);
+    // While nothing is to be written nobody fetches what the lost node owned.
+    run.tell(Event::Joined { node: NodeId(2), writers: 1 });
+    assert_eq!(run.tell(Event::Lost(NodeId(0))), []);
+    let given = run.tell(Event::Decided(vec![Share(0), Share(1)]));
+    let fetch = Action::Fetch { node: NodeId(2), block: block(0), shares: vec![Share(0)], from: NodeId(1) };
+    assert_eq!(given, [fetch, Action::Write(NodeId(1), 1)]);
+    assert_eq!(run.tell(Event::Fetched(NodeId(2), block(0))), [Action::Write(NodeId(2), 0)]);
+    write(&mut run, 2, 0);
+    assert_eq!(write(&mut run, 1, 1), [Action::Finish]);
 }
 
 #[test]

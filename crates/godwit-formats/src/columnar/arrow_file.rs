@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::CompressionType;
@@ -25,10 +24,17 @@ impl<W: Write> ArrowPart<W> {
     pub fn new(layout: &ColumnLayout, out: W) -> Result<Self, ColumnarError> {
         let metadata: HashMap<String, String> =
             layout.metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let schema = Arc::new(Schema::new_with_metadata(layout.schema.fields().clone(), metadata));
+        Self::with_schema(&Schema::new_with_metadata(layout.schema.fields().clone(), metadata), out)
+    }
+
+    /// Starts a file of any columns.
+    ///
+    /// # Errors
+    /// [`ColumnarError::Arrow`].
+    pub fn with_schema(schema: &Schema, out: W) -> Result<Self, ColumnarError> {
         let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
         let options = options.map_err(ColumnarError::Arrow)?;
-        let writer = FileWriter::try_new_with_options(out, &schema, options).map_err(ColumnarError::Arrow)?;
+        let writer = FileWriter::try_new_with_options(out, schema, options).map_err(ColumnarError::Arrow)?;
         Ok(Self { writer })
     }
 

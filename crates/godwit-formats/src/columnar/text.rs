@@ -5,15 +5,14 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, BinaryArray, StringArray};
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
-use godwit_model::CigarOp;
+use godwit_model::{BASE_LETTERS, CigarOp};
 
 /// Text of a packed byte of SEQ: two bases.
 const BASE_PAIRS: [[u8; 2]; 256] = {
-    let letters = *b"=ACMGRSVTWYHKDBN";
     let mut pairs = [[0; 2]; 256];
     let mut byte = 0;
     while byte < 256 {
-        pairs[byte] = [letters[byte >> 4], letters[byte & 15]];
+        pairs[byte] = [BASE_LETTERS[byte >> 4], BASE_LETTERS[byte & 15]];
         byte += 1;
     }
     pairs

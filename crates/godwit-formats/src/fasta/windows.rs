@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use godwit_model::BASE_LETTERS;
+
 use super::FaiRecord;
 
 /// Bases read at once: neighbours of what was asked for, because it is mostly asked for in order.
@@ -13,11 +15,10 @@ const WINDOW_BASES: u64 = 64 << 10;
 /// 4-bit code of each letter (SAMv1 §4.2.3); 0 for letters that stand for no base.
 const CODES: [u8; 256] = {
     let mut codes = [0; 256];
-    let letters = b"=ACMGRSVTWYHKDBN";
     let mut code = 1;
-    while code < letters.len() {
-        codes[letters[code] as usize] = code as u8;
-        codes[letters[code].to_ascii_lowercase() as usize] = code as u8;
+    while code < BASE_LETTERS.len() {
+        codes[BASE_LETTERS[code] as usize] = code as u8;
+        codes[BASE_LETTERS[code].to_ascii_lowercase() as usize] = code as u8;
         code += 1;
     }
     codes

@@ -1,5 +1,7 @@
 //! SEQ and QUAL as BAM stores them.
 
+use godwit_model::BASE_LETTERS;
+
 /// Marks a byte of SEQ that is no base.
 const NO_BASE: u8 = 0x10;
 
@@ -16,11 +18,10 @@ const fn codes() -> [u8; 256] {
         letter += 1;
     }
     codes[b'.' as usize] = 15;
-    let order = b"=ACMGRSVTWYHKDBN";
     let mut code = 0;
-    while code < order.len() {
-        codes[order[code] as usize] = code as u8;
-        codes[order[code].to_ascii_lowercase() as usize] = code as u8;
+    while code < BASE_LETTERS.len() {
+        codes[BASE_LETTERS[code] as usize] = code as u8;
+        codes[BASE_LETTERS[code].to_ascii_lowercase() as usize] = code as u8;
         code += 1;
     }
     codes

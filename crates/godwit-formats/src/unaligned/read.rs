@@ -1,12 +1,10 @@
 //! One record as the sequencer's read.
 
-use godwit_model::{RawRecord, Tag, flags};
+use godwit_model::{BASE_LETTERS, RawRecord, Tag, flags};
 
 use super::error::ReadProblem;
 use crate::fastq::trimmed_name;
 
-/// Letter of each 4-bit code (SAMv1 §4.2.3).
-const LETTERS: &[u8; 16] = b"=ACMGRSVTWYHKDBN";
 /// The highest quality that FASTQ can say: `~`.
 const MAX_QUALITY: u8 = 93;
 /// What stands for qualities that are missing: 1, as with `samtools fastq`.
@@ -58,7 +56,7 @@ impl Read {
     fn take_bases(&mut self, record: RawRecord<'_>) -> Result<(), ReadProblem> {
         self.sequence.clear();
         for byte in record.packed_bases() {
-            self.sequence.extend([LETTERS[usize::from(byte >> 4)], LETTERS[usize::from(byte & 15)]]);
+            self.sequence.extend([BASE_LETTERS[usize::from(byte >> 4)], BASE_LETTERS[usize::from(byte & 15)]]);
         }
         self.sequence.truncate(record.bases());
         match self.sequence.iter().position(|base| *base == b'=') {
@@ -113,6 +111,6 @@ fn whole_number(kind: u8, value: &[u8]) -> Option<i64> {
 
 /// The letter of the other strand. The bits of a code stand for A, C, G and T, so the complement has them reversed.
 fn complement(letter: u8) -> u8 {
-    let code = LETTERS.iter().position(|other| *other == letter).unwrap_or(15) as u8;
-    LETTERS[usize::from(code.reverse_bits() >> 4)]
+    let code = BASE_LETTERS.iter().position(|other| *other == letter).unwrap_or(15) as u8;
+    BASE_LETTERS[usize::from(code.reverse_bits() >> 4)]
 }

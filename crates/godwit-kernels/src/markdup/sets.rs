@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use bytemuck::{Pod, Zeroable};
 use godwit_model::{BlockId, RecordId};
 
 use super::verdicts::Verdicts;
 
 /// A set of two duplicate pairs or more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 pub struct DuplicateSet {
     /// The record of the best pair that leads.
     pub representative: RecordId,
@@ -21,9 +23,11 @@ pub struct DuplicateSet {
 #[derive(Clone, Debug, Default)]
 pub struct DuplicateSets {
     sets: Vec<DuplicateSet>,
-    /// Index of the record and of its set, in order.
-    members: HashMap<BlockId, Vec<(u32, u32)>>,
+    members: HashMap<BlockId, Vec<SetMember>>,
 }
+
+/// Index of a record in its block, and that of its set.
+pub type SetMember = [u32; 2];
 
 impl DuplicateSets {
     /// Adds a set and returns its index.
@@ -34,7 +38,7 @@ impl DuplicateSets {
 
     /// Adds a record to a set.
     pub(super) fn join(&mut self, record: RecordId, set: u32) {
-        self.members.entry(record.block()).or_default().push((record.index(), set));
+        self.members.entry(record.block()).or_default().push([record.index(), set]);
     }
 
     /// Ends the input: members can be looked up.
@@ -56,13 +60,28 @@ impl DuplicateSets {
     }
 
     /// The members in one block, for [`DuplicateSets::of`].
-    pub fn of_block(&self, block: BlockId) -> &[(u32, u32)] {
+    pub fn of_block(&self, block: BlockId) -> &[SetMember] {
         self.members.get(&block).map_or(&[], Vec::as_slice)
     }
 
     /// The set of the record with this index, from the members of its block.
-    pub fn of(&self, block_members: &[(u32, u32)], index: u32) -> Option<&DuplicateSet> {
-        let at = block_members.binary_search_by_key(&index, |(record, _)| *record).ok()?;
-        self.sets.get(block_members[at].1 as usize)
+    pub fn of(&self, block_members: &[SetMember], index: u32) -> Option<&DuplicateSet> {
+        let at = block_members.binary_search_by_key(&index, |[record, _]| *record).ok()?;
+        self.sets.get(block_members[at][1] as usize)
+    }
+
+    /// All sets.
+    pub fn sets(&self) -> &[DuplicateSet] {
+        &self.sets
+    }
+
+    /// The members in every block that has some, in no order of blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = (BlockId, &[SetMember])> {
+        self.members.iter().map(|(block, members)| (*block, members.as_slice()))
+    }
+
+    /// Sets that were told elsewhere, with their members in order.
+    pub fn from_blocks(sets: Vec<DuplicateSet>, blocks: impl IntoIterator<Item = (BlockId, Vec<SetMember>)>) -> Self {
+        Self { sets, members: blocks.into_iter().collect() }
     }
 }

@@ -3,7 +3,7 @@
 use godwit_model::{BlockId, RawRecord, RecordId, flags};
 
 /// The templates of one block: runs of neighbours that share a name.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct BlockTemplates {
     records: u32,
     /// A bit for each record that starts a template.
@@ -39,6 +39,43 @@ impl BlockTemplates {
             self.first_name = self.last_name.clone();
         }
         self.records += 1;
+    }
+
+    /// Number of records.
+    pub fn records(&self) -> u32 {
+        self.records
+    }
+
+    /// As bytes, for [`BlockTemplates::from_bytes`].
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16 + self.starts.len() * 16 + self.first_name.len() + self.last_name.len());
+        bytes.extend(self.records.to_le_bytes());
+        bytes.extend((self.first_name.len() as u32).to_le_bytes());
+        bytes.extend(self.starts.iter().chain(&self.primary_starts).flat_map(|word| word.to_le_bytes()));
+        bytes.extend(&self.first_name);
+        bytes.extend(&self.last_name);
+        bytes
+    }
+
+    /// From bytes; `None` where they are none of a block.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (records, bytes) = bytes.split_first_chunk()?;
+        let (first_name, bytes) = bytes.split_first_chunk()?;
+        let records = u32::from_le_bytes(*records);
+        let words_bytes = records.div_ceil(64) as usize * 8;
+        let (starts, bytes) = bytes.split_at_checked(words_bytes)?;
+        let (primary_starts, names) = bytes.split_at_checked(words_bytes)?;
+        let (first_name, last_name) = names.split_at_checked(u32::from_le_bytes(*first_name) as usize)?;
+        let words = |bytes: &[u8]| -> Vec<u64> {
+            bytes.chunks_exact(8).filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?))).collect()
+        };
+        Some(Self {
+            records,
+            starts: words(starts),
+            primary_starts: words(primary_starts),
+            first_name: first_name.to_owned(),
+            last_name: last_name.to_owned(),
+        })
     }
 
     /// Records of the template before the one with this index.
@@ -146,5 +183,34 @@ impl Templates {
     pub(super) fn record(&self, number: u64) -> RecordId {
         let (first, id, _) = &self.blocks[self.block_of(number)];
         id.record((number - first) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_survive_their_bytes() {
+        let (first_name, last_name) = (b"a".to_vec(), b"read 65".to_vec());
+        let block =
+            BlockTemplates { records: 65, starts: vec![5, 1], primary_starts: vec![4, 0], first_name, last_name };
+        for block in [block, BlockTemplates::default()] {
+            let bytes = block.to_bytes();
+            assert_eq!(BlockTemplates::from_bytes(&bytes), Some(block));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_cut_short_are_no_templates() {
+        let block = BlockTemplates {
+            records: 1,
+            starts: vec![1],
+            primary_starts: vec![1],
+            first_name: b"ab".to_vec(),
+            last_name: Vec::new(),
+        };
+        let bytes = block.to_bytes();
+        assert!((0..bytes.len()).all(|length| BlockTemplates::from_bytes(&bytes[..length]).is_none()));
     }
 }

@@ -162,7 +162,12 @@ impl FoundEngine {
 
     /// The same aligner where nodes run it, one of which has told who it is.
     pub(super) fn elsewhere(self, hello: Hello) -> Engine {
-        Engine { hello, kind: Kind::Own(None) }
+        let kind = match self.kind {
+            FoundKind::Own(_) => Kind::Own(None),
+            FoundKind::Minimap2(minimap2) => Kind::Minimap2(minimap2),
+            FoundKind::Template { template, program } => Kind::Template { template, program },
+        };
+        Engine { hello, kind }
     }
 }
 

@@ -238,8 +238,10 @@ fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::R
     if reader.genome().contigs().is_empty() {
         return Ok(Box::new(reader));
     }
+    // While a run is planned, its directories need not be there.
     let scratch = options.job.temp.as_deref().unwrap_or(&options.out);
-    request.reference = Some((options.reference.clone(), scratch.to_owned()));
+    let scratch = if scratch.is_dir() { scratch.to_owned() } else { std::env::temp_dir() };
+    request.reference = Some((options.reference.clone(), scratch));
     match cram::Reader::open(program, &request) {
         // Of another reference: what holds none of it can be read still.
         Err(cram::CramError::Decoder { .. }) => Ok(Box::new(reader)),

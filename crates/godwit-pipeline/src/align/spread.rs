@@ -14,21 +14,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use godwit_engines::aligner::{AlignerChoice, Hello};
+use godwit_engines::aligner::{Hello, Identity};
 use godwit_exchange::{
     Action, Event as LedgerEvent, Head, Incoming, Keys, Ledger, LedgerOptions, NodeId, Order, Orders, Report,
 };
 use godwit_fleet::{FleetError, Rendezvous, Token};
 use godwit_model::{BlockId, PartitionPlan};
 use serde::Serialize;
+use serde_json::Value;
 
-use super::AlignOptions;
-use crate::error::PipelineError;
+use super::header::LaneGroups;
+use super::{AlignOptions, PlannedLanes};
+use crate::error::{Blame, PipelineError};
 use crate::journal::OverNodes;
-use crate::marking::MarkingOptions;
-use crate::node::{AlignWork, KeepAt};
+use crate::node::{AlignWork, KeepAt, LaneWork};
 use crate::observer::{Event, Observer};
-use crate::reduce::Format;
 use crate::run_directory::RunDirectory;
 use crate::runs::Shares;
 
@@ -39,6 +39,8 @@ pub(super) use stage::SpreadJob;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long a run goes on without any node.
 const WITHOUT_NODES: Duration = Duration::from_secs(60);
+/// How often nodes are looked at that were started and did not come.
+const LOOK_AT_LAUNCHED: Duration = Duration::from_millis(200);
 /// How long nodes have to hear the last order.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -73,8 +75,11 @@ pub trait Launch: Sync {
     /// [`PipelineError`].
     fn start(&self, meeting: &Path) -> Result<(), PipelineError>;
 
-    /// Why none of them can come any more, where that is so.
-    fn ended(&self) -> Option<String>;
+    /// What nodes said last that have ended since this was asked before, each with its number.
+    fn gone(&self) -> Vec<String>;
+
+    /// Whether none of them can come any more.
+    fn ended(&self) -> bool;
 
     /// Stops those that still run, after they had time to end by themselves.
     fn stop(&self);
@@ -142,7 +147,9 @@ pub(super) struct HeadOfRun<'r> {
     started: Instant,
     /// Since when there has been no node.
     alone_since: Instant,
-    last_words: String,
+    last_words: Option<String>,
+    /// When nodes were looked at that were started.
+    looked_at: Instant,
     work: AlignWork,
     hello: Option<Hello>,
     actions: Vec<Action>,
@@ -163,15 +170,12 @@ pub(super) struct HeadOfRun<'r> {
 /// # Errors
 /// [`PipelineError::Options`].
 pub(super) fn check(options: &AlignOptions) -> Result<(), PipelineError> {
-    let marking = options.job.marking;
-    let problem = if !matches!(options.aligner, AlignerChoice::Bwa | AlignerChoice::BwaMem2) {
-        format!("{} cannot be spread over nodes: bwa and bwa-mem2 can", options.aligner.name())
-    } else if options.formats.contains(&Format::Cram) {
-        "nodes write BAM, Parquet and Arrow, but no CRAM; write BAM and convert it: samtools view -C".to_owned()
-    } else if marking.wants_details() || marking.tag_set_members {
-        let plain = MarkingOptions::default();
-        let line = MarkingOptions { tagging: plain.tagging, ..marking }.command_line();
-        format!("nodes do not mark duplicates with{line}; run on one machine, or leave that out")
+    let problem = if options.aligner.identity() == Identity::SingleStream {
+        format!(
+            "{} cannot be spread over nodes: nothing is known of what it keeps from read to read, so that one process has to \
+             see a lane from end to end; leave out --on, or use bwa, bwa-mem2 or minimap2",
+            options.aligner.name()
+        )
     } else {
         return Ok(());
     };
@@ -183,6 +187,7 @@ impl<'r> HeadOfRun<'r> {
     pub(super) fn open(
         spread: &'r Spread<'r>,
         options: &AlignOptions,
+        lanes: &PlannedLanes,
         run: &'r RunDirectory,
         observer: &'r dyn Observer,
         cancelled: &'r Arc<AtomicBool>,
@@ -192,7 +197,7 @@ impl<'r> HeadOfRun<'r> {
         let scratch = options.job.temp.as_ref().unwrap_or(&options.out);
         let reads = run.for_reads(options.job.temp.as_deref());
         let reads = reads.map_err(PipelineError::file("use scratch space in", scratch))?;
-        let spool = Arc::new(ReadsSpool::new(reads));
+        let spool = Arc::new(ReadsSpool::new(reads, lanes.read_once()));
         let absolute = |path: &Path| std::path::absolute(path).map_err(PipelineError::file("find", path));
         Keys::make(&meeting)?;
         let address = match spread.addresses[..] {
@@ -209,6 +214,9 @@ impl<'r> HeadOfRun<'r> {
             reference: absolute(&options.reference)?,
             aligner: options.aligner.text().to_owned(),
             arguments: options.aligner_args.clone(),
+            lanes: (0..lanes.planned.len()).map(|lane| lane_work(&lanes.groups, lane)).collect(),
+            sample: options.sample.clone(),
+            marking: options.job.marking,
             partitions: options.job.partitions,
             share_index: spread.one_machine && spread.nodes > 1,
             keep: Self::keep_at(run)?,
@@ -227,7 +235,8 @@ impl<'r> HeadOfRun<'r> {
             cancelled,
             started: Instant::now(),
             alone_since: Instant::now(),
-            last_words: "none came".to_owned(),
+            last_words: None,
+            looked_at: Instant::now(),
             work,
             hello: None,
             actions: Vec::new(),
@@ -310,19 +319,29 @@ impl<'r> HeadOfRun<'r> {
     }
 
     fn check_alone(&mut self) -> Result<(), PipelineError> {
+        // Those that came are heard of when they are lost.
+        if self.report.nodes.len() < self.spread.nodes as usize && self.looked_at.elapsed() > LOOK_AT_LAUNCHED {
+            self.looked_at = Instant::now();
+            for last in self.spread.launch.gone() {
+                self.warn(format!("{last}; the run goes on without it where there are others"));
+                self.says_last(last);
+            }
+        }
         if !self.peers.is_empty() {
             self.alone_since = Instant::now();
             return Ok(());
         }
-        let ended = self.spread.launch.ended();
-        if ended.is_none() && self.alone_since.elapsed() < WITHOUT_NODES {
+        if !self.spread.launch.ended() && self.alone_since.elapsed() < WITHOUT_NODES {
             return Ok(());
         }
-        let last = match ended {
-            Some(why) if self.last_words == "none came" => why,
-            _ => self.last_words.clone(),
-        };
-        Err(PipelineError::NoNodes { last })
+        let gone = self.spread.launch.gone();
+        gone.into_iter().for_each(|last| self.says_last(last));
+        Err(PipelineError::NoNodes { last: self.last_words.take().unwrap_or_else(|| "none came".to_owned()) })
+    }
+
+    /// The first loss is what others follow from.
+    fn says_last(&mut self, last: String) {
+        self.last_words.get_or_insert(last);
     }
 
     fn now(&self) -> Duration {
@@ -378,9 +397,13 @@ impl<'r> HeadOfRun<'r> {
                 None => self.tell(LedgerEvent::FetchFailed(*node, *block)),
             },
             Action::Release(block) => spool.release(*block),
-            Action::Write(node, part) => self.order(*node, &Order::Write { part: *part }),
             // Each stage does its own.
-            Action::Refeed(_) | Action::Decide | Action::Place(..) | Action::Differs(_) | Action::Finish => {}
+            Action::Refeed(_)
+            | Action::Decide
+            | Action::Write(..)
+            | Action::Place(..)
+            | Action::Differs(_)
+            | Action::Finish => {}
         }
     }
 
@@ -411,7 +434,7 @@ impl<'r> HeadOfRun<'r> {
             let why = format!("it is godwit {version}, the head is {own}; install one version everywhere");
             self.warn(format!("{name} was refused: {why}"));
             orders.give(&Order::Refused { why: why.clone() });
-            self.last_words = format!("{name}: {why}");
+            self.says_last(format!("{name}: {why}"));
             return Ok(());
         }
         let job =
@@ -429,9 +452,8 @@ impl<'r> HeadOfRun<'r> {
         writers: usize,
         hello: Result<Hello, godwit_engines::aligner::protocol::ProtocolError>,
     ) -> Result<(), PipelineError> {
+        let hello = hello.map_err(|error| self.wrong(node, error.to_string()))?;
         let Some(peer) = self.peers.get_mut(&node) else { return Ok(()) };
-        let hello =
-            hello.map_err(|error| PipelineError::Node { node: peer.name.clone(), message: error.to_string() })?;
         peer.address = Some(address);
         match &self.hello {
             Some(first) if *first != hello => {
@@ -456,18 +478,17 @@ impl<'r> HeadOfRun<'r> {
         let Some(peer) = self.peers.remove(&node) else { return };
         self.report.lost_nodes += 1;
         self.warn(format!("lost {}: {why}; others go on with its work", peer.name));
-        if self.last_words == "none came" {
-            self.last_words = format!("{}: {why}", peer.name);
-        }
+        self.says_last(format!("{}: {why}", peer.name));
         self.tell(LedgerEvent::Lost(node));
     }
 
-    fn failed(&mut self, node: NodeId, message: String, everywhere: bool) -> Result<(), PipelineError> {
+    fn failed(&mut self, node: NodeId, message: String, everywhere: Option<Value>) -> Result<(), PipelineError> {
         let name = self.peers.get(&node).map_or_else(String::new, |peer| peer.name.clone());
-        if everywhere {
-            return Err(PipelineError::Node { node: name, message });
+        if let Some(blame) = everywhere {
+            let blame = serde_json::from_value(blame).unwrap_or(Blame::Engine);
+            return Err(PipelineError::Node { node: name, message, blame });
         }
-        self.last_words = format!("{name}: {message}");
+        self.last_words = Some(format!("{name}: {message}"));
         self.lose(node, message);
         Ok(())
     }
@@ -496,6 +517,11 @@ impl<'r> HeadOfRun<'r> {
 
     fn content_of(&self, block: BlockId) -> String {
         self.contents.get(&block).cloned().unwrap_or_default()
+    }
+
+    /// A node said something that is not what it should be.
+    fn wrong(&self, node: NodeId, message: String) -> PipelineError {
+        PipelineError::Node { node: self.name_of(node).to_owned(), message, blame: Blame::Engine }
     }
 
     fn name_of(&self, node: NodeId) -> &str {
@@ -531,4 +557,8 @@ fn plan_order(plan: &PartitionPlan, over: &OverNodes) -> Order {
 /// A block as messages name it.
 fn named(block: BlockId) -> String {
     format!("block {} of lane {}", block.ordinal + 1, block.lane + 1)
+}
+
+fn lane_work(groups: &LaneGroups, lane: usize) -> LaneWork {
+    LaneWork { read_group: groups.line(lane).to_owned(), read_group_id: groups.id(lane).to_owned() }
 }

@@ -374,7 +374,9 @@ impl Kept {
 
     /// Keeps a part that lies in the spill.
     pub(super) fn note_part(&self, made_of: &str, part: usize, made: &MadePart) -> io::Result<()> {
-        let (PartPlace::Spill(pieces), Some(checksum)) = (&made.place, &made.checksum) else { return Ok(()) };
+        let ([Some(PartPlace::Spill(pieces)), None], Some(checksum)) = (&made.places, &made.checksum) else {
+            return Ok(());
+        };
         let report_offset = self.spill.append(&made.report)?;
         self.journal.note(&KeptLine::Part(KeptPart {
             made_of: made_of.to_owned(),
@@ -399,7 +401,8 @@ impl Kept {
             return Ok(None);
         }
         let bytes = kept.pieces.iter().map(|(_, bytes)| bytes).sum();
-        Ok(Some(MadePart { place: PartPlace::Spill(kept.pieces), bytes, checksum: Some(kept.checksum), report }))
+        let places = [Some(PartPlace::Spill(kept.pieces)), None];
+        Ok(Some(MadePart { places, bytes: [bytes, 0], checksum: Some(kept.checksum), report }))
     }
 
     /// Removes what is kept, and what lost nodes of the run kept here: nobody needs it any more.

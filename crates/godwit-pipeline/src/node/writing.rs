@@ -1,25 +1,25 @@
-//! Parts on a node: made of its slices, kept in its spill, then put into the file.
+//! Parts on a node: made of its slices, kept in its spill, then put into the files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_buffer::Buffer;
+use bytemuck::{AnyBitPattern, NoUninit};
 use godwit_engines::aligner::Hello;
-use godwit_exchange::{Gift, Ticket, bytes_batch};
+use godwit_exchange::{Gift, PerFile, Ticket, bytes_batch};
 use godwit_formats::sam::Header;
-use godwit_kernels::markdup::Verdicts;
+use godwit_kernels::markdup::{DuplicateSet, DuplicateSets, Marking, SetMember, Verdicts};
 use godwit_model::BlockId;
 use serde::{Deserialize, Serialize};
 
-use super::{NodeOptions, Shared, malformed};
+use super::{Shared, buffer_of, malformed};
 use crate::error::PipelineError;
-use crate::marking::MarkingOptions;
-use crate::memory::MemoryPlan;
-use crate::partitioned_file::PartPlace;
 use crate::read_groups::ReadGroups;
-use crate::reduce::{DuplicatePolicy, MadePart, PartMaker, PartMakerOptions, Places, ReduceOptions};
+use crate::reduce::{
+    DuplicatePolicy, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places, RankedPart, WritingOptions, places,
+};
 use crate::runs::SplitPartition;
 
 /// What nodes have to know to write.
@@ -29,37 +29,55 @@ pub(crate) struct WriteJob {
     pub(crate) header: String,
     /// What is written.
     pub(crate) places: Places,
-    pub(crate) duplicates: DuplicatePolicy,
-    pub(crate) marking: MarkingOptions,
-    pub(crate) metrics: bool,
+    /// What becomes of records.
+    pub(crate) writing: WritingOptions,
     pub(crate) reference: PathBuf,
     /// All parts, in the order of the file.
     pub(crate) parts: Vec<SplitPartition>,
 }
 
-/// What is said beside the verdicts of a block.
+/// What is said beside verdicts: what they are.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct VerdictHeader {
-    pub(crate) block: BlockId,
-    /// Whether they are about optical duplicates.
-    pub(crate) optical: bool,
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VerdictHeader {
+    /// Bits of a block: the records that lead a duplicate set.
+    Representatives(BlockId),
+    /// Bits of a block: duplicates.
+    Duplicates(BlockId),
+    /// Bits of a block: optical duplicates.
+    Optical(BlockId),
+    /// Members of duplicate sets in a block.
+    Members(BlockId),
+    /// Duplicate sets.
+    Sets,
 }
 
 /// What a writing thread is told.
 pub(super) enum Task {
+    /// Find the places of records in a part.
+    Rank(usize, Box<SplitPartition>),
     /// Make a part.
     Write(usize),
-    /// Put it into the file.
-    Place(usize, u64),
+    /// Put it into the files.
+    Place(usize, PerFile),
+}
+
+/// What the writing threads share.
+#[derive(Default)]
+pub(super) struct Writing<'s> {
+    /// The records that are looked for, once they were asked for.
+    wanted: Mutex<Option<Arc<Verdicts>>>,
+    /// Once duplicates are decided.
+    maker: OnceLock<Maker<'s>>,
 }
 
 /// All that writing takes.
-pub(super) struct Maker<'s> {
+struct Maker<'s> {
     maker: PartMaker<'s>,
     parts: Vec<SplitPartition>,
     /// What parts are made of and how: a checksum. `None` where parts are more than what waits for its place in the BAM.
     made_of: Option<String>,
-    made: Mutex<HashMap<usize, (PartPlace, u64)>>,
+    made: Mutex<HashMap<usize, (PartPlaces, PerFile)>>,
 }
 
 impl Maker<'_> {
@@ -82,8 +100,7 @@ pub(super) fn prepare<'s>(
     shared: &'s Shared,
     job: WriteJob,
     hello: &Hello,
-    options: &NodeOptions,
-    maker: &OnceLock<Maker<'s>>,
+    writing: &Writing<'s>,
 ) -> Result<(), PipelineError> {
     let Some(store) = shared.store.get() else { return Ok(()) };
     let mut made_of = blake3::Hasher::new();
@@ -91,79 +108,136 @@ pub(super) fn prepare<'s>(
     let is_bam_alone = job.places == Places { bam: job.places.bam.clone(), ..Places::default() };
     let header = Header::parse(job.header.as_bytes()).map_err(|error| malformed(error.to_string()))?;
     let read_groups = header.read_groups().map_err(|error| malformed(error.to_string()))?;
-    let (duplicates, optical) = verdicts(shared, &mut made_of)?;
-    let marks = job.duplicates != DuplicatePolicy::None;
-    let reduce = ReduceOptions {
-        duplicates: job.duplicates,
-        optical_distance: 0,
-        marking: job.marking,
-        marking_command_line: String::new(),
-        partitions: 0,
-        threads: options.threads,
-        memory: MemoryPlan::for_align(None, 0)?,
-        temp: shared.scratch.clone(),
-        metrics: job.metrics.then_some(Some(job.reference)),
-    };
     let options = PartMakerOptions {
-        reduce,
         read_groups: ReadGroups::new(&read_groups)?,
         genome: hello.genome.clone(),
         places: job.places,
         header,
-        duplicates: marks.then_some(duplicates),
-        optical: job.marking.tells_optical(job.duplicates).then_some(optical),
+        reference: job.reference,
+        scratch: shared.scratch.clone(),
+        marking: marking(shared, &job.writing, &mut made_of)?,
+        writing: job.writing,
     };
     let made_of = is_bam_alone.then(|| made_of.finalize().to_hex().to_string());
     let made = Maker { maker: PartMaker::new(store, options)?, parts: job.parts, made_of, made: Mutex::default() };
-    let _ = maker.set(made);
+    let _ = writing.maker.set(made);
     Ok(())
 }
 
-/// The duplicates of all blocks, and the optical ones.
-fn verdicts(shared: &Shared, hasher: &mut blake3::Hasher) -> Result<(Verdicts, Verdicts), PipelineError> {
-    let mut incoming = shared.link.get(&Ticket::Verdicts)?;
-    let mut blocks: [HashMap<BlockId, Vec<u64>>; 2] = Default::default();
-    while let Some((batch, header)) = incoming.next_batch()? {
-        let header: VerdictHeader = serde_json::from_slice(&header).map_err(|error| malformed(error.to_string()))?;
-        let words = bytes_batch::bytes(&batch).chunks_exact(8);
-        let words = words.filter_map(|word| Some(u64::from_le_bytes(*word.first_chunk()?)));
-        blocks[usize::from(header.optical)].entry(header.block).or_default().extend(words);
+/// Which records are duplicates, where they are looked for. What is told of them goes into the hash.
+fn marking(
+    shared: &Shared,
+    writing: &WritingOptions,
+    hasher: &mut blake3::Hasher,
+) -> Result<Option<Marking>, PipelineError> {
+    if writing.duplicates == DuplicatePolicy::None {
+        return Ok(None);
     }
-    for of_kind in &blocks {
-        for (block, words) in of_kind.iter().collect::<BTreeMap<_, _>>() {
-            hasher.update(&[&block.lane.to_le_bytes()[..], &block.ordinal.to_le_bytes()[..]].concat());
-            hasher.update(bytemuck::cast_slice(words));
-        }
-        hasher.update(b"|");
-    }
-    let [duplicates, optical] = blocks.map(Verdicts::from_blocks);
-    Ok((duplicates, optical))
+    let told = told(shared, &Ticket::Verdicts)?;
+    told.hash(hasher);
+    let Told { duplicates, optical, members, sets, .. } = told;
+    let tells_optical = writing.marking.tells_optical(writing.duplicates);
+    Ok(Some(Marking {
+        duplicates: Verdicts::from_blocks(duplicates),
+        optical: tells_optical.then(|| Verdicts::from_blocks(optical)),
+        sets: writing.marking.tag_set_members.then(|| DuplicateSets::from_blocks(sets, members)),
+        ..Marking::default()
+    }))
 }
 
-/// Makes parts and puts them into the file.
-pub(super) fn write(
-    shared: &Shared,
-    maker: &OnceLock<Maker>,
-    tasks: &Mutex<Receiver<Task>>,
-) -> Result<(), PipelineError> {
+/// What the head tells of records, by block.
+#[derive(Default)]
+struct Told {
+    representatives: HashMap<BlockId, Vec<u64>>,
+    duplicates: HashMap<BlockId, Vec<u64>>,
+    optical: HashMap<BlockId, Vec<u64>>,
+    members: HashMap<BlockId, Vec<SetMember>>,
+    sets: Vec<DuplicateSet>,
+}
+
+impl Told {
+    /// Puts all of it into a hash.
+    fn hash(&self, hasher: &mut blake3::Hasher) {
+        hash_blocks(&self.duplicates, hasher);
+        hash_blocks(&self.optical, hasher);
+        hash_blocks(&self.members, hasher);
+        hasher.update(bytemuck::cast_slice(&self.sets));
+    }
+}
+
+fn hash_blocks<T: NoUninit>(blocks: &HashMap<BlockId, Vec<T>>, hasher: &mut blake3::Hasher) {
+    for (block, items) in blocks.iter().collect::<BTreeMap<_, _>>() {
+        hasher.update(&[&block.lane.to_le_bytes()[..], &block.ordinal.to_le_bytes()[..]].concat());
+        hasher.update(bytemuck::cast_slice(items));
+    }
+    hasher.update(b"|");
+}
+
+fn told(shared: &Shared, ticket: &Ticket) -> Result<Told, PipelineError> {
+    let mut incoming = shared.link.get(ticket)?;
+    let mut told = Told::default();
+    while let Some((batch, header)) = incoming.next_batch()? {
+        let header = serde_json::from_slice(&header).map_err(|error| malformed(error.to_string()))?;
+        let bytes = bytes_batch::bytes(&batch);
+        match header {
+            VerdictHeader::Representatives(block) => append(told.representatives.entry(block).or_default(), bytes),
+            VerdictHeader::Duplicates(block) => append(told.duplicates.entry(block).or_default(), bytes),
+            VerdictHeader::Optical(block) => append(told.optical.entry(block).or_default(), bytes),
+            VerdictHeader::Members(block) => append(told.members.entry(block).or_default(), bytes),
+            VerdictHeader::Sets => append(&mut told.sets, bytes),
+        }
+    }
+    Ok(told)
+}
+
+/// Appends plain items from their bytes, wherever these lie in memory.
+fn append<T: AnyBitPattern>(items: &mut Vec<T>, bytes: &[u8]) {
+    items.extend(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>));
+}
+
+/// Finds the places of the records that the head looks for in a part.
+fn rank(shared: &Shared, writing: &Writing, split: &SplitPartition) -> Result<RankedPart, PipelineError> {
+    let Some(store) = shared.store.get() else { return Err(malformed("there is nothing to count yet".into())) };
+    let wanted = {
+        let mut wanted = writing.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*wanted {
+            Some(wanted) => wanted.clone(),
+            None => {
+                let told = told(shared, &Ticket::Representatives)?.representatives;
+                wanted.insert(Arc::new(Verdicts::from_blocks(told))).clone()
+            }
+        }
+    };
+    places(&store.runs(split), split, &wanted, shared.cancelled).map_err(|error| shared.scratch_failed(error))
+}
+
+/// Makes parts and puts them into the files.
+pub(super) fn write(shared: &Shared, writing: &Writing, tasks: &Mutex<Receiver<Task>>) -> Result<(), PipelineError> {
     loop {
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return Ok(()) };
-        let Some(maker) = maker.get() else { return Err(malformed("there is nothing to write yet".into())) };
+        let maker = || writing.maker.get().ok_or_else(|| malformed("there is nothing to write yet".into()));
         let (gift, pieces) = match task {
+            Task::Rank(part, split) => {
+                let RankedPart { found, records } = rank(shared, writing, &split)?;
+                let found: Vec<[u64; 2]> = found.into_iter().map(|(record, place)| [record.0, place]).collect();
+                (Gift::Ranked { part, records }, vec![buffer_of(&found)])
+            }
             Task::Write(part) => {
+                let maker = maker()?;
                 let split = maker.parts.get(part).ok_or_else(|| malformed(format!("there is no part {part}")))?;
                 let (made, kept) = maker.make(shared, part, split)?;
-                let place = (made.place, made.bytes);
-                maker.made.lock().unwrap_or_else(PoisonError::into_inner).insert(part, place);
+                let places = (made.places, made.bytes);
+                maker.made.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);
                 (Gift::Part { part, bytes: made.bytes, kept }, vec![Buffer::from_vec(made.report)])
             }
             Task::Place(part, offset) => {
+                let maker = maker()?;
                 let made = maker.made.lock().unwrap_or_else(PoisonError::into_inner).get(&part).cloned();
-                let (place, bytes) = made.ok_or_else(|| malformed(format!("part {part} was not made here")))?;
-                let edges = maker.maker.place(&place, offset)?;
-                let pieces = vec![Buffer::from_vec(edges.first), Buffer::from_vec(edges.last)];
-                (Gift::Placed { part, offset, bytes }, pieces)
+                let (places, bytes) = made.ok_or_else(|| malformed(format!("part {part} was not made here")))?;
+                let edges = maker.maker.place(&places, offset)?;
+                let pieces = edges.into_iter().flat_map(|edges| [edges.first, edges.last]);
+                (Gift::Placed { part, offset, bytes }, pieces.map(Buffer::from_vec).collect())
             }
         };
         shared.link.give(shared.id, gift, pieces)?;

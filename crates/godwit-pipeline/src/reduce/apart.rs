@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use godwit_cram as cram;
+use godwit_exchange::{FILES, PerFile};
 use godwit_formats::columnar::ColumnLayout;
 use godwit_formats::sam::Header;
-use godwit_kernels::markdup::{Marking, Verdicts};
+use godwit_kernels::markdup::Marking;
 use godwit_model::Genome;
 use serde::{Deserialize, Serialize};
 
-use super::collector::{Collected, ReduceOptions};
+use super::collector::{Collected, WritingOptions};
 use super::outputs::{Opened, Outputs};
 use super::partition::{Known, PartitionSummary, write_partition};
 use super::qc::{QcJob, QcPart, QcWorker};
@@ -27,22 +29,26 @@ use crate::runs::{SliceStore, SplitPartition};
 
 /// What a maker of parts has to know.
 pub(crate) struct PartMakerOptions {
-    pub(crate) reduce: ReduceOptions,
+    pub(crate) writing: WritingOptions,
     pub(crate) read_groups: ReadGroups,
     pub(crate) genome: Genome,
     /// Where it is written.
     pub(crate) places: Places,
-    /// The header, for columns.
+    /// The header of the files.
     pub(crate) header: Header,
-    /// Duplicates, and optical ones where they are to be told.
-    pub(crate) duplicates: Option<Verdicts>,
-    pub(crate) optical: Option<Verdicts>,
+    /// The reference that CRAM needs.
+    pub(crate) reference: PathBuf,
+    /// Where scratch files go.
+    pub(crate) scratch: PathBuf,
+    /// Which records are duplicates, where they are looked for.
+    pub(crate) marking: Option<Marking>,
 }
 
 /// Files and directories in the making, which all processes write to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Places {
     pub(crate) bam: Option<PathBuf>,
+    pub(crate) cram: Option<PathBuf>,
     pub(crate) parquet: Option<PathBuf>,
     pub(crate) arrow: Option<PathBuf>,
 }
@@ -50,26 +56,32 @@ pub(crate) struct Places {
 /// Makes parts from the slices of one process.
 pub(crate) struct PartMaker<'s> {
     store: &'s SliceStore,
-    collected: Collected,
+    writing: WritingOptions,
+    read_groups: ReadGroups,
+    marking: Option<Marking>,
     genome: Genome,
     qc: Option<QcJob>,
     targets: Targets<'s>,
-    bam: Option<File>,
+    /// BAM and CRAM, which have all parts in one file.
+    files: [Option<File>; FILES],
     /// For messages.
     path: PathBuf,
 }
 
 /// A part that waits in the spill of its maker.
 pub(crate) struct MadePart {
-    /// Where.
-    pub(crate) place: PartPlace,
+    /// Where, for each file.
+    pub(crate) places: PartPlaces,
     /// Number of bytes.
-    pub(crate) bytes: u64,
-    /// BLAKE3 of them, hexadecimal, where they are BAM.
+    pub(crate) bytes: PerFile,
+    /// BLAKE3 of the BAM, hexadecimal, where there is one.
     pub(crate) checksum: Option<String>,
     /// What the gathering process has to know: JSON of its own.
     pub(crate) report: Vec<u8>,
 }
+
+/// Where a part waits to be put into each of the files.
+pub(crate) type PartPlaces = [Option<PartPlace>; FILES];
 
 /// What a maker says about a part.
 #[derive(Serialize, Deserialize)]
@@ -79,39 +91,33 @@ struct PartReport {
 }
 
 impl<'s> PartMaker<'s> {
-    /// A maker of parts, of BAM and of columns.
+    /// A maker of parts.
     ///
     /// # Errors
-    /// [`PipelineError`]: the reference, or the file to be written, cannot be opened.
+    /// [`PipelineError`]: the reference, or a file to be written, cannot be opened.
     pub(crate) fn new(store: &'s SliceStore, options: PartMakerOptions) -> Result<Self, PipelineError> {
-        let PartMakerOptions { reduce, read_groups, genome, places, header, duplicates, optical } = options;
-        let Places { bam, parquet, arrow } = places;
-        let path = bam.as_ref().or(parquet.as_ref()).or(arrow.as_ref()).cloned().unwrap_or_default();
+        let PartMakerOptions { writing, read_groups, genome, places, header, reference, scratch, marking } = options;
+        let Places { bam, cram, parquet, arrow } = places;
+        let path = [&bam, &cram, &parquet, &arrow].into_iter().flatten().next().cloned().unwrap_or_default();
         let open =
             |path: &PathBuf| OpenOptions::new().write(true).open(path).map_err(PipelineError::file("write", path));
-        let file = bam.as_ref().map(open).transpose()?;
+        let files = [bam.as_ref().map(open).transpose()?, cram.as_ref().map(open).transpose()?];
         let columns = (parquet.is_some() || arrow.is_some()).then(|| ColumnLayout::new(&header));
-        let qc = QcJob::new(&reduce, &genome)?;
-        let marking = duplicates.map(|duplicates| Marking { duplicates, optical, ..Marking::default() });
-        let collected = Collected {
-            runs: None,
-            marking,
-            read_groups,
-            spill: store.spill().clone(),
-            records: 0,
-            options: reduce,
-            deciding_seconds: 0.0,
-            run: None,
-        };
+        let encoder = cram.map(|_| {
+            cram::Reference::open(&reference, &scratch)
+                .and_then(|reference| cram::Encoder::new(&header, &reference, &scratch))
+        });
+        let encoder = encoder.transpose().map_err(PipelineError::Cram)?;
+        let qc = QcJob::new(&writing, &genome)?;
         let targets = Targets {
             run: None,
-            bam: file.is_some().then(|| PartitionedFile::apart(store.spill())),
-            cram: None,
+            bam: files[0].is_some().then(|| PartitionedFile::apart(store.spill())),
+            cram: encoder.map(|encoder| (PartitionedFile::apart(store.spill()), encoder)),
             columns: columns.transpose().map_err(PipelineError::Columns)?,
             parquet: parquet.map(ColumnFiles::Elsewhere),
             arrow: arrow.map(ColumnFiles::Elsewhere),
         };
-        Ok(Self { store, collected, genome, qc, targets, bam: file, path })
+        Ok(Self { store, writing, read_groups, marking, genome, qc, targets, files, path })
     }
 
     /// Makes a part, the `at`th of the file.
@@ -129,31 +135,37 @@ impl<'s> PartMaker<'s> {
 
     fn make_part(&self, at: usize, split: &SplitPartition, cancelled: &AtomicBool) -> io::Result<MadePart> {
         let runs = self.store.runs(split);
-        let known = Known { runs: &runs, collected: &self.collected, genome: &self.genome };
+        let Self { writing, read_groups, genome, .. } = self;
+        let known = Known { runs: &runs, marking: self.marking.as_ref(), read_groups, options: writing, genome };
         let mut qc = self.qc.as_ref().map(QcJob::worker);
         let sinks = self.targets.sinks(at, &self.genome)?;
         let (summary, parts) = write_partition(known, split, qc.as_mut(), sinks, cancelled)?;
         let qc = qc.as_mut().map(QcWorker::take_part);
-        // Only BAM waits for its place.
-        let sealed = parts.into_iter().next().map(|mut part| part.seal()).transpose()?;
-        let place = sealed.unwrap_or(PartPlace::Spill(Vec::new()));
-        let bytes = match &place {
-            PartPlace::Spill(pieces) => pieces.iter().map(|(_, bytes)| bytes).sum(),
-            PartPlace::File { bytes, .. } => *bytes,
-        };
+        // Those that wait for their places come in the order of the files.
+        let mut parts = parts.into_iter();
+        let (mut places, mut bytes) = (PartPlaces::default(), PerFile::default());
+        for file in (0..FILES).filter(|file| self.files[*file].is_some()) {
+            let place = parts.next().map(|mut part| part.seal()).transpose()?;
+            bytes[file] = place.as_ref().map_or(0, PartPlace::bytes);
+            places[file] = place;
+        }
         let checksum = summary.parts.bam.as_ref().map(|bam| bam.checksum.clone());
-        Ok(MadePart { place, bytes, checksum, report: serde_json::to_vec(&PartReport { summary, qc })? })
+        Ok(MadePart { places, bytes, checksum, report: serde_json::to_vec(&PartReport { summary, qc })? })
     }
 
-    /// Copies a part into the file, where its pages are its own, and makes them durable. Returns the rest.
+    /// Copies a part into the files, where their pages are its own, and makes them durable. Returns the rest.
     ///
     /// # Errors
     /// [`PipelineError`].
-    pub(crate) fn place(&self, place: &PartPlace, offset: u64) -> Result<PartEdges, PipelineError> {
-        let Some(file) = &self.bam else { return Ok(PartEdges::default()) };
-        let copied = copy_part(self.store.spill(), place, file, offset);
-        let durable = copied.and_then(|edges| file.sync_data().map(|()| edges));
-        durable.map_err(|error| writing_failed(error, &self.path))
+    pub(crate) fn place(&self, places: &PartPlaces, offset: PerFile) -> Result<[PartEdges; FILES], PipelineError> {
+        let mut edges = <[PartEdges; FILES]>::default();
+        for (at, (file, place)) in self.files.iter().zip(places).enumerate() {
+            let (Some(file), Some(place)) = (file, place) else { continue };
+            let copied = copy_part(self.store.spill(), place, file, offset[at]);
+            let durable = copied.and_then(|edges| file.sync_data().map(|()| edges));
+            edges[at] = durable.map_err(|error| writing_failed(error, &self.path))?;
+        }
+        Ok(edges)
     }
 }
 
@@ -165,9 +177,9 @@ pub(crate) struct Gathering<'c> {
     /// Of each part, as far as it was told.
     reports: Vec<Option<PartReport>>,
     /// Where each part lies, as far as it is placed.
-    extents: Vec<Option<PartExtent>>,
+    extents: Vec<Option<[PartExtent; FILES]>>,
     /// Bytes before the first part.
-    header_bytes: u64,
+    header_bytes: PerFile,
     started: Instant,
     stem: PathBuf,
 }
@@ -178,13 +190,21 @@ impl Decided {
         &self.partitions
     }
 
-    /// The duplicates by block, and the optical ones where they are told; `None` where duplicates were not looked for.
-    pub(crate) fn verdicts(&self) -> Option<(&Verdicts, Option<&Verdicts>)> {
-        let marking = self.collected.marking.as_ref()?;
-        Some((&marking.duplicates, marking.optical.as_ref()))
+    /// Hands out what is decided of the records, but for the metrics: for those who write. `None` where duplicates were not
+    /// looked for.
+    pub(crate) fn take_verdicts(&mut self) -> Option<Marking> {
+        let marking = self.collected.marking.as_mut()?;
+        let Marking { duplicates, optical, sets, .. } = marking;
+        let duplicates = std::mem::take(duplicates);
+        Some(Marking { duplicates, optical: optical.take(), sets: sets.take(), ..Marking::default() })
     }
 
-    /// Begins the files: BAM, Parquet and Arrow, but not CRAM.
+    /// What writing takes.
+    pub(crate) fn writing(&self) -> &WritingOptions {
+        &self.collected.options.writing
+    }
+
+    /// Begins the files.
     ///
     /// # Errors
     /// [`PipelineError`].
@@ -197,12 +217,12 @@ impl Decided {
     ) -> Result<Gathering<'_>, PipelineError> {
         let targets = targets(&self.collected, opened);
         targets.write_headers(header).map_err(|error| writing_failed(error, &outputs.stem))?;
-        let header_bytes = targets.bam.as_ref().map_or(0, PartitionedFile::placed_bytes);
+        let header_bytes = files(&targets).map(|file| file.map_or(0, PartitionedFile::placed_bytes));
         let parts = self.partitions.len();
         Ok(Gathering {
             collected: &self.collected,
             targets,
-            qc: QcJob::new(&self.collected.options, genome)?,
+            qc: QcJob::new(&self.collected.options.writing, genome)?,
             reports: (0..parts).map(|_| None).collect(),
             extents: vec![None; parts],
             header_bytes,
@@ -222,13 +242,14 @@ impl Gathering<'_> {
             Some(ColumnFiles::Own(directory)) => std::path::absolute(directory.aside()).map(Some),
             _ => Ok(None),
         };
-        let bam = self.targets.bam.as_ref().map(|file| std::path::absolute(file.staged().aside()));
+        let file = |file: &PartitionedFile| std::path::absolute(file.staged().aside());
+        let [bam, cram] = files(&self.targets).map(|partitioned| partitioned.map(file).transpose());
         let (parquet, arrow) = (directory(&self.targets.parquet)?, directory(&self.targets.arrow)?);
-        Ok(Places { bam: bam.transpose()?, parquet, arrow })
+        Ok(Places { bam: bam?, cram: cram?, parquet, arrow })
     }
 
-    /// Where the first part begins.
-    pub(crate) fn header_bytes(&self) -> u64 {
+    /// Where the first part begins in each file.
+    pub(crate) fn header_bytes(&self) -> PerFile {
         self.header_bytes
     }
 
@@ -245,25 +266,26 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// Takes a part that is in the file, all but its edges.
+    /// Takes a part that is in the files, all but its edges.
     ///
     /// # Errors
     /// [`PipelineError`].
     pub(crate) fn take_placed(
         &mut self,
         at: usize,
-        extent: PartExtent,
-        edges: &PartEdges,
+        extents: [PartExtent; FILES],
+        edges: &[PartEdges; FILES],
     ) -> Result<(), PipelineError> {
         let failed = |error| writing_failed(error, &self.stem);
-        if let Some(file) = &self.targets.bam {
+        for (file, (extent, edges)) in files(&self.targets).into_iter().zip(extents.iter().zip(edges)) {
+            let Some(file) = file else { continue };
             let file = file.staged().file();
             let last = extent.offset + extent.bytes - edges.last.len() as u64;
             file.write_all_at(&edges.first, extent.offset).map_err(failed)?;
             file.write_all_at(&edges.last, last).map_err(failed)?;
         }
         if let Some(place) = self.extents.get_mut(at) {
-            *place = Some(extent);
+            *place = Some(extents);
         }
         Ok(())
     }
@@ -279,11 +301,12 @@ impl Gathering<'_> {
         }
         let parts = self.reports.len() as u64;
         let mut summaries = Vec::new();
-        for (at, (report, extent)) in self.reports.into_iter().zip(self.extents).enumerate() {
-            let (Some(PartReport { summary, qc }), Some(extent)) = (report, extent) else {
+        for (at, (report, extents)) in self.reports.into_iter().zip(self.extents).enumerate() {
+            let (Some(PartReport { summary, qc }), Some(extents)) = (report, extents) else {
                 return Err(PipelineError::Lost { what: "parts", taken: parts, written: at as u64 });
             };
-            if let Some(file) = &self.targets.bam {
+            for (file, extent) in files(&self.targets).into_iter().zip(extents) {
+                let Some(file) = file else { continue };
                 file.placed(at + 1, extent).map_err(|error| writing_failed(error, &self.stem))?;
             }
             if let (Some(job), Some(part)) = (&self.qc, qc) {
@@ -294,6 +317,11 @@ impl Gathering<'_> {
         let written = Written { summaries, qc: self.qc, kept: 0, started: self.started };
         written.complete(self.collected, self.targets, genome, outputs)
     }
+}
+
+/// The files that have all parts in one, in the order in which their numbers are told.
+fn files<'f, 't>(targets: &'f Targets<'t>) -> [Option<&'f PartitionedFile<'t>>; FILES] {
+    [targets.bam.as_ref(), targets.cram.as_ref().map(|(file, _)| file)]
 }
 
 /// Removes what nodes that were lost left among files of columns.

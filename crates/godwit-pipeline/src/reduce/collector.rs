@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, Marker, MarkerOptions, Marking};
-use godwit_model::{BlockId, Genome, PartitionPlan, SortKey};
+use godwit_model::{BlockId, Genome, PartitionPlan, RecordId, SortKey};
+use serde::{Deserialize, Serialize};
 
 use super::DuplicatePolicy;
 use crate::error::PipelineError;
@@ -18,16 +19,25 @@ use crate::run_directory::RunDirectory;
 use crate::runs::{FinishedRuns, RunStore, RunTable, SortedBlock};
 use crate::scratch::SpillFile;
 
+/// What becomes of records when they are written, wherever that is done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WritingOptions {
+    /// What becomes of duplicates.
+    pub duplicates: DuplicatePolicy,
+    /// How they are marked, beyond that.
+    pub marking: MarkingOptions,
+    /// Whether metrics are taken, and the reference they compare bases with.
+    pub metrics: Option<Option<PathBuf>>,
+}
+
 /// How to reduce.
 #[derive(Clone, Debug)]
 pub struct ReduceOptions {
-    /// What becomes of duplicates.
-    pub duplicates: DuplicatePolicy,
+    /// What becomes of records.
+    pub writing: WritingOptions,
     /// Greatest distance of optical duplicates, pixels.
     pub optical_distance: i32,
-    /// How duplicates are marked, beyond that.
-    pub marking: MarkingOptions,
-    /// Both, as on the command line.
+    /// How duplicates are marked, as on the command line.
     pub marking_command_line: String,
     /// Partitions of the genome.
     pub partitions: u32,
@@ -37,8 +47,6 @@ pub struct ReduceOptions {
     pub memory: MemoryPlan,
     /// Where scratch files go.
     pub temp: PathBuf,
-    /// Whether metrics are taken, and the reference they compare bases with.
-    pub metrics: Option<Option<PathBuf>>,
 }
 
 /// Sorts blocks into runs and gathers their signatures. Blocks may be added from several threads, but the first one alone:
@@ -52,6 +60,29 @@ pub struct Collector {
     records: AtomicU64,
     /// Where what is finished is kept for a later process.
     run: Option<Arc<RunDirectory>>,
+}
+
+/// A block whose records are kept elsewhere.
+pub struct BlockElsewhere {
+    /// How many they are.
+    pub records: u64,
+    /// Their signatures.
+    pub signatures: BlockSignatures,
+    /// What else marking has to know of them.
+    pub details: BlockDetails,
+    /// Their frames.
+    pub table: RunTable,
+}
+
+impl BlockElsewhere {
+    /// Whether all that is told is about records that there are.
+    fn is_sound(&self, id: BlockId, options: &WritingOptions) -> bool {
+        let has = |record: RecordId| record.block() == id && u64::from(record.index()) < self.records;
+        let BlockSignatures { pairs, ends, .. } = &self.signatures;
+        let records =
+            pairs.iter().flat_map(|pair| [pair.record1, pair.record2]).chain(ends.iter().map(|end| end.record));
+        options.marking.fits(&self.details, self.records) && records.into_iter().all(has)
+    }
 }
 
 /// Everything that is known when the last block is in.
@@ -81,15 +112,16 @@ impl Collector {
         let spill = SpillFile::create(&options.temp, cancelled.clone())
             .map_err(PipelineError::file("create scratch space in", &options.temp))?;
         let spill = Arc::new(spill);
-        let marker = (options.duplicates != DuplicatePolicy::None).then(|| {
+        let marker = (options.writing.duplicates != DuplicatePolicy::None).then(|| {
+            let WritingOptions { duplicates, marking, .. } = &options.writing;
             let marker_options = MarkerOptions {
                 libraries: read_groups.libraries().to_vec(),
                 header_libraries: read_groups.header_libraries(),
                 optical_distance: options.optical_distance,
-                mode: options.marking.mode,
-                barcodes: options.marking.barcodes.is_any(),
-                tell_optical: options.marking.tells_optical(options.duplicates),
-                tell_sets: options.marking.tag_set_members,
+                mode: marking.mode,
+                barcodes: marking.barcodes.is_any(),
+                tell_optical: marking.tells_optical(*duplicates),
+                tell_sets: marking.tag_set_members,
                 memory_bytes: options.memory.marker_bytes,
             };
             Mutex::new(Marker::new(marker_options, spill.clone()))
@@ -114,10 +146,17 @@ impl Collector {
                 return Err(failed(misfit));
             }
             if let Some(marker) = &mut self.marker {
-                let details = match self.options.marking.wants_details() {
-                    true => self.options.marking.details(&[store.read_back(block.id).map_err(failed)?])?,
+                let marking = self.options.writing.marking;
+                let details = match marking.wants_details() {
+                    // The records are on nodes.
+                    true if run.over_nodes().is_some() => block.details,
+                    true => marking.details(&[store.read_back(block.id).map_err(failed)?])?,
                     false => BlockDetails::default(),
                 };
+                if !marking.fits(&details, block.records) {
+                    let misfit = std::io::Error::other("a kept block does not fit its run; run again without --resume");
+                    return Err(failed(misfit));
+                }
                 let marker = marker.get_mut().unwrap_or_else(PoisonError::into_inner);
                 marker.add_block(block.id, &block.signatures, details).map_err(failed)?;
             }
@@ -140,7 +179,7 @@ impl Collector {
     ) -> Result<(), PipelineError> {
         let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
         if let Some(marker) = &self.marker {
-            let details = self.options.marking.details(&chunks)?;
+            let details = self.options.writing.marking.details(&chunks)?;
             let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
             marker.add_block(id, signatures, details).map_err(scratch)?;
         }
@@ -155,36 +194,40 @@ impl Collector {
         let appender = self.run.as_ref().map(|run| run.append_block());
         let table = store.add_block(id, sorted).map_err(scratch)?;
         match (appender, table) {
-            (Some(block), Some(table)) => block.finish(id, records, signatures, &table, store.plan()).map_err(scratch),
+            (Some(block), Some(table)) => {
+                block.finish(id, records, signatures, None, &table, store.plan()).map_err(scratch)
+            }
             _ => Ok(()),
         }
     }
 
-    /// Takes a block whose records are kept elsewhere: how many they are, their signatures and the table of their frames,
-    /// which the run directory keeps. All blocks have to be cut by the same plan.
+    /// Takes a block whose records are kept elsewhere, and has the run directory keep what is told of it. All blocks have to
+    /// be cut by the same plan. False where that does not fit together.
     ///
     /// # Errors
-    /// When scratch space fails, or the table is none of this plan.
+    /// When scratch space fails.
     pub fn add_block_elsewhere(
         &self,
         id: BlockId,
-        records: u64,
-        signatures: &BlockSignatures,
-        table: &RunTable,
+        block: BlockElsewhere,
         plan: &PartitionPlan,
-    ) -> Result<(), PipelineError> {
+    ) -> Result<bool, PipelineError> {
         let scratch = |error| PipelineError::file("use scratch space in", &self.options.temp)(error);
+        let new = || RunStore::new(plan.clone(), 0, self.spill.clone(), true);
+        if !block.is_sound(id, &self.options.writing) || !self.store.get_or_init(new).restore(id, &block.table) {
+            return Ok(false);
+        }
+        let BlockElsewhere { records, signatures, details, table } = block;
+        if let Some(run) = &self.run {
+            let kept = run.append_block().finish(id, records, &signatures, Some(&details), &table, plan);
+            kept.map_err(scratch)?;
+        }
         if let Some(marker) = &self.marker {
             let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
-            marker.add_block(id, signatures, BlockDetails::default()).map_err(scratch)?;
-        }
-        let new = || RunStore::new(plan.clone(), 0, self.spill.clone(), true);
-        if !self.store.get_or_init(new).restore(id, table) {
-            return Err(scratch(std::io::Error::other("a block's table does not fit the partitions")));
+            marker.add_block(id, &signatures, details).map_err(scratch)?;
         }
         self.records.fetch_add(records, Ordering::Relaxed);
-        let appender = self.run.as_ref().map(|run| run.append_block());
-        appender.map_or(Ok(()), |block| block.finish(id, records, signatures, table, plan)).map_err(scratch)
+        Ok(true)
     }
 
     /// Records taken in so far.

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_formats::index::ContigCounts;
 use godwit_kernels::flagstat::Flagstat;
-use godwit_kernels::markdup::{DuplicateMode, Marking, Verdicts};
+use godwit_kernels::markdup::{DuplicateMode, Marking, SetMember, Verdicts};
 use godwit_kernels::sort::LoserTree;
 use godwit_model::{Genome, RawRecord, flags};
 use serde::{Deserialize, Serialize};
 
 use super::DuplicatePolicy;
 use super::annotate::{Annotator, Judgement};
-use super::collector::Collected;
+use super::collector::{Collected, WritingOptions};
 use super::qc::QcWorker;
 use super::sink::{PartReport, PartSink};
 use crate::partitioned_file::PartWriter;
@@ -43,15 +43,24 @@ pub(super) type DuplicateTally = Vec<[u64; 2]>;
 #[derive(Clone, Copy)]
 pub(super) struct Known<'c> {
     pub(super) runs: &'c FinishedRuns,
-    pub(super) collected: &'c Collected,
+    pub(super) marking: Option<&'c Marking>,
+    pub(super) read_groups: &'c ReadGroups,
+    pub(super) options: &'c WritingOptions,
     pub(super) genome: &'c Genome,
+}
+
+impl<'c> Known<'c> {
+    pub(super) fn new(collected: &'c Collected, runs: &'c FinishedRuns, genome: &'c Genome) -> Self {
+        let Collected { marking, read_groups, options, .. } = collected;
+        Self { runs, marking: marking.as_ref(), read_groups, options: &options.writing, genome }
+    }
 }
 
 /// The judgements on the records of one run.
 struct RunJudgements<'c> {
     duplicates: &'c [u64],
     optical: &'c [u64],
-    members: &'c [(u32, u32)],
+    members: &'c [SetMember],
 }
 
 impl<'c> RunJudgements<'c> {
@@ -87,7 +96,7 @@ pub(super) fn write_partition<'t>(
     cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
     let mut cursors = known.runs.cursors(split)?;
-    let marking = known.collected.marking.as_ref();
+    let marking = known.marking;
     let judgements: Vec<RunJudgements> = cursors.iter().map(|cursor| RunJudgements::new(marking, cursor)).collect();
     let mut tree = LoserTree::new(cursors.iter().map(|cursor| Some(cursor.key())).collect());
     let mut out = RecordWriter::new(known, qc, sinks);
@@ -117,7 +126,7 @@ struct RecordWriter<'c, 't, 'w, 'j> {
 
 impl<'c, 't, 'w, 'j> RecordWriter<'c, 't, 'w, 'j> {
     fn new(known: Known<'c>, qc: Option<&'w mut QcWorker<'j>>, sinks: Vec<PartSink<'t>>) -> Self {
-        let Collected { options, read_groups, .. } = known.collected;
+        let Known { options, read_groups, .. } = known;
         let counts = options.marking.mode == DuplicateMode::Query;
         let tally = counts.then(|| vec![[0; 2]; read_groups.libraries().len()]);
         Self {

@@ -10,7 +10,7 @@ use godwit_kernels::qc::{Coverage, DepthMerger, FinishedDepth, PartitionDepth, R
 use godwit_model::{Genome, RawRecord};
 use serde::{Deserialize, Serialize};
 
-use super::collector::ReduceOptions;
+use super::collector::WritingOptions;
 use super::outputs::Outputs;
 use crate::error::PipelineError;
 use crate::staging::Staged;
@@ -68,7 +68,7 @@ impl ReferenceBases for ReferenceWindows {
 
 impl QcJob {
     /// `None` where no metrics are asked for.
-    pub(super) fn new(options: &ReduceOptions, genome: &Genome) -> Result<Option<Self>, PipelineError> {
+    pub(super) fn new(options: &WritingOptions, genome: &Genome) -> Result<Option<Self>, PipelineError> {
         let Some(reference) = &options.metrics else { return Ok(None) };
         let reference = match reference {
             Some(path) => open_reference(path, genome)?,

@@ -90,8 +90,8 @@ impl Write for ColumnFile {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct PartReport {
     pub(super) bam: Option<BamReport>,
-    /// Offsets are relative to the part's start. Parts of CRAM are not kept.
-    #[serde(skip)]
+    /// Offsets are relative to the part's start.
+    #[serde(default)]
     pub(super) cram_index: Vec<cram::IndexEntry>,
 }
 

@@ -11,15 +11,16 @@ use godwit_formats::columnar::ColumnarError;
 use godwit_formats::index::ContigCounts;
 use godwit_formats::sam::Header;
 use godwit_kernels::flagstat::Flagstat;
-use godwit_kernels::markdup::{DuplicateMode, Metrics};
-use godwit_model::Genome;
+use godwit_kernels::markdup::{DuplicateMode, DuplicateSets, Metrics, Verdicts};
+use godwit_model::{Genome, RecordId};
 use serde::{Deserialize, Serialize};
 
+use super::by_partition::by_partition;
 use super::collector::{Collected, Collector};
 use super::outputs::{Opened, Outputs};
 use super::partition::{Known, PartitionSummary, write_partition};
 use super::qc::{Qc, QcJob, QcWorker};
-use super::ranks::rank;
+use super::ranks::{places, ranks};
 use super::seal::Sealed;
 use super::sink::{ColumnFiles, Targets};
 use crate::error::PipelineError;
@@ -87,15 +88,15 @@ impl Collector {
         observer: &dyn Observer,
         cancelled: &AtomicBool,
     ) -> Result<Reduced, PipelineError> {
-        let Decided { mut collected, partitions } = self.decide(genome, observer)?;
+        let mut decided = self.decide(genome, observer)?;
         observer.event(&Event::Stage { name: "writing" });
         let started = Instant::now();
-        number_sets(&mut collected, &partitions, cancelled).map_err(|error| writing_failed(error, &outputs.stem))?;
-        let collected = &collected;
+        number_sets(&mut decided, cancelled).map_err(|error| writing_failed(error, &outputs.stem))?;
+        let Decided { collected, partitions } = &decided;
         let targets = targets(collected, opened);
         targets.write_headers(header).map_err(|error| writing_failed(error, &outputs.stem))?;
-        let qc = QcJob::new(&collected.options, genome)?;
-        let (partitions, kept) = (&partitions[..], &AtomicUsize::new(0));
+        let qc = QcJob::new(&collected.options.writing, genome)?;
+        let kept = &AtomicUsize::new(0);
         let summaries = match &collected.runs {
             Some(runs) => {
                 let (targets, qc) = (&targets, qc.as_ref());
@@ -214,36 +215,26 @@ struct PartitionJob<'j> {
 
 impl PartitionJob<'_> {
     fn run(&self, path: &Path) -> Result<Vec<PartitionSummary>, PipelineError> {
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(Vec::with_capacity(self.partitions.len()));
-        let worker = || -> Result<(), PipelineError> {
-            let mut qc = self.qc.map(QcJob::worker);
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(split) = self.partitions.get(at) else { return Ok(()) };
+        let done = Mutex::new(0);
+        by_partition(
+            self.partitions,
+            self.threads(),
+            || self.qc.map(QcJob::worker),
+            |qc, at, split| {
                 if self.cancelled.load(Ordering::Relaxed) {
                     return Err(PipelineError::Interrupted);
                 }
                 let written = self.write_one(at, split, qc.as_mut());
-                let written = written.inspect_err(|_| next.store(usize::MAX / 2, Ordering::Relaxed));
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 let (summary, kept) = written.map_err(|error| writing_failed(error, path))?;
-                done.push((at, summary));
                 self.kept.fetch_add(usize::from(kept), Ordering::Relaxed);
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                *done += 1;
                 if !kept {
-                    self.observer.event(&Event::Written { partitions: done.len(), of: self.partitions.len() });
+                    self.observer.event(&Event::Written { partitions: *done, of: self.partitions.len() });
                 }
-            }
-        };
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.threads()).map(|_| scope.spawn(worker)).collect();
-            workers
-                .into_iter()
-                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })?;
-        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        done.sort_by_key(|(at, _)| *at);
-        Ok(done.into_iter().map(|(_, summary)| summary).collect())
+                Ok(summary)
+            },
+        )
     }
 
     fn threads(&self) -> usize {
@@ -257,7 +248,7 @@ impl PartitionJob<'_> {
         split: &SplitPartition,
         mut qc: Option<&mut QcWorker>,
     ) -> io::Result<(PartitionSummary, bool)> {
-        let known = Known { runs: self.runs, collected: self.collected, genome: self.genome };
+        let known = Known::new(self.collected, self.runs, self.genome);
         let kept = self.kept(at)?;
         let was_kept = kept.is_some();
         let summary = match kept {
@@ -319,16 +310,29 @@ fn merging_threads(
 }
 
 /// Finds the place of every duplicate set's best record in the sorted file, where it is asked for.
-fn number_sets(collected: &mut Collected, partitions: &[SplitPartition], cancelled: &AtomicBool) -> io::Result<()> {
-    let by_coordinate = collected.options.marking.mode == DuplicateMode::Coordinate;
-    let sets = collected.marking.as_ref().and_then(|marking| marking.sets.as_ref()).filter(|_| by_coordinate);
-    let (Some(sets), Some(runs)) = (sets, &collected.runs) else { return Ok(()) };
+fn number_sets(decided: &mut Decided, cancelled: &AtomicBool) -> io::Result<()> {
+    let Decided { collected, partitions } = &*decided;
+    let (Some(wanted), Some(runs)) = (decided.representatives(), &collected.runs) else { return Ok(()) };
     let threads = merging_threads(collected, runs, partitions, 0);
-    let ranks = rank(runs, partitions, &sets.representatives(), threads, cancelled)?;
-    if let Some(sets) = collected.marking.as_mut().and_then(|marking| marking.sets.as_mut()) {
-        sets.number(|record| ranks.binary_search_by_key(&record, |(id, _)| *id).map_or(0, |at| ranks[at].1));
-    }
+    let found = by_partition(partitions, threads, || (), |(), _, split| places(runs, split, &wanted, cancelled))?;
+    decided.number_sets(&ranks(found));
     Ok(())
+}
+
+impl Decided {
+    /// The records whose places in the sorted file name duplicate sets, where [`Decided::number_sets`] wants them.
+    pub(crate) fn representatives(&self) -> Option<Verdicts> {
+        let by_coordinate = self.collected.options.writing.marking.mode == DuplicateMode::Coordinate;
+        let sets = self.collected.marking.as_ref().and_then(|marking| marking.sets.as_ref());
+        sets.filter(|_| by_coordinate).map(DuplicateSets::representatives)
+    }
+
+    /// Names duplicate sets by the places of their representatives, which are in the order of the records.
+    pub(crate) fn number_sets(&mut self, ranks: &[(RecordId, u64)]) {
+        if let Some(sets) = self.collected.marking.as_mut().and_then(|marking| marking.sets.as_mut()) {
+            sets.number(|record| ranks.binary_search_by_key(&record, |(id, _)| *id).map_or(0, |at| ranks[at].1));
+        }
+    }
 }
 
 /// The duplicate metrics, with the duplicates that were counted among the records.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command};
 use godwit_engines::aligner::bwa::{self, IndexKind};
+use godwit_engines::normalizer::bcftools;
 use godwit_engines::trimmer::fastp;
 
 use super::{Origin, Setting, check, nearest, options, switch, takes_value};
@@ -22,8 +23,9 @@ const PREFIX: &str = "GODWIT_";
 /// Variables that are no options: the file, and what programs of others read, or are found by.
 pub(super) fn other_variables() -> Vec<&'static str> {
     let [bwa, bwa_mem2] = [IndexKind::Bwa, IndexKind::BwaMem2].map(bwa::program_variable);
-    let own = [CONFIG_VARIABLE, bwa, bwa_mem2, fastp::PROGRAM_VARIABLE, INSTRUCTIONS_VARIABLE];
-    own.into_iter().chain(JOB_VARIABLES).collect()
+    let programs = [bwa, bwa_mem2, fastp::PROGRAM_VARIABLE, bcftools::PROGRAM_VARIABLE];
+    let own = programs.into_iter().chain([CONFIG_VARIABLE, INSTRUCTIONS_VARIABLE]);
+    own.chain(JOB_VARIABLES).collect()
 }
 
 /// The variable of an option, for one verb or for all.

@@ -1,5 +1,6 @@
 //! Where the nodes of a run are started: this machine, others by ssh, or the allocation of a SLURM job.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub struct Nodes {
     temp: Option<PathBuf>,
     allocation: Option<Allocation>,
     started: Mutex<Option<(JobSpec, JobHandle)>>,
+    /// Nodes whose end was told.
+    told: Mutex<BTreeSet<u32>>,
 }
 
 /// This process's part in a job that a launcher started.
@@ -108,8 +111,8 @@ impl Nodes {
         let count = if allocation.is_some() { 1 } else { place.nodes };
         let threads = node_threads(args);
         let temp = args.common.temp.as_ref().map(|temp| directory.join(temp));
-        let started = Mutex::default();
-        Ok(Some(Self { launcher, program, directory, count, threads, temp, allocation, started }))
+        let (started, told) = Default::default();
+        Ok(Some(Self { launcher, program, directory, count, threads, temp, allocation, started, told }))
     }
 
     /// How the run is spread.
@@ -166,16 +169,26 @@ impl Launch for Nodes {
         Ok(())
     }
 
-    fn ended(&self) -> Option<String> {
-        match self.status()? {
-            // Others of the allocation may still come.
-            _ if self.allocation.is_some() => None,
-            (job, Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. })) => {
-                let last = (0..job.nodes).find_map(|node| last_error(&job, node));
-                Some(last.unwrap_or_else(|| "all nodes ended and said nothing".to_owned()))
-            }
-            _ => None,
-        }
+    fn gone(&self) -> Vec<String> {
+        let Some((job, Ok(status))) = self.status() else { return Vec::new() };
+        let runs = |node: u32| match &status {
+            JobStatus::Ended { .. } => false,
+            JobStatus::Running { nodes, .. } => nodes.iter().any(|name| is_named(name, node)),
+            JobStatus::Pending { .. } | JobStatus::Unknown { .. } => true,
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = (0..job.nodes).filter(|node| !runs(*node) && told.insert(*node));
+        let said = |node| match last_error(&job, node) {
+            Some(error) => format!("node {node} ended: {error}"),
+            None => format!("node {node} ended and said nothing"),
+        };
+        ended.map(said).collect()
+    }
+
+    fn ended(&self) -> bool {
+        // Others of the allocation may still come.
+        let ended = matches!(self.status(), Some((_, Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. }))));
+        ended && self.allocation.is_none()
     }
 
     fn later_start(&self) -> Option<u64> {
@@ -206,6 +219,11 @@ fn node_threads(args: &AlignArgs) -> usize {
 /// The nodes that a run would start, where it is spread.
 pub fn planned(args: &AlignArgs) -> Option<PlannedNodes> {
     args.place.on.map(|_| PlannedNodes { nodes: args.place.nodes, threads: node_threads(args) })
+}
+
+/// Whether a launcher calls a node so: `node 3`, or `node 3 on HOST`.
+fn is_named(name: &str, node: u32) -> bool {
+    name.strip_prefix(&format!("node {node}")).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
 /// The last thing that a node of a job found wrong.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use godwit_engines::aligner::BlockHeader;
 use godwit_engines::stream::{StreamReader, StreamWriter};
 use godwit_exchange::{Item, Shelf, Ticket, bytes_batch};
-use godwit_kernels::markdup::Verdicts;
+use godwit_kernels::markdup::{Marking, Verdicts};
 use godwit_model::{BlockId, schema};
 
 use super::super::feed::BlockSink;
@@ -25,15 +25,16 @@ use crate::node::VerdictHeader;
 
 /// Bytes written to a scratch file at a time.
 const WRITE_BYTES: usize = 1 << 20;
-/// Words of verdicts in a batch.
-const VERDICT_WORDS: usize = 1 << 17;
+/// Verdicts in a batch, of 8 or 16 bytes each.
+const VERDICTS: usize = 1 << 17;
 
 /// What the head hands out: reads, and later the verdicts.
 pub(in crate::align) struct ReadsSpool {
     directory: PathBuf,
-    /// Whether blocks stay when they are not needed any more.
-    keeps: AtomicBool,
-    verdicts: OnceLock<(Verdicts, Verdicts)>,
+    /// Lanes that can be read but once: their blocks are kept to the end.
+    kept: BTreeSet<u16>,
+    representatives: OnceLock<Verdicts>,
+    verdicts: OnceLock<Marking>,
     /// Blocks that wait for a node.
     waiting: Mutex<usize>,
     taken: Condvar,
@@ -41,31 +42,31 @@ pub(in crate::align) struct ReadsSpool {
 
 impl ReadsSpool {
     /// Blocks go to files in that directory.
-    pub(in crate::align) fn new(directory: PathBuf) -> Self {
-        let (keeps, verdicts) = (AtomicBool::new(false), OnceLock::new());
-        Self { directory, keeps, verdicts, waiting: Mutex::default(), taken: Condvar::new() }
+    pub(in crate::align) fn new(directory: PathBuf, kept: BTreeSet<u16>) -> Self {
+        let (representatives, verdicts) = (OnceLock::new(), OnceLock::new());
+        Self { directory, kept, representatives, verdicts, waiting: Mutex::default(), taken: Condvar::new() }
     }
 
-    /// From here on blocks stay: they come through pipes.
-    pub(super) fn keep_all(&self) {
-        self.keeps.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the reads of a block are here although they are not needed.
-    pub(super) fn has_kept(&self, block: BlockId) -> bool {
-        self.keeps.load(Ordering::Relaxed) && self.path(block).exists()
+    /// Whether the reads of a block that stays are here by now.
+    pub(super) fn has(&self, block: BlockId) -> bool {
+        self.path(block).exists()
     }
 
     fn path(&self, block: BlockId) -> PathBuf {
         self.directory.join(format!("reads-{}-{}", block.lane, block.ordinal))
     }
 
-    /// Forgets the reads of a block.
+    /// Forgets the reads of a block, unless they cannot be had again.
     pub(super) fn release(&self, block: BlockId) {
-        if !self.keeps.load(Ordering::Relaxed) {
+        if !self.keeps(block) {
             // Whoever still reads them keeps them.
             let _ = fs::remove_file(self.path(block));
         }
+    }
+
+    /// Whether the reads of a block are here to the end.
+    pub(super) fn keeps(&self, block: BlockId) -> bool {
+        self.kept.contains(&block.lane)
     }
 
     /// Says how many blocks wait for a node, so that no more are read ahead than need be.
@@ -88,25 +89,55 @@ impl ReadsSpool {
         Ok(())
     }
 
-    /// From here on the verdicts can be had.
-    pub(super) fn set_verdicts(&self, duplicates: Verdicts, optical: Verdicts) {
-        let _ = self.verdicts.set((duplicates, optical));
+    /// From here on it can be had which records are looked for.
+    pub(super) fn set_representatives(&self, representatives: Verdicts) {
+        let _ = self.representatives.set(representatives);
     }
 
-    fn verdict_batches(&self) -> io::Result<Vec<io::Result<(RecordBatch, Bytes)>>> {
-        let both = self.verdicts.get().ok_or(io::ErrorKind::NotFound)?;
+    /// From here on the verdicts can be had.
+    pub(super) fn set_verdicts(&self, marking: Marking) {
+        let _ = self.verdicts.set(marking);
+    }
+
+    fn representative_batches(&self) -> io::Result<Vec<Told>> {
+        let representatives = self.representatives.get().ok_or(io::ErrorKind::NotFound)?;
         let mut batches = Vec::new();
-        for (verdicts, optical) in [(&both.0, false), (&both.1, true)] {
-            for (block, words) in verdicts.blocks() {
-                for words in words.chunks(VERDICT_WORDS) {
-                    let header = serde_json::to_vec(&VerdictHeader { block, optical })?;
-                    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                    batches.push(Ok((bytes_batch::of_bytes(bytes), Bytes::from(header))));
-                }
+        for (block, words) in representatives.blocks() {
+            tell(&mut batches, VerdictHeader::Representatives(block), words)?;
+        }
+        Ok(batches)
+    }
+
+    fn verdict_batches(&self) -> io::Result<Vec<Told>> {
+        let Marking { duplicates, optical, sets, .. } = self.verdicts.get().ok_or(io::ErrorKind::NotFound)?;
+        let mut batches = Vec::new();
+        for (block, words) in duplicates.blocks() {
+            tell(&mut batches, VerdictHeader::Duplicates(block), words)?;
+        }
+        for (block, words) in optical.iter().flat_map(Verdicts::blocks) {
+            tell(&mut batches, VerdictHeader::Optical(block), words)?;
+        }
+        if let Some(sets) = sets {
+            tell(&mut batches, VerdictHeader::Sets, sets.sets())?;
+            for (block, members) in sets.blocks() {
+                tell(&mut batches, VerdictHeader::Members(block), members)?;
             }
         }
         Ok(batches)
     }
+}
+
+/// A batch on its way to a node, and what is said beside it.
+type Told = io::Result<(RecordBatch, Bytes)>;
+
+/// Appends plain items, cut into batches.
+fn tell<T: bytemuck::NoUninit>(batches: &mut Vec<Told>, header: VerdictHeader, items: &[T]) -> io::Result<()> {
+    let header = Bytes::from(serde_json::to_vec(&header)?);
+    for items in items.chunks(VERDICTS) {
+        let bytes = bytemuck::cast_slice::<T, u8>(items).to_vec();
+        batches.push(Ok((bytes_batch::of_bytes(bytes), header.clone())));
+    }
+    Ok(())
 }
 
 impl Drop for ReadsSpool {
@@ -127,8 +158,11 @@ impl Shelf for ReadsSpool {
                 let batches = std::iter::from_fn(move || stream.next_batch().map_err(io::Error::other).transpose());
                 Ok(Item { schema, batches: Box::new(batches.map(|batch| Ok((batch?, Bytes::new())))) })
             }
-            Ticket::Verdicts => {
-                let batches = self.verdict_batches()?;
+            Ticket::Representatives | Ticket::Verdicts => {
+                let batches = match ticket {
+                    Ticket::Representatives => self.representative_batches()?,
+                    _ => self.verdict_batches()?,
+                };
                 Ok(Item { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
             }
             Ticket::Slices { .. } => Err(io::Error::new(io::ErrorKind::NotFound, "the head keeps no slices")),

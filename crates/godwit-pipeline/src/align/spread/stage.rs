@@ -1,6 +1,6 @@
 //! The two stages of a run over nodes: blocks until every slice is where it belongs, then parts until all are in the file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,9 +8,9 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::MutableBuffer;
-use godwit_exchange::{Action, Event as LedgerEvent, Gift, Incoming, NodeId, Order, Report, Share};
+use godwit_exchange::{Action, Event as LedgerEvent, FILES, Gift, Incoming, NodeId, Order, PerFile, Report, Share};
 use godwit_kernels::markdup::BlockSignatures;
-use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, SortKey};
+use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
 
 use super::super::feed::{FeedLane, FeedReport, Feeder, check_kept};
 use super::super::{Given, SharedProgress, Worked, lanes};
@@ -21,8 +21,8 @@ use crate::error::PipelineError;
 use crate::node::{BlockPieces, WriteJob};
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartEdges, PartExtent};
-use crate::reduce::{Collector, Decided, Gathering, Opened, Reduced};
-use crate::runs::Shares;
+use crate::reduce::{BlockElsewhere, Collector, Decided, Gathering, Opened, RankedPart, Reduced, ranks};
+use crate::runs::{Shares, SplitPartition};
 
 /// Blocks that are read ahead beyond one for each node.
 const BLOCKS_AHEAD: usize = 2;
@@ -65,8 +65,8 @@ impl SpreadJob<'_> {
     ) -> Result<Worked, PipelineError> {
         let (fed, plan) = self.align(&mut head, feed_lanes, &collector)?;
         let aligned = Instant::now();
-        let decided = collector.decide(self.given.genome, self.given.observer)?;
-        let reduced = self.write(&mut head, &decided, plan, opened)?;
+        let mut decided = collector.decide(self.given.genome, self.given.observer)?;
+        let reduced = self.write(&mut head, &mut decided, plan, opened)?;
         head.check_current(Duration::ZERO)?;
         head.finish();
         Ok(Worked { fed, reduced, aligned, exchange: Some(std::mem::take(&mut head.report)) })
@@ -80,10 +80,8 @@ impl SpreadJob<'_> {
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
         let nodes = head.spread.nodes as usize;
         let mut held = head.gather()?;
-        if feed_lanes.iter().any(|lane| lane.lane.is_read_once()) {
-            self.spool.keep_all();
-            held.clear();
-        }
+        // What comes through a pipe is spooled again, because it cannot be read again when nodes are lost.
+        held.retain(|block| !self.spool.keeps(*block));
         let run = self.given.run;
         let stop = Arc::new(AtomicBool::new(false));
         let refeeds = Mutex::new(Vec::new());
@@ -148,27 +146,38 @@ impl SpreadJob<'_> {
         self.feed(lanes, sink, stop).map(drop)
     }
 
+    /// Hands out a block of a lane that can be read but once; where it has not been read yet, that is done when it has.
+    fn offer_kept(&self, head: &mut HeadOfRun, block: BlockId) {
+        if self.spool.has(block) {
+            head.fed(block);
+        }
+    }
+
     fn write(
         &self,
         head: &mut HeadOfRun,
-        decided: &Decided,
+        decided: &mut Decided,
         plan: Option<PartitionPlan>,
         opened: Opened,
     ) -> Result<Reduced, PipelineError> {
-        let Given { options, header, genome, outputs, observer, .. } = self.given;
+        let Given { header, genome, outputs, observer, .. } = self.given;
         observer.event(&Event::Stage { name: "writing" });
-        if let Some((duplicates, optical)) = decided.verdicts() {
-            self.spool.set_verdicts(duplicates.clone(), optical.cloned().unwrap_or_default());
-        } else {
-            self.spool.set_verdicts(Default::default(), Default::default());
+        let shares = plan.map(|plan| Shares::new(plan, head.ledger.owners().len()));
+        let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.share_of(partition)) as u16;
+        let shares: Vec<Share> = decided.parts().iter().map(|split| Share(of_share(split.partition))).collect();
+        if let Some(representatives) = decided.representatives() {
+            self.spool.set_representatives(representatives);
+            let mut ranking = Ranking { parts: decided.parts().to_vec(), ranked: BTreeMap::new() };
+            self.parts(head, &mut ranking, shares.clone())?;
+            decided.number_sets(&ranks(ranking.ranked.into_values().collect()));
         }
+        self.spool.set_verdicts(decided.take_verdicts().unwrap_or_default());
+        let decided = &*decided;
         let gathering = decided.gather(header, genome, outputs, opened)?;
         let job = WriteJob {
             header: String::from_utf8_lossy(&header.text()).into_owned(),
             places: gathering.places().map_err(PipelineError::file("find", &outputs.stem))?,
-            duplicates: options.job.duplicates,
-            marking: options.job.marking,
-            metrics: options.job.metrics,
+            writing: decided.writing().clone(),
             reference: head.work.reference.clone(),
             parts: decided.parts().to_vec(),
         };
@@ -176,16 +185,77 @@ impl SpreadJob<'_> {
         let orders = Order::Decided { job };
         head.tell_all(&orders);
         head.decided = Some(orders);
-        let shares = plan.map(|plan| Shares::new(plan, head.ledger.owners().len()));
-        let of_share = |partition: usize| shares.as_ref().map_or(0, |shares| shares.share_of(partition)) as u16;
-        let parts = decided.parts().iter().map(|split| Share(of_share(split.partition))).collect();
-        head.tell(LedgerEvent::Decided(parts));
         let mut writing = Writing { observer, gathering, placed: 0, kept: 0, parts: decided.parts().len() };
-        writing.run(head, self)?;
+        self.parts(head, &mut writing, shares)?;
         let kept_partitions = writing.kept;
         let reduced = writing.gathering.complete(genome, outputs)?;
         Ok(Reduced { kept_partitions, ..reduced })
     }
+
+    /// Has something done with every part.
+    fn parts(&self, head: &mut HeadOfRun, work: &mut impl PartWork, shares: Vec<Share>) -> Result<(), PipelineError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, fed) = mpsc::channel();
+        head.tell(LedgerEvent::Decided(shares));
+        let mut finished = false;
+        loop {
+            let mut again = BTreeSet::new();
+            for action in std::mem::take(&mut head.actions) {
+                match action {
+                    Action::Finish => finished = true,
+                    Action::Write(node, part) => work.write(head, node, part)?,
+                    Action::Place(node, part, offset) => work.place(head, node, part, offset),
+                    Action::Differs(_) => {
+                        return Err(PipelineError::Lost { what: "parts of one size", taken: 1, written: 0 });
+                    }
+                    Action::Refeed(block) if self.spool.keeps(block) => self.offer_kept(head, block),
+                    Action::Refeed(block) => drop(again.insert(block)),
+                    action => head.carry_out(&action, None, self.spool),
+                }
+            }
+            if finished {
+                return Ok(());
+            }
+            if !again.is_empty() {
+                // Two nodes were lost at once, so late that nothing else goes on meanwhile.
+                self.feed_again(again, sender.clone(), &stop)?;
+            }
+            while let Ok(Fed::Block(block)) = fed.try_recv() {
+                head.fed(block);
+            }
+            match head.next()? {
+                Some(Incoming::Said(node, report)) => head.said(node, report),
+                Some(Incoming::Gave(node, gift, pieces)) => {
+                    head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+                    match gift {
+                        Gift::Block { block, .. } => head.tell(LedgerEvent::Aligned(node, block)),
+                        gift => work.take(head, node, gift, &pieces)?,
+                    }
+                }
+                // Joining and leaving is dealt with.
+                Some(Incoming::Joined { .. } | Incoming::Lost(..)) | None => {}
+            }
+            head.tick();
+        }
+    }
+}
+
+/// What is done with every part.
+trait PartWork {
+    /// Lets a node do it.
+    fn write(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize) -> Result<(), PipelineError>;
+
+    /// Lets a node put what it made into the files.
+    fn place(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize, offset: PerFile);
+
+    /// Takes what came of it.
+    fn take(
+        &mut self,
+        head: &mut HeadOfRun,
+        node: NodeId,
+        gift: Gift,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError>;
 }
 
 impl<'s> Aligning<'s, '_> {
@@ -226,7 +296,7 @@ impl<'s> Aligning<'s, '_> {
                         head.report.blocks = self.taken.len() as u64;
                         return Ok(report.unwrap_or_default());
                     }
-                    Action::Refeed(block) if self.job.spool.has_kept(block) => head.fed(block),
+                    Action::Refeed(block) if self.job.spool.keeps(block) => self.job.offer_kept(head, block),
                     Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, self.first, self.job.spool),
                 }
@@ -292,16 +362,16 @@ impl<'s> Aligning<'s, '_> {
         let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
         head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         if self.taken.insert(block) {
-            let malformed = || PipelineError::Node {
-                node: head.name_of(node).to_owned(),
-                message: format!("what it says of {} cannot be read", named(block)),
-            };
-            let BlockPieces { pairs, ends, table } = BlockPieces::from_bytes(pieces).ok_or_else(malformed)?;
+            let malformed = || head.wrong(node, format!("what it says of {} cannot be read", named(block)));
+            let BlockPieces { pairs, ends, table, details } = BlockPieces::from_bytes(pieces).ok_or_else(malformed)?;
             let library = self.job.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
             let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
             by_library[usize::from(library)] = counts;
             let signatures = BlockSignatures { pairs, ends, counts: by_library };
-            self.collector.add_block_elsewhere(block, records, &signatures, &table, plan)?;
+            let elsewhere = BlockElsewhere { records, signatures, details, table };
+            if !self.collector.add_block_elsewhere(block, elsewhere, plan)? {
+                return Err(malformed());
+            }
             self.reads += reads;
             self.last_aligned = Instant::now();
             let fraction = self.job.progress.fraction_after_block();
@@ -323,67 +393,79 @@ struct Writing<'c> {
     parts: usize,
 }
 
-impl Writing<'_> {
-    fn run(&mut self, head: &mut HeadOfRun, job: &SpreadJob) -> Result<(), PipelineError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (sender, fed) = mpsc::channel();
-        loop {
-            let mut again = BTreeSet::new();
-            for action in std::mem::take(&mut head.actions) {
-                match action {
-                    Action::Finish => return Ok(()),
-                    Action::Place(node, part, offset) => {
-                        head.order(node, &Order::Place { part, offset: offset + self.gathering.header_bytes() });
-                    }
-                    Action::Differs(_) => {
-                        return Err(PipelineError::Lost { what: "parts of one size", taken: 1, written: 0 });
-                    }
-                    Action::Refeed(block) if job.spool.has_kept(block) => head.fed(block),
-                    Action::Refeed(block) => drop(again.insert(block)),
-                    action => head.carry_out(&action, None, job.spool),
-                }
-            }
-            if !again.is_empty() {
-                // Two nodes were lost at once, so late that nothing else goes on meanwhile.
-                job.feed_again(again, sender.clone(), &stop)?;
-            }
-            while let Ok(Fed::Block(block)) = fed.try_recv() {
-                head.fed(block);
-            }
-            if let Some(incoming) = head.next()? {
-                self.take(head, incoming)?;
-            }
-            head.tick();
-        }
+impl PartWork for Writing<'_> {
+    fn write(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize) -> Result<(), PipelineError> {
+        head.order(node, &Order::Write { part });
+        Ok(())
     }
 
-    fn take(&mut self, head: &mut HeadOfRun, incoming: Incoming) -> Result<(), PipelineError> {
-        match incoming {
-            Incoming::Said(node, report) => head.said(node, report),
-            Incoming::Gave(node, gift, pieces) => {
-                head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-                match (gift, &pieces[..]) {
-                    (Gift::Block { block, .. }, _) => head.tell(LedgerEvent::Aligned(node, block)),
-                    (Gift::Part { part, bytes, kept }, [report]) => {
-                        self.kept += usize::from(kept);
-                        self.gathering.take_report(part, report)?;
-                        head.tell(LedgerEvent::Written(node, part, bytes));
-                    }
-                    (Gift::Placed { part, offset, bytes }, [first, last]) => {
-                        let edges = PartEdges { first: first.to_vec(), last: last.to_vec() };
-                        self.gathering.take_placed(part, PartExtent { offset, bytes }, &edges)?;
-                        self.placed += 1;
-                        self.observer.event(&Event::Written { partitions: self.placed, of: self.parts });
-                        head.tell(LedgerEvent::Placed(node, part));
-                    }
-                    (gift, _) => {
-                        let node = head.name_of(node).to_owned();
-                        return Err(PipelineError::Node { node, message: format!("{gift:?} came without its data") });
-                    }
-                }
+    fn place(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize, offset: PerFile) {
+        let header_bytes = self.gathering.header_bytes();
+        let offset = std::array::from_fn(|file| offset[file] + header_bytes[file]);
+        head.order(node, &Order::Place { part, offset });
+    }
+
+    fn take(
+        &mut self,
+        head: &mut HeadOfRun,
+        node: NodeId,
+        gift: Gift,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        match (gift, pieces) {
+            (Gift::Part { part, bytes, kept }, [report]) => {
+                self.kept += usize::from(kept);
+                self.gathering.take_report(part, report)?;
+                head.tell(LedgerEvent::Written(node, part, bytes));
             }
-            Incoming::Joined { .. } | Incoming::Lost(..) => {}
+            (Gift::Placed { part, offset, bytes }, edges) if edges.len() == 2 * FILES => {
+                let piece = |at: usize| edges[at].to_vec();
+                let edges = std::array::from_fn(|file| PartEdges { first: piece(2 * file), last: piece(2 * file + 1) });
+                let extents = std::array::from_fn(|file| PartExtent { offset: offset[file], bytes: bytes[file] });
+                self.gathering.take_placed(part, extents, &edges)?;
+                self.placed += 1;
+                self.observer.event(&Event::Written { partitions: self.placed, of: self.parts });
+                head.tell(LedgerEvent::Placed(node, part));
+            }
+            (gift, _) => return Err(head.wrong(node, format!("{gift:?} came without its data"))),
         }
+        Ok(())
+    }
+}
+
+/// Places of records, part by part.
+struct Ranking {
+    parts: Vec<SplitPartition>,
+    ranked: BTreeMap<usize, RankedPart>,
+}
+
+impl PartWork for Ranking {
+    fn write(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize) -> Result<(), PipelineError> {
+        let job = serde_json::to_value(self.parts.get(part));
+        let job = job.map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        head.order(node, &Order::Rank { part, job });
+        Ok(())
+    }
+
+    fn place(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize, _: PerFile) {
+        // There is nothing to be put anywhere.
+        head.tell(LedgerEvent::Placed(node, part));
+    }
+
+    fn take(
+        &mut self,
+        head: &mut HeadOfRun,
+        node: NodeId,
+        gift: Gift,
+        pieces: &[MutableBuffer],
+    ) -> Result<(), PipelineError> {
+        let (Gift::Ranked { part, records }, [found]) = (&gift, pieces) else {
+            return Err(head.wrong(node, format!("{gift:?} came without its data")));
+        };
+        let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
+        let found = found.map(|[record, place]| (RecordId(record), place)).collect();
+        self.ranked.insert(*part, RankedPart { found, records: *records });
+        head.tell(LedgerEvent::Written(node, *part, PerFile::default()));
         Ok(())
     }
 }

@@ -1,0 +1,3 @@
+//! Programs that write variants in one way: leftmost, shortest, one change at a time.
+
+pub mod bcftools;

@@ -1,0 +1,148 @@
+//! BED files: stretches of contigs, 0-based and half-open as inside. Columns after the third are not looked at.
+
+use std::path::{Path, PathBuf};
+
+use memchr::memchr;
+
+use crate::bgzf::{BgzfError, Reader, open_text};
+
+/// Longest line taken.
+const MAX_LINE_BYTES: usize = 1 << 20;
+
+/// A line of a BED file: `[start, end)` of a contig that is known by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BedRegion {
+    /// The contig.
+    pub contig: String,
+    /// First base, 0-based.
+    pub start: u32,
+    /// One past the last base.
+    pub end: u32,
+}
+
+/// Why a file is no BED.
+#[derive(Debug, thiserror::Error)]
+pub enum BedError {
+    /// The file, or its compression.
+    #[error(transparent)]
+    Bgzf(#[from] BgzfError),
+    /// A line.
+    #[error("{}, line {line}: {problem}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// 1-based number of the line.
+        line: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// There is no line with a region.
+    #[error("{} has no regions", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads a BED file, plain, gzip or BGZF: its regions in their order.
+///
+/// # Errors
+/// [`BedError`].
+pub fn read(path: &Path) -> Result<Vec<BedRegion>, BedError> {
+    read_from(open_text(path, 1)?)
+}
+
+/// As [`read`], from what is open already.
+///
+/// # Errors
+/// [`BedError`].
+pub fn read_from(mut input: Reader) -> Result<Vec<BedRegion>, BedError> {
+    let path = input.path().to_owned();
+    let (mut regions, mut text, mut line) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let more = next_line(&mut input, &mut text)?;
+        if !more && text.is_empty() {
+            break;
+        }
+        line += 1;
+        let wrong = |problem| BedError::Line { path: path.clone(), line, problem };
+        if text.len() > MAX_LINE_BYTES {
+            return Err(wrong("it is longer than 1 MiB; is it BED?"));
+        }
+        let found = std::str::from_utf8(&text).map_err(|_| wrong("it is no text"))?;
+        regions.extend(parse(found).map_err(wrong)?);
+        if !more {
+            break;
+        }
+    }
+    if regions.is_empty() { Err(BedError::Empty { path }) } else { Ok(regions) }
+}
+
+/// Puts the next line into `text`, cut where it is too long. Says whether a line feed ended it.
+fn next_line(input: &mut Reader, text: &mut Vec<u8>) -> Result<bool, BgzfError> {
+    text.clear();
+    loop {
+        let data = input.data()?;
+        if data.is_empty() {
+            return Ok(false);
+        }
+        let end = memchr(b'\n', data);
+        text.extend_from_slice(&data[..end.unwrap_or(data.len())]);
+        let consumed = end.map_or(data.len(), |end| end + 1);
+        input.consume(consumed);
+        if end.is_some() || text.len() > MAX_LINE_BYTES {
+            return Ok(true);
+        }
+    }
+}
+
+/// The region of a line; none for a comment, a blank line or what is for browsers.
+fn parse(line: &str) -> Result<Option<BedRegion>, &'static str> {
+    let mut fields = line.split_ascii_whitespace();
+    let Some(contig) = fields.next().filter(|first| !first.starts_with('#') && !matches!(*first, "track" | "browser"))
+    else {
+        return Ok(None);
+    };
+    let mut number = || fields.next()?.parse::<u32>().ok();
+    let (Some(start), Some(end)) = (number(), number()) else {
+        return Err("a contig, a start and an end are expected, separated by tabs");
+    };
+    if start > end {
+        return Err("its start is behind its end");
+    }
+    Ok(Some(BedRegion { contig: contig.to_owned(), start, end }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Vec<BedRegion>, BedError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.bed");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn regions_are_read_and_the_rest_is_passed_over() {
+        let text = "track name=x\n#c\nchr1\t0\t10\tname\t5\r\n\nchr2 7 7\nchr1\t5\t6";
+        let regions = parsed(text).unwrap();
+        let shown: Vec<_> = regions.iter().map(|region| (region.contig.as_str(), region.start, region.end)).collect();
+        assert_eq!(shown, [("chr1", 0, 10), ("chr2", 7, 7), ("chr1", 5, 6)]);
+    }
+
+    #[test]
+    fn what_is_no_bed_is_named_by_line() {
+        for (text, said) in [
+            ("chr1\t5\n", "line 1: a contig"),
+            ("chr1\t0\t1\nchr1\t-1\t5\n", "line 2: a contig"),
+            ("chr1\t9\t5\n", "start is behind"),
+            ("# nothing\n", "has no regions"),
+            ("", "has no regions"),
+        ] {
+            let found = parsed(text).unwrap_err().to_string();
+            assert!(found.contains(said), "{text:?}: {found}");
+        }
+    }
+}

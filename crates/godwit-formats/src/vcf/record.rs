@@ -1,0 +1,139 @@
+//! One line of a VCF file, taken apart at its tabs.
+
+use super::error::shown;
+use super::genotype::Genotype;
+use super::header::Header;
+
+/// Fields before those of the samples and `FORMAT`.
+const FIXED_FIELDS: usize = 8;
+
+/// A record, as text that is known to be complete. `.` is left as it is, but for [`Record::alternates`].
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'l> {
+    /// 1-based number of its line.
+    pub line: u64,
+    /// `CHROM`.
+    pub contig: &'l str,
+    /// `POS` - 1: 0-based; -1 for the telomere before the first base.
+    pub position: i32,
+    /// `ID`.
+    pub identifiers: &'l str,
+    /// `REF`.
+    pub reference: &'l str,
+    alternates: &'l str,
+    /// `QUAL`.
+    pub quality: &'l str,
+    /// `FILTER`.
+    pub filters: &'l str,
+    /// `INFO`.
+    pub info: &'l str,
+    /// `FORMAT`; empty where the file has none.
+    pub format: &'l str,
+    samples: Option<&'l str>,
+    text_bytes: usize,
+}
+
+impl<'l> Record<'l> {
+    /// Takes a line apart.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &'l str, line: u64, header: &Header) -> Result<Self, String> {
+        let mut rest = Some(text);
+        let mut next = || {
+            let text = rest?;
+            let (field, after) = text.split_once('\t').map_or((text, None), |(field, after)| (field, Some(after)));
+            rest = after;
+            Some(field)
+        };
+        let mut fixed = [""; FIXED_FIELDS];
+        for (at, field) in fixed.iter_mut().enumerate() {
+            *field = next().ok_or_else(|| format!("it has {at} fields, but a record has at least {FIXED_FIELDS}"))?;
+        }
+        let [contig, position, identifiers, reference, alternates, quality, filters, info] = fixed;
+        let format = if header.has_format() { next() } else { None };
+        if header.has_format() && format.is_none() && !header.samples().is_empty() {
+            return Err("it has no FORMAT field, but the header names samples".to_owned());
+        }
+        let found = rest.map_or(0, |samples| 1 + memchr::memchr_iter(b'\t', samples.as_bytes()).count());
+        let expected = header.samples().len();
+        if found != expected {
+            return Err(format!("it has {found} fields of samples, but the header names {expected}"));
+        }
+        for (name, field) in [("CHROM", contig), ("REF", reference), ("ALT", alternates)] {
+            if field.is_empty() {
+                return Err(format!("its {name} is empty"));
+            }
+        }
+        let position = parse_position(position)?;
+        let record = Self {
+            line,
+            contig,
+            position,
+            identifiers,
+            reference,
+            alternates,
+            quality,
+            filters,
+            info,
+            format: format.unwrap_or_default(),
+            samples: rest,
+            text_bytes: text.len(),
+        };
+        match i32::try_from(i64::from(position) + reference.len() as i64) {
+            Ok(_) => Ok(record),
+            Err(_) => Err("it ends beyond base 2147483647".to_owned()),
+        }
+    }
+
+    /// Alternate alleles in order: allele 1 and so on. None for `.`.
+    pub fn alternates(&self) -> impl Iterator<Item = &'l str> + use<'l> {
+        (self.alternates != ".").then(|| self.alternates.split(',')).into_iter().flatten()
+    }
+
+    /// The fields of each sample, unsplit.
+    pub fn samples(&self) -> impl Iterator<Item = &'l str> + use<'l> {
+        self.samples.into_iter().flat_map(|samples| samples.split('\t'))
+    }
+
+    /// Bytes of the line.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// The value of an `INFO` key that has one.
+    pub fn info_value(&self, key: &str) -> Option<&'l str> {
+        self.info.split(';').find_map(|entry| entry.strip_prefix(key)?.strip_prefix('='))
+    }
+
+    /// One past the last base of the reference that it is about: by `END` in `INFO` (symbolic alleles, blocks of GVCF), else by
+    /// the length of `REF`.
+    pub fn end_position(&self) -> i32 {
+        let end_1based = self.info_value("END").and_then(|text| text.parse::<i32>().ok());
+        match end_1based.filter(|end| *end > self.position) {
+            Some(end) => end,
+            // Cannot overflow: checked as it was parsed.
+            None => self.position.saturating_add(self.reference.len() as i32),
+        }
+    }
+
+    /// Whether no filter failed it: `PASS`, or none was applied.
+    pub fn passes(&self) -> bool {
+        matches!(self.filters, "PASS" | ".")
+    }
+
+    /// The genotype of the sample with that index; `None` where `FORMAT` has no `GT` or the sample's is no genotype.
+    pub fn genotype(&self, sample: usize) -> Option<Genotype<'l>> {
+        let at = self.format.split(':').position(|key| key == "GT")?;
+        Genotype::parse(self.samples().nth(sample)?.split(':').nth(at)?)
+    }
+}
+
+/// `POS` as a 0-based position.
+fn parse_position(text: &str) -> Result<i32, String> {
+    let pos_1based = text.parse::<i32>().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    match pos_1based {
+        Some(pos_1based) => Ok(pos_1based - 1),
+        None => Err(format!("its POS is {:?}, which is no number from 0 to 2147483647", shown(text))),
+    }
+}

@@ -1,0 +1,40 @@
+//! Files of variants, and of regions where they count.
+
+use godwit_formats::bed;
+use godwit_formats::vcf::{Columns, Reader, VariantLayout};
+
+use crate::file::input;
+
+/// VCF, plain or packed: records, and columns of them. The first byte says after how many rows a batch is taken.
+pub(crate) fn vcf(bytes: &[u8]) {
+    let Some((&rows, bytes)) = bytes.split_first() else { return };
+    let Ok(mut reader) = Reader::new(input(bytes)) else { return };
+    let Ok(layout) = VariantLayout::new(reader.header()) else { return };
+    let samples = reader.header().samples().len();
+    let mut columns = Columns::new(&layout);
+    let (mut read, mut taken) = (0, 0);
+    while let Ok(Some(record)) = reader.next_record() {
+        assert_eq!(record.samples().count(), samples);
+        assert!(record.end_position() > record.position && record.position >= -1);
+        for sample in 0..samples.min(3) {
+            let alleles = record.genotype(sample).map(|genotype| genotype.alleles().count());
+            assert_ne!(alleles, Some(0), "a genotype has alleles");
+        }
+        if columns.push(&record).is_err() {
+            return;
+        }
+        read += 1;
+        if columns.is_full() || columns.rows() >= usize::from(rows) {
+            taken += columns.take_batch().expect("columns fit their schema").num_rows();
+        }
+    }
+    taken += columns.take_batch().expect("columns fit their schema").num_rows();
+    assert_eq!(taken, read);
+}
+
+/// BED, plain or packed.
+pub(crate) fn regions(bytes: &[u8]) {
+    for region in bed::read_from(input(bytes)).unwrap_or_default() {
+        assert!(region.start <= region.end && !region.contig.is_empty());
+    }
+}

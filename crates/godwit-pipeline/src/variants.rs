@@ -1,0 +1,119 @@
+//! Files of variants as columns: VCF to one Parquet or Arrow file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::RecordBatch;
+use godwit_formats::columnar::ArrowPart;
+use godwit_formats::vcf::{Columns, ParquetFile, Reader, VariantLayout};
+
+use crate::error::PipelineError;
+use crate::staging::{Staged, StagedFile};
+
+/// What columns are written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariantFormat {
+    /// Parquet.
+    Parquet,
+    /// Arrow IPC file.
+    Arrow,
+}
+
+impl VariantFormat {
+    /// The format that a file's name ends in: `.parquet` or `.arrow`.
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "parquet" => Some(Self::Parquet),
+            "arrow" => Some(Self::Arrow),
+            _ => None,
+        }
+    }
+}
+
+/// Writes the records of a VCF file as columns ([`godwit_model::schema::variants`]), in their order, into one file. Returns how
+/// many there are.
+///
+/// # Errors
+/// [`PipelineError::Options`] where `out` names no format, [`PipelineError::Vcf`], [`PipelineError::Columns`],
+/// [`PipelineError::File`], [`PipelineError::Interrupted`]; then there is no such file.
+pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &AtomicBool) -> Result<u64, PipelineError> {
+    let Some(format) = VariantFormat::of(out) else {
+        let problem = format!("{} ends in neither .parquet nor .arrow; name the format by its ending", out.display());
+        return Err(PipelineError::Options { problem });
+    };
+    let mut staged = Staged::default();
+    let records = stage_variants(vcf, out, format, threads, cancelled, &mut staged)?;
+    staged.publish().map_err(|(path, source)| PipelineError::File { action: "write", path, source })?;
+    Ok(records)
+}
+
+/// As [`write_variants`], into a file that waits for its name among others.
+pub(crate) fn stage_variants(
+    vcf: &Path,
+    out: &Path,
+    format: VariantFormat,
+    threads: usize,
+    cancelled: &AtomicBool,
+    staged: &mut Staged,
+) -> Result<u64, PipelineError> {
+    let mut reader = Reader::open(vcf, threads)?;
+    let layout = VariantLayout::new(reader.header())?;
+    let file = StagedFile::create(out).map_err(PipelineError::file("write", out))?;
+    let mut writer = ColumnFile::new(format, &layout, file.file())?;
+    let mut columns = Columns::new(&layout);
+    let mut records = 0;
+    while let Some(record) = reader.next_record()? {
+        if let Err(problem) = columns.push(&record) {
+            return Err(reader.record_error(problem).into());
+        }
+        records += 1;
+        if columns.is_full() {
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(PipelineError::Interrupted);
+            }
+            writer.write(&columns.take_batch()?)?;
+        }
+    }
+    if columns.rows() > 0 {
+        writer.write(&columns.take_batch()?)?;
+    }
+    writer.finish(out)?;
+    file.file().sync_all().map_err(PipelineError::file("write", out))?;
+    staged.add(file);
+    Ok(records)
+}
+
+/// A file in the making.
+enum ColumnFile<'f> {
+    Parquet(Box<ParquetFile<BufWriter<&'f File>>>),
+    Arrow(Box<ArrowPart<BufWriter<&'f File>>>),
+}
+
+impl<'f> ColumnFile<'f> {
+    fn new(format: VariantFormat, layout: &VariantLayout, file: &'f File) -> Result<Self, PipelineError> {
+        let out = BufWriter::new(file);
+        Ok(match format {
+            VariantFormat::Parquet => Self::Parquet(Box::new(ParquetFile::new(layout, out)?)),
+            VariantFormat::Arrow => {
+                Self::Arrow(Box::new(ArrowPart::with_schema(&layout.schema, out).map_err(PipelineError::Columns)?))
+            }
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), PipelineError> {
+        match self {
+            Self::Parquet(file) => Ok(file.write(batch)?),
+            Self::Arrow(file) => file.write(batch).map_err(PipelineError::Columns),
+        }
+    }
+
+    fn finish(self, path: &Path) -> Result<(), PipelineError> {
+        let mut out = match self {
+            Self::Parquet(file) => file.finish()?,
+            Self::Arrow(file) => file.finish().map_err(PipelineError::Columns)?,
+        };
+        out.flush().map_err(PipelineError::file("write", path))
+    }
+}

@@ -1,0 +1,146 @@
+//! `godwit compare`: call sets against a truth set.
+
+use std::collections::HashSet;
+
+use godwit_pipeline::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Source, compare};
+
+use super::{cancel_on_signal, print};
+use crate::cli::CompareArgs;
+use crate::failure::{Exit, Failure};
+
+/// Compares and prints a table, or JSON.
+pub fn run(args: &CompareArgs) -> Result<(), Failure> {
+    let options = CompareOptions {
+        calls: args.calls.clone(),
+        truth: args.truth.clone(),
+        baseline: args.baseline.clone(),
+        confident: args.confident.clone(),
+        reference: args.reference.clone(),
+        sample: args.sample.clone(),
+        all_records: args.all_records,
+        ignore_genotypes: args.ignore_genotypes,
+        temp: args.common.temp.clone(),
+        threads: args.common.thread_count(),
+    };
+    let comparison = compare(&options, &*cancel_on_signal()?)?;
+    if args.common.json {
+        let text = serde_json::to_string_pretty(&comparison);
+        let text = text.map_err(|error| Failure::new(Exit::Bug, format!("a bug in godwit: no JSON: {error}")))?;
+        return print(&(text + "\n"));
+    }
+    print(&table(&comparison))
+}
+
+/// Names of the classes, as rows are called.
+const CLASSES: [&str; 3] = ["SNPs", "indels", "all"];
+
+fn of<T>(classes: &Classes<T>) -> [&T; 3] {
+    [&classes.snps, &classes.indels, &classes.all]
+}
+
+fn table(comparison: &Comparison) -> String {
+    let sets: Vec<&Judged> = comparison.baseline.iter().chain([&comparison.calls]).collect();
+    let names = names(&sets);
+    let mut rows = vec![
+        ["", "", "truth", "found", "other genotype", "missed", "false", "recall", "precision", "F1"].map(str::to_owned),
+    ];
+    for (at, class) in CLASSES.iter().enumerate() {
+        for (set, name) in sets.iter().zip(&names) {
+            rows.push(accuracy_row(class, name, of(&set.accuracy)[at]));
+        }
+    }
+    let mut text = aligned(&rows, 2);
+    if let (Some(changes), [baseline, calls]) = (&comparison.changes, &names[..]) {
+        text += &format!("\n{calls} against {baseline}:\n{}", changes_table(changes));
+    }
+    text += "\n";
+    text += &sources(comparison);
+    text
+}
+
+fn accuracy_row(class: &str, name: &str, counts: &Accuracy) -> [String; 10] {
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}"));
+    let numbers = [counts.truth, counts.found, counts.other_genotype, counts.missed, counts.wrong];
+    let [truth, found, other, missed, wrong] = numbers.map(|number| number.to_string());
+    let (recall, precision, f1) = (share(counts.recall), share(counts.precision), share(counts.f1));
+    [class.to_owned(), name.to_owned(), truth, found, other, missed, wrong, recall, precision, f1]
+}
+
+fn changes_table(changes: &Classes<Changes>) -> String {
+    let mut rows = vec![["", "true gained", "true lost", "false gained", "false lost"].map(str::to_owned)];
+    for (class, counts) in CLASSES.iter().zip(of(changes)) {
+        let numbers = [counts.true_gained, counts.true_lost, counts.false_gained, counts.false_lost];
+        let [a, b, c, d] = numbers.map(|number| number.to_string());
+        rows.push([(*class).to_owned(), a, b, c, d]);
+    }
+    aligned(&rows, 1)
+}
+
+/// What was compared with what, what was left out, and what would not be seen.
+fn sources(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    let sets = comparison.baseline.iter().chain([&comparison.calls]).map(|set| &set.source);
+    for source in sets.chain([&comparison.truth]) {
+        text += &left_out(source);
+    }
+    if let Some(bases) = comparison.confident_bases {
+        text += &format!("counted: what lies in {bases} confident bases\n");
+    }
+    if comparison.genotypes_ignored {
+        text += "genotypes were ignored\n";
+    }
+    text += match comparison.left_aligned {
+        true => "indels were moved to the left, ",
+        false => "indels were compared where they stand (--reference moves them to the left), ",
+    };
+    text += &format!("compound changes taken apart, by bcftools {}\n", comparison.bcftools);
+    let beside = comparison.calls.accuracy.all.missed_beside_false;
+    if beside > 0 {
+        text += &format!(
+            "{beside} missed alleles have a false one within 20 bases: perhaps the same haplotype in other words\n"
+        );
+    }
+    text
+}
+
+fn left_out(source: &Source) -> String {
+    let records = &source.records;
+    let parts = [
+        (records.filtered, "failed a filter"),
+        (records.without_genotype, "without a genotype"),
+        (records.not_in_bases, "alleles not in bases"),
+        (records.repeated, "alleles twice"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let parts: Vec<String> = parts.collect();
+    let left_out = if parts.is_empty() { String::new() } else { format!("; left out: {}", parts.join(", ")) };
+    let sample = source.sample.as_ref().map_or_else(|| "no sample".to_owned(), |sample| format!("sample {sample}"));
+    format!("{}: {} records, {sample}{left_out}\n", source.file.display(), records.records)
+}
+
+/// Names of files, as short as tells them apart.
+fn names(sets: &[&Judged]) -> Vec<String> {
+    let short = |set: &&Judged| set.source.file.file_name().map(|name| name.to_string_lossy().into_owned());
+    match sets.iter().map(short).collect::<Option<Vec<_>>>() {
+        Some(names) if names.iter().collect::<HashSet<_>>().len() == names.len() => names,
+        _ => sets.iter().map(|set| set.source.file.display().to_string()).collect(),
+    }
+}
+
+/// Rows as lines: that many columns of names to the left, numbers to the right.
+fn aligned<const N: usize>(rows: &[[String; N]], names: usize) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column < names {
+            true => format!("{cell:width$}"),
+            false => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ") + "\n"
+    };
+    rows.iter().map(line).collect()
+}

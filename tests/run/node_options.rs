@@ -1,0 +1,222 @@
+//! Nodes take every option that one process takes: all files of a run over nodes are, byte for byte, those of one process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use godwit_tests::binary::{Godwit, Running, godwit};
+use godwit_tests::marking::{Marking, Tagging};
+use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::processes::{signal, wait_for_children};
+use godwit_tests::reads::{Comments, Sample, SampleSpec};
+use godwit_tests::sam::SamText;
+use godwit_tests::{needs, scratch};
+
+use super::nodes::wait_until_said;
+use super::{aligners, identity, inputs};
+
+const INPUT: i32 = 3;
+/// More blocks than nodes, more partitions than shares.
+const COMMON: [&str; 4] = ["--threads", "1", "--partitions", "9"];
+
+/// Two lanes of some blocks each, with barcodes as comments.
+fn sample() -> Arc<Sample> {
+    let lanes = vec![1_200, 700];
+    Sample::get(&SampleSpec { seed: 11, lanes, paired: true, alternate: false, comments: Comments::Tags })
+}
+
+fn align(marking: Marking, out: &Path) -> Godwit {
+    let aligner_args = vec!["-C".to_owned()];
+    let options = AlignOptions { block_bases: 40_000, marking, aligner_args, ..AlignOptions::default() };
+    identity::align(&sample(), &options, out).args(COMMON)
+}
+
+/// Every file of a run by its path, but for those that tell times.
+fn files(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut directories = vec![out.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for name in scratch::names(&directory) {
+            let path = directory.join(&name);
+            match path.is_dir() {
+                true => directories.push(path),
+                false if ["run.json", "report.html"].contains(&name.as_str()) => {}
+                false => drop(files.insert(
+                    path.strip_prefix(out).expect("it is below").to_owned(),
+                    fs::read(&path).expect("it can be read"),
+                )),
+            }
+        }
+    }
+    files
+}
+
+fn assert_same_files(one: &Path, many: &Path) {
+    let (expected, found) = (files(one), files(many));
+    assert!(expected.contains_key(Path::new("sample.duplicates.txt")), "{} is empty", one.display());
+    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&expected), names(&found));
+    for (name, bytes) in &expected {
+        assert!(found[name] == *bytes, "{} differs: {} and {}", name.display(), one.display(), many.display());
+    }
+}
+
+fn on_nodes(command: Godwit, nodes: usize) -> Godwit {
+    command.args(["--on", "local", "--nodes", &nodes.to_string()])
+}
+
+/// Runs a command by one process and over nodes, and compares. Returns where the nodes wrote.
+fn assert_nodes_do_the_same(nodes: usize, command: impl Fn(&Path) -> Godwit) -> PathBuf {
+    let [one, many] = ["option-one", "option-many"].map(scratch::directory);
+    command(&one).succeeds();
+    on_nodes(command(&many), nodes).succeeds();
+    assert_same_files(&one, &many);
+    many
+}
+
+#[test]
+fn duplicates_by_barcode_and_template_and_the_tags_of_their_sets() {
+    needs!("bwa");
+    let sets = Marking { set_members: true, tagging: Tagging::All, ..Marking::default() };
+    let barcodes = Marking { barcode: Some("RX"), molecule: Some("MI"), set_members: true, ..Marking::default() };
+    let own = Marking { read_one: Some("RX"), read_two: Some("RX"), ..Marking::default() };
+    let query = Marking { query: true, remove_sequencing: true, tagging: Tagging::OpticalOnly, ..sets.clone() };
+    let all = Marking { query: true, duplex: true, ..barcodes.clone() };
+    let mut told = Vec::new();
+    for (marking, tags) in [
+        (sets, &["\tDI:i:", "\tDS:i:3", "\tDT:Z:LB"][..]),
+        (barcodes, &["\tDI:i:", "\tMI:Z:"]),
+        (own, &[]),
+        (query, &["\tDI:i:"]),
+        (all, &["\tDI:i:", "\tMI:Z:"]),
+    ] {
+        let out = assert_nodes_do_the_same(3, |out| align(marking.clone(), out));
+        let text = SamText::read(&out.join("sample.bam")).to_text();
+        assert!(tags.iter().all(|tag| text.contains(tag)), "{marking:?} left no {tags:?}");
+        told.push(fs::read(out.join("sample.duplicates.txt")).expect("it is there"));
+    }
+    assert!(told.windows(2).all(|two| two[0] != two[1]), "some options changed nothing: this sample proves nothing");
+}
+
+#[test]
+fn a_barcode_that_is_none_is_refused_as_by_one_process() {
+    needs!("bwa");
+    let marking = Marking { barcode: Some("YQ"), ..Marking::default() };
+    for nodes in [0, 2] {
+        let out = scratch::directory("wrong-barcode");
+        let command = align(marking.clone(), &out);
+        let run = if nodes > 0 { on_nodes(command, nodes) } else { command }.run();
+        run.refuses(&[INPUT], &["tag YQ of the read", "it is not text"]);
+    }
+}
+
+/// Starts a run and takes nodes from it after the `count`th `event`. Returns how many it says it lost: it may be over too soon.
+fn lose(command: Godwit, nodes: usize, lost: usize, (event, count): (&str, usize), out: &Path) -> u64 {
+    let said = out.with_extension("said");
+    let stderr = fs::File::create(&said).expect("a file can be made");
+    let run: Running = on_nodes(command, nodes).arg("--json").stderr(stderr).start();
+    let processes = wait_for_children(run.process_id(), "node", nodes);
+    wait_until_said(&said, event, count, &run);
+    processes[..lost].iter().for_each(|node| signal(*node, libc::SIGKILL));
+    let run = run.finish();
+    assert!(run.status.success(), "{}\n{}", run.report(), fs::read_to_string(&said).unwrap_or_default());
+    let report = fs::read_to_string(out.join("run.json")).expect("it is there");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+    report["exchange"]["lost_nodes"].as_u64().expect("it is a number")
+}
+
+#[test]
+fn every_format_comes_out_the_same_also_where_a_node_is_lost_on_the_way() {
+    needs!("bwa");
+    let marking = Marking { set_members: true, barcode: Some("RX"), ..Marking::default() };
+    let command = |formats: &str, out: &Path| align(marking.clone(), out).args(["--format", formats]);
+    assert_nodes_do_the_same(2, |out| command("cram", out));
+    let all = "bam,cram,parquet,arrow";
+    let one = scratch::directory("formats-one");
+    command(all, &one).succeeds();
+    for (moment, is_early) in [(("aligned", 3), true), (("written", 2), false)] {
+        let many = scratch::directory("formats-lost");
+        let lost = lose(command(all, &many), 3, 1, moment, &many);
+        assert!(lost == 1 || !is_early, "the run was over too soon: nothing was tested");
+        assert_same_files(&one, &many);
+    }
+}
+
+#[test]
+fn other_aligners_work_on_nodes_too() {
+    needs!("bwa", "minimap2");
+    let spec = aligners::spec();
+    for (aligner, arguments) in [("bwa-mem2", "-Y"), ("minimap2", "--MD -N 5")] {
+        let sample = aligners::indexed(&spec, aligner, "");
+        let aligner_args = arguments.split_whitespace().map(str::to_owned).collect();
+        let options = AlignOptions { block_bases: 50_000, aligner_args, ..AlignOptions::default() };
+        let command = |out: &Path| identity::align(&sample, &options, out).args(COMMON).args(["--aligner", aligner]);
+        let one = scratch::directory("aligner-one");
+        command(&one).succeeds();
+        let many = scratch::directory("aligner-many");
+        on_nodes(command(&many), 2).succeeds();
+        assert_same_files(&one, &many);
+        let many = scratch::directory("aligner-lost");
+        assert_eq!(lose(command(&many), 3, 1, ("aligned", 2), &many), 1);
+        assert_same_files(&one, &many);
+    }
+}
+
+/// A command line up to what is read.
+fn align_reads(out: &Path) -> Godwit {
+    let sample = inputs::sample();
+    let command = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit()).arg("--out").arg(out);
+    command.args(["--sample", "sample"]).args(COMMON)
+}
+
+#[test]
+fn reads_come_to_nodes_from_wherever_they_may_come() {
+    needs!("bwa", "samtools", "fastp");
+    let sample = inputs::sample();
+    let directory = scratch::directory("unaligned");
+    let lanes = [sample.lanes[1].clone()];
+    let [bam, cram] = ["bam", "cram"].map(|format| inputs::unaligned(&directory, &lanes, format));
+    let words = ["--keep-tags", "XN,RX", "--barcode-tag", "RX", "--tag-duplicate-set-members"];
+    let blocks = ["--block-bases", "40000"];
+    assert_nodes_do_the_same(2, |out| align_reads(out).args(blocks).arg("--reads").arg(&bam).args(words));
+    assert_nodes_do_the_same(2, |out| align_reads(out).args(blocks).arg("--reads").arg(&cram));
+    let trimmed = |out: &Path| {
+        let command = align_reads(out).args(blocks).arg("--reads").args(&sample.lanes[1].reads);
+        command.args(["--trim", "fastp", "--trim-args", "--cut_tail --cut_mean_quality 28 --length_required 60"])
+    };
+    let [one, many] = ["trim-one", "trim-many"].map(scratch::directory);
+    trimmed(&one).succeeds();
+    on_nodes(trimmed(&many), 2).succeeds();
+    for directory in [&one, &many] {
+        // Reports of fastp tell where its files are, and the manifest has their checksums.
+        let names = scratch::names(directory).into_iter();
+        let telling: Vec<String> = names.filter(|name| name.contains("fastp") || name.contains("manifest")).collect();
+        assert_eq!(telling.len(), 3, "{telling:?}");
+        telling.iter().for_each(|name| fs::remove_file(directory.join(name)).expect("it is there"));
+    }
+    assert_same_files(&one, &many);
+}
+
+#[test]
+fn reads_from_a_pipe_survive_the_loss_of_both_nodes_that_have_what_came_of_them() {
+    needs!("bwa");
+    let path = inputs::interleaved(&scratch::directory("piped"));
+    // Blocks enough for some to be finished when the nodes are lost.
+    let words = ["--block-bases", "8000", "--interleaved", "--reads", "-"];
+    let read = |out: &Path| {
+        let mut cat = Command::new("cat").arg(&path).stdout(Stdio::piped()).spawn().expect("cat can be started");
+        let reads = cat.stdout.take().expect("it is piped");
+        (align_reads(out).args(words).stdin(reads), cat)
+    };
+    let [one, many] = ["pipe-one", "pipe-many"].map(scratch::directory);
+    let (command, mut cat) = read(&one);
+    command.succeeds();
+    cat.wait().expect("cat ends");
+    // Of three nodes two are lost, and with them both copies of some slices.
+    let (command, mut cat) = read(&many);
+    assert_eq!(lose(command, 3, 2, ("aligned", 8), &many), 2);
+    cat.wait().expect("cat ends");
+    assert_same_files(&one, &many);
+}
