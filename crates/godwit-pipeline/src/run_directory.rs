@@ -310,8 +310,10 @@ impl RunDirectory {
             let table_at = ends_at + entry.end_bytes;
             let table = RunTable(self.read_items(table_at, entry.table_bytes)?);
             let templates_at = table_at + entry.table_bytes;
-            let templates = self.read_items(templates_at, entry.template_bytes)?;
-            let templates = BlockTemplates::from_bytes(&templates).ok_or(io::ErrorKind::InvalidData)?;
+            let templates = match self.read_items(templates_at, entry.template_bytes)? {
+                none if none.is_empty() => BlockTemplates::default(),
+                bytes => BlockTemplates::from_bytes(&bytes).ok_or(io::ErrorKind::InvalidData)?,
+            };
             let barcodes = self.read_items(templates_at + entry.template_bytes, entry.barcode_bytes)?;
             let details = BlockDetails { templates, barcodes };
             let signatures = BlockSignatures { pairs, ends, counts: entry.counts.clone() };
