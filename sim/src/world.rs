@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub struct Faults {
     /// Nodes that lose power, at random moments.
     pub crashes: u32,
-    /// Nodes that are cut off and come back, under a new number and with nothing.
+    /// Nodes that are cut off and come back, under a new number and with the slices they had.
     pub cuts: u32,
     /// Nodes at a tenth of the speed.
     pub slow: u32,
@@ -29,6 +29,10 @@ pub struct Faults {
     pub failing_fetches: u64,
     /// Nodes that join late.
     pub late: u32,
+    /// Times that the head dies, and all nodes with it; what they had in scratch is there for those that come after.
+    pub head_deaths: u32,
+    /// Percent of nodes whose scratch is gone when the head comes back.
+    pub lost_scratch: u64,
 }
 
 /// A run and its world.
@@ -61,6 +65,8 @@ impl Scenario {
             slow: random.below(2) as u32,
             failing_fetches: if random.chance(30) { random.below(40) } else { 0 },
             late: random.below(3) as u32,
+            head_deaths: if random.chance(40) { 1 + random.below(3) as u32 } else { 0 },
+            lost_scratch: if random.chance(50) { random.below(60) } else { 0 },
         };
         Self {
             seed,
@@ -83,8 +89,10 @@ pub struct Outcome {
     pub alignments: u32,
     /// Slices that went from node to node.
     pub fetched_slices: u64,
-    /// Nodes that were lost.
+    /// Nodes that were lost while the head lived.
     pub lost: u32,
+    /// Times that the head died before the run ended.
+    pub head_deaths: u32,
     /// Events that the ledger took.
     pub events: u64,
 }
@@ -96,6 +104,8 @@ enum Happening {
     Feed(BlockId),
     FeedEnded,
     Join,
+    /// With what it had.
+    Return(BTreeSet<(BlockId, Share)>),
     Crash,
     Cut,
     Silent(NodeId),
@@ -105,6 +115,8 @@ enum Happening {
     Written(NodeId, usize),
     Placed(NodeId, usize, PerFile),
     Decided,
+    HeadDies,
+    Gathered,
 }
 
 #[derive(Default)]
@@ -130,6 +142,12 @@ struct World {
     next_node: u32,
     planned: bool,
     deciding: bool,
+    /// Blocks that were aligned, in the journal, which outlives the head.
+    journal: BTreeSet<BlockId>,
+    /// What nodes of an earlier head left in scratch, for the next ones that join.
+    scratch: Vec<BTreeSet<(BlockId, Share)>>,
+    /// The head waits for what nodes have, before it feeds blocks.
+    gathering: bool,
     fed: BTreeSet<BlockId>,
     released: BTreeSet<BlockId>,
     placed: BTreeMap<usize, PerFile>,
@@ -176,21 +194,39 @@ impl World {
             next_node: 0,
             planned: false,
             deciding: false,
+            journal: BTreeSet::new(),
+            scratch: Vec::new(),
+            gathering: false,
             fed: BTreeSet::new(),
             released: BTreeSet::new(),
             placed: BTreeMap::new(),
             rounds: 0,
             finished: false,
-            outcome: Outcome { time: Duration::ZERO, alignments: 0, fetched_slices: 0, lost: 0, events: 0 },
+            outcome: Outcome {
+                time: Duration::ZERO,
+                alignments: 0,
+                fetched_slices: 0,
+                lost: 0,
+                head_deaths: 0,
+                events: 0,
+            },
         };
-        let span = 2_000 + 1_500 * u64::from(scenario.blocks) / u64::from(scenario.nodes);
+        let span = world.span();
         (0..scenario.nodes).for_each(|_| world.after(10, 500, Happening::Join));
         (0..scenario.faults.late).for_each(|_| world.after(1, span, Happening::Join));
         (0..scenario.faults.crashes).for_each(|_| world.after(1, 2 * span, Happening::Crash));
         (0..scenario.faults.cuts).for_each(|_| world.after(1, 2 * span, Happening::Cut));
+        if scenario.faults.head_deaths > 0 {
+            world.after(1, 2 * span, Happening::HeadDies);
+        }
         world.feed(0);
         world.after(200, 0, Happening::Tick);
         world
+    }
+
+    /// About how long a run takes, milliseconds.
+    fn span(&self) -> u64 {
+        2_000 + 1_500 * u64::from(self.scenario.blocks) / u64::from(self.scenario.nodes)
     }
 
     fn wrong(&self, what: &str) -> String {
@@ -217,12 +253,57 @@ impl World {
         self.queue.push(Reverse((at, self.order, happening)));
     }
 
-    fn feed(&mut self, ordinal: u32) {
-        let block = BlockId { lane: (ordinal % 3) as u16, ordinal: ordinal / 3 };
-        match ordinal < self.scenario.blocks {
-            true => self.after(20, 100, Happening::Feed(block)),
-            false => self.after(1, 50, Happening::FeedEnded),
+    /// The head dies, and with it all nodes: what was on its way is gone. Another one starts with the journal.
+    fn restart_head(&mut self) {
+        self.outcome.head_deaths += 1;
+        self.queue.clear();
+        self.ledger = Ledger::new(LedgerOptions::default());
+        for node in std::mem::take(&mut self.nodes).into_values() {
+            if !self.random.chance(self.scenario.faults.lost_scratch) {
+                self.scratch.push(node.slices);
+            }
         }
+        self.fed.clear();
+        self.released.clear();
+        self.placed.clear();
+        self.deciding = false;
+        self.planned = !self.journal.is_empty();
+        self.gathering = self.planned;
+        (0..self.scenario.nodes).for_each(|_| self.after(10, 500, Happening::Join));
+        self.after(200, 0, Happening::Tick);
+        if self.outcome.head_deaths < self.scenario.faults.head_deaths {
+            let span = self.span();
+            self.after(1, span, Happening::HeadDies);
+        }
+        match self.gathering {
+            // Some may come later than the head waits.
+            true => self.after(400, 300, Happening::Gathered),
+            false => self.feed(0),
+        }
+    }
+
+    fn id_of(ordinal: u32) -> BlockId {
+        BlockId { lane: (ordinal % 3) as u16, ordinal: ordinal / 3 }
+    }
+
+    /// Feeds the next block that is not aligned.
+    fn feed(&mut self, ordinal: u32) {
+        let mut left = (ordinal..self.scenario.blocks).map(Self::id_of);
+        match left.find(|block| !self.fed.contains(block)) {
+            Some(block) => self.after(20, 100, Happening::Feed(block)),
+            None => self.after(1, 50, Happening::FeedEnded),
+        }
+    }
+
+    /// The head has waited for its nodes: what they have need not be fed.
+    fn gathered(&mut self) -> Result<(), String> {
+        self.gathering = false;
+        self.tell(Event::Planned { shares: self.scenario.shares })?;
+        let held: Vec<BlockId> = self.journal.iter().copied().filter(|block| self.ledger.has_aligned(*block)).collect();
+        self.released.extend(held.iter().copied());
+        self.fed.extend(held);
+        self.feed(0);
+        Ok(())
     }
 
     fn happen(&mut self, happening: Happening) -> Result<(), String> {
@@ -233,18 +314,26 @@ impl World {
                 self.carry_out(actions)
             }
             Happening::Feed(block) => {
-                self.fed.insert(block);
                 self.released.remove(&block);
-                let fed_before = self.fed.len() as u32;
+                let first_time = self.fed.insert(block);
                 self.tell(Event::Fed(block))?;
                 // Blocks that are fed again do not move the file on.
-                if u32::from(block.lane) + 3 * block.ordinal + 1 == fed_before {
-                    self.feed(fed_before);
+                if first_time {
+                    self.feed(u32::from(block.lane) + 3 * block.ordinal + 1);
                 }
                 Ok(())
             }
+            Happening::HeadDies => {
+                self.restart_head();
+                Ok(())
+            }
+            Happening::Gathered => self.gathered(),
             Happening::FeedEnded => self.tell(Event::FeedEnded),
-            Happening::Join => self.join(),
+            Happening::Join => {
+                let slices = self.scratch.pop().unwrap_or_default();
+                self.join(slices)
+            }
+            Happening::Return(slices) => self.join(slices),
             Happening::Crash => self.lose_one(false),
             Happening::Cut => self.lose_one(true),
             Happening::Silent(node) => {
@@ -286,12 +375,18 @@ impl World {
         [1000 + 37 * part as u64 % 101, 500 + 41 * part as u64 % 97]
     }
 
-    fn join(&mut self) -> Result<(), String> {
+    fn join(&mut self, slices: BTreeSet<(BlockId, Share)>) -> Result<(), String> {
         let id = NodeId(self.next_node);
         self.next_node += 1;
         let slow = u64::from(id.0) < u64::from(self.scenario.faults.slow);
-        self.nodes.insert(id, Node { slow, ..Node::default() });
+        let mut held: BTreeMap<BlockId, Vec<Share>> = BTreeMap::new();
+        slices.iter().for_each(|(block, share)| held.entry(*block).or_default().push(*share));
+        self.nodes.insert(id, Node { slow, slices, ..Node::default() });
         self.tell(Event::Joined { node: id, writers: 2 })?;
+        // What is not in the journal was not told of in full.
+        for (block, shares) in held.into_iter().filter(|(block, _)| self.journal.contains(block)).collect::<Vec<_>>() {
+            self.tell(Event::Held(id, block, shares))?;
+        }
         self.tell(Event::Wants(id))
     }
 
@@ -302,10 +397,10 @@ impl World {
             return Ok(());
         }
         let id = ids[self.random.below(ids.len() as u64) as usize];
-        self.nodes.remove(&id);
+        let slices = self.nodes.remove(&id).map(|node| node.slices).unwrap_or_default();
         self.at(self.now + SILENCE, Happening::Silent(id));
         if comes_back {
-            self.after(6_000, 10_000, Happening::Join);
+            self.after(6_000, 10_000, Happening::Return(slices));
         }
         Ok(())
     }
@@ -333,6 +428,9 @@ impl World {
     fn commit(&mut self, id: NodeId, block: BlockId) -> Result<(), String> {
         let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
         node.slices.extend((0..self.scenario.shares).map(|share| (block, Share(share))));
+        if self.ledger.is_leased(id, block) {
+            self.journal.insert(block);
+        }
         self.tell(Event::Aligned(id, block))
     }
 
@@ -411,7 +509,7 @@ impl World {
     fn write(&mut self, id: NodeId, part: usize) -> Result<(), String> {
         let share = Share((part / self.scenario.parts_per_share as usize) as u16);
         let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
-        let missing = self.fed.iter().find(|block| !node.slices.contains(&(**block, share))).copied();
+        let missing = (0..self.scenario.blocks).map(Self::id_of).find(|block| !node.slices.contains(&(*block, share)));
         node.writing += 1;
         let too_many = node.writing > 2;
         if let Some(block) = missing {
@@ -447,6 +545,21 @@ mod tests {
             let copies = if nodes > 1 { 40 * 16 } else { 0 };
             assert!(outcome.fetched_slices >= copies && outcome.fetched_slices <= 2 * copies, "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn losing_the_head_costs_only_what_was_in_flight() {
+        let mut died = 0;
+        for seed in 0..500 {
+            let faults = Faults { head_deaths: 2, ..Faults::default() };
+            let scenario = Scenario { seed, nodes: 5, blocks: 60, shares: 20, parts_per_share: 1, rounds: 1, faults };
+            let outcome = run(scenario).unwrap();
+            died += outcome.head_deaths;
+            // Each node had three blocks at most, and a block may be given to two nodes.
+            let in_flight = (5 * LedgerOptions::default().blocks_per_node) as u32;
+            assert!(outcome.alignments <= 60 + 2 + outcome.head_deaths * in_flight, "seed {seed}: {outcome:?}");
+        }
+        assert!(died > 200, "only {died} heads died");
     }
 
     #[test]

@@ -51,6 +51,14 @@ impl Cluster {
     /// # Panics
     /// When it does not come up.
     pub fn start(nodes: u32) -> Self {
+        Self::start_with(nodes, &[])
+    }
+
+    /// As [`Cluster::start`], with further options of `cluster.sh up`.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn start_with(nodes: u32, options: &[&str]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         remove_leftovers();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +70,12 @@ impl Cluster {
             .stderr(Stdio::null())
             .spawn()
             .expect("the cluster's guard can be started");
-        succeed(script("up", &directory).arg(nodes.to_string()).args(["--cpus", CPUS, "--mode", &wanted_mode()]));
+        succeed(
+            script("up", &directory)
+                .arg(nodes.to_string())
+                .args(["--cpus", CPUS, "--mode", &wanted_mode()])
+                .args(options),
+        );
         let environment = succeed(&mut script("env", &directory));
         let environment = String::from_utf8_lossy(&environment.stdout).into_owned();
         let mode = environment.rsplit("GODWIT_CLUSTER_MODE=").next().unwrap_or_default().trim().to_owned();
@@ -72,6 +85,22 @@ impl Cluster {
     /// Its `slurm.conf`.
     pub fn configuration(&self) -> PathBuf {
         self.directory.join("etc/slurm.conf")
+    }
+
+    /// The scratch space of its nodes: one name, a directory of its own on each, where nodes are namespaces.
+    pub fn scratch(&self) -> PathBuf {
+        self.directory.join("scratch")
+    }
+
+    /// Removes what is in the scratch space of a node that has no power.
+    ///
+    /// # Panics
+    /// When it cannot be removed.
+    pub fn empty_scratch(&self, node: &str) {
+        let directory = self.directory.join("local").join(node);
+        for name in crate::scratch::names(&directory) {
+            std::fs::remove_dir_all(directory.join(name)).expect("it can be removed");
+        }
     }
 
     /// Whether nodes are namespaces of their own, with all that can happen to such.
@@ -84,7 +113,15 @@ impl Cluster {
     /// # Panics
     /// When it cannot.
     pub fn strike(&self, verb: &str, node: &str) {
-        succeed(script(verb, &self.directory).arg(node));
+        self.strike_with(verb, node, None);
+    }
+
+    /// As [`Cluster::strike`], for what takes an argument besides.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub fn strike_with(&self, verb: &str, node: &str, argument: Option<&str>) {
+        succeed(script(verb, &self.directory).arg(node).args(argument));
     }
 
     /// Has a controller that does not run forget all jobs.

@@ -24,26 +24,26 @@ const INTERRUPTED: i32 = 130;
 const FAULTY_RUNS: u64 = 6;
 
 /// Three lanes of several blocks each.
-fn sample() -> Arc<Sample> {
+pub(super) fn sample() -> Arc<Sample> {
     let lanes = vec![2_000, 900, 1_500];
     Sample::get(&SampleSpec { seed: 31, lanes, paired: true, alternate: false, comments: Comments::Illumina })
 }
 
-fn options() -> AlignOptions {
+pub(super) fn options() -> AlignOptions {
     AlignOptions { block_bases: 50_000, ..AlignOptions::default() }
 }
 
 /// Not told where: one process.
-fn align(out: &Path) -> Godwit {
+pub(super) fn align(out: &Path) -> Godwit {
     identity::align(&sample(), &options(), out).args(["--threads", "1", "--partitions", "12"])
 }
 
-fn align_on_nodes(out: &Path, nodes: usize) -> Godwit {
+pub(super) fn align_on_nodes(out: &Path, nodes: usize) -> Godwit {
     align(out).args(["--on", "local", "--nodes", &nodes.to_string(), "--json"])
 }
 
 /// Every output is that of one process, and nothing else was left.
-fn assert_same(expected: &Path, out: &Path, run: &Finished) {
+pub(super) fn assert_same(expected: &Path, out: &Path, run: &Finished) {
     assert!(run.status.success(), "{}", run.report());
     for name in resume::OUTPUTS {
         let (expected, found) = (fs::read(expected.join(name)), fs::read(out.join(name)));
@@ -55,7 +55,7 @@ fn assert_same(expected: &Path, out: &Path, run: &Finished) {
     assert_eq!(names, resume::OUTPUTS, "{}", run.report());
 }
 
-fn by_one_process() -> std::path::PathBuf {
+pub(super) fn by_one_process() -> std::path::PathBuf {
     let out = scratch::directory("one-process");
     align(&out).succeeds();
     out
@@ -261,14 +261,10 @@ fn broken_reads_are_named_as_by_one_process() {
 #[test]
 fn what_nodes_cannot_do_is_refused_before_anything_is_made() {
     needs!("bwa");
-    for (words, problem) in [
-        (vec!["--resume"], "--resume"),
-        (vec!["--aligner", "bowtie2 -x {index} --interleaved {reads}"], "bowtie2 cannot be spread"),
-    ] {
-        let out = scratch::directory("refused").join("out");
-        align_on_nodes(&out, 2).args(&words).run().refuses(&[USAGE], &[problem]);
-        assert!(!out.exists(), "{words:?}");
-    }
+    let out = scratch::directory("refused").join("out");
+    let template = "bowtie2 -x {index} --interleaved {reads}";
+    align_on_nodes(&out, 2).args(["--aligner", template]).run().refuses(&[USAGE], &["bowtie2 cannot be spread"]);
+    assert!(!out.exists());
 }
 
 #[test]
@@ -282,13 +278,13 @@ fn two_runs_over_nodes_do_not_share_a_directory() {
 }
 
 /// A run as a job of SLURM: `OUT/slurm` has the logs of its nodes.
-fn align_on_slurm(out: &Path, cluster: &Cluster, nodes: usize) -> Godwit {
+pub(super) fn align_on_slurm(out: &Path, cluster: &Cluster, nodes: usize) -> Godwit {
     align(out)
         .args(["--on", "slurm", "--nodes", &nodes.to_string(), "--json", "--slurm-memory", "300M"])
         .env("SLURM_CONF", cluster.configuration())
 }
 
-fn assert_same_by_slurm(expected: &Path, out: &Path, run: &Finished) {
+pub(super) fn assert_same_by_slurm(expected: &Path, out: &Path, run: &Finished) {
     let logs: Vec<String> =
         (0..8).filter_map(|node| fs::read_to_string(out.join(format!("slurm/logs/node-{node}.err"))).ok()).collect();
     assert!(run.status.success(), "{}\n{logs:#?}", run.report());
@@ -343,41 +339,4 @@ fn power_loss_of_the_head_of_a_slurm_job_starts_it_again() {
     let run = run.finish();
     assert!(out.join("slurm/attempts/1").is_dir(), "{}", run.report());
     assert_same_by_slurm(&expected, &out, &run);
-}
-
-/// Something that happens to a node of a cluster, and what ends it.
-const STRIKES: [(&str, Option<&str>); 5] =
-    [("kill", None), ("cut", None), ("cut", Some("heal")), ("pause", Some("cont")), ("pause", None)];
-
-/// A run as a SLURM job over four nodes, one of which, but not the head's, is struck at a moment drawn from the seed.
-fn survives_a_strike(seed: u64, expected: &Path) {
-    let mut random = Random::new(seed);
-    let cluster = Cluster::start(4);
-    if !cluster.has_own_nodes() {
-        return;
-    }
-    let out = scratch::directory("slurm-chaos").join("out");
-    let run = align_on_slurm(&out, &cluster, 4).start();
-    let (event, count) =
-        *random.pick(&[("aligned", 1), ("aligned", 6), ("aligned", 15), ("aligned", 22), ("written", 2)]);
-    wait_until_said(&out.join("slurm/logs/node-0.err"), event, count, &run);
-    let ((strike, end), node) = (*random.pick(&STRIKES), format!("gw{}", 2 + random.below(3)));
-    println!("seed {seed}: {strike} {node} after {count} {event}");
-    cluster.strike(strike, &node);
-    if let Some(end) = end {
-        std::thread::sleep(Duration::from_millis(random.between(100, 9_000) as u64));
-        cluster.strike(end, &node);
-    }
-    assert_same_by_slurm(expected, &out, &run.finish());
-}
-
-#[test]
-#[ignore = "minutes: strikes at random moments on clusters of their own; GODWIT_CHAOS_RUNS of them, 20 where it is not set"]
-fn strikes_at_random_moments_change_no_byte() {
-    needs!("bwa");
-    needs_slurm!();
-    let expected = by_one_process();
-    let number = |name: &str, other| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(other);
-    let (first, runs) = (number("GODWIT_CHAOS_SEED", 0), number("GODWIT_CHAOS_RUNS", 20));
-    (first..first + runs).for_each(|seed| survives_a_strike(seed, &expected));
 }

@@ -313,21 +313,30 @@ fn when_slurm_forgets_a_job_it_is_unknown_and_no_success() {
     FORGOTTEN.finish();
 }
 
-fn preempted(cluster: &Cluster) {
-    let site = |partition: &str| SlurmProfile {
+/// What a job says that wants its nodes for itself.
+fn exclusive(partition: &str) -> SlurmProfile {
+    SlurmProfile {
         partition: Some(partition.into()),
         extra_arguments: vec!["--exclusive".into()],
         ..SlurmProfile::default()
-    };
-    let low = Bench::on(cluster, "slurm-low", site("low"));
+    }
+}
+
+/// Runs a job that does nothing, with a node to itself.
+pub(super) fn run_exclusively(cluster: &Cluster, partition: &str) {
+    let bench = Bench::on(cluster, "slurm-high", exclusive(partition));
+    let job = submit(&bench, &bench.job("true", 1));
+    assert_eq!(bench.wait_for_end(&job), Ending::Succeeded);
+}
+
+fn preempted(cluster: &Cluster) {
+    let low = Bench::on(cluster, "slurm-low", exclusive("low"));
     let script = "echo $GODWIT_ATTEMPT; [ $GODWIT_ATTEMPT = 0 ] || exit 0; trap 'echo kept; exit 130' TERM; \
                   touch started; while :; do sleep 0.1; done";
     let job = low.job(script, 1);
     let handle = submit(&low, &job);
     low.wait_for_file("started");
-    let high = Bench::on(cluster, "slurm-high", site("high"));
-    let other = submit(&high, &high.job("true", 1));
-    assert_eq!(high.wait_for_end(&other), Ending::Succeeded);
+    run_exclusively(cluster, "high");
     assert_eq!(low.wait_for_end(&handle), Ending::Succeeded);
     assert_eq!(outputs(&job), ["0\nkept\n1\n"]);
 }

@@ -6,6 +6,9 @@
 //! rather than sending lets every node take what it has room for, and makes losing a node no special case: what
 //! lacks a copy is fetched from where there is one, and a block of which a slice is nowhere is aligned again.
 //!
+//! A node that comes (back) may have slices of blocks that were aligned before. Told of before the genome is cut, they decide
+//! who owns what; a block of which every slice is somewhere need not be fed.
+//!
 //! Everything a node says counts only while it is known to live and to have been asked: a node that was given up joins
 //! again under another [`NodeId`]. Bytes are the same whoever makes them, so that late ones do no harm.
 
@@ -84,6 +87,8 @@ pub enum Event {
     Fetched(NodeId, BlockId),
     /// A node could not fetch that.
     FetchFailed(NodeId, BlockId),
+    /// A node came with slices of a block that was aligned before: by it, or for an earlier head of the run.
+    Held(NodeId, BlockId, Vec<Share>),
     /// Duplicates are decided; parts are to be written, in this order, each of one share. Once all of them are in the
     /// files it may come again: all parts are written anew.
     Decided(Vec<Share>),
@@ -213,6 +218,11 @@ impl Ledger {
         self.aligned
     }
 
+    /// Whether a block is aligned, so that its reads are not needed.
+    pub fn has_aligned(&self, block: BlockId) -> bool {
+        self.blocks.get(&block).is_some_and(|block| block.state == BlockState::Aligned)
+    }
+
     /// Whether a node has been asked to align a block and has not answered.
     pub fn is_leased(&self, node: NodeId, block: BlockId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.leased.contains(&block))
@@ -243,6 +253,7 @@ impl Ledger {
             Event::Aligned(node, block) => self.take_aligned(node, block, now),
             Event::Fetched(node, block) => self.take_fetched(node, block),
             Event::FetchFailed(node, block) => self.take_failed(node, block, now),
+            Event::Held(node, block, shares) => self.take_held(node, block, &shares),
             Event::Decided(shares) if matches!(self.phase, Phase::Deciding | Phase::Finished) => {
                 self.parts = Parts::new(shares);
                 self.phase = Phase::Writing;
@@ -321,10 +332,30 @@ impl Ledger {
         if !self.owners.is_empty() {
             return;
         }
-        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
-        let owner = |share: usize| nodes.get(share * nodes.len() / usize::from(shares)).copied();
-        self.owners = (0..usize::from(shares)).map(owner).collect();
+        self.owners = self.first_owners(usize::from(shares));
         self.share_lacking = vec![0; usize::from(shares)];
+        let held: Vec<BlockId> = self.blocks.iter().filter(|(_, block)| block.is_held()).map(|(id, _)| *id).collect();
+        held.into_iter().for_each(|id| self.settle(id));
+    }
+
+    /// Owners of the shares at the start: neighbours go to one node; but a share goes to the node that holds the most of it,
+    /// unless that node has its part of all shares.
+    fn first_owners(&self, shares: usize) -> Vec<Option<NodeId>> {
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let fair = shares.div_ceil(nodes.len().max(1));
+        let mut owned: BTreeMap<NodeId, usize> = nodes.iter().map(|id| (*id, 0)).collect();
+        let mut held: BTreeMap<(usize, NodeId), usize> = BTreeMap::new();
+        self.blocks.values().flat_map(Block::holders).for_each(|slice| *held.entry(slice).or_default() += 1);
+        let owner = |share: usize| {
+            let held = |id: &NodeId| held.get(&(share, *id)).copied().unwrap_or(0);
+            let most = nodes.iter().filter(|id| owned[*id] < fair).map(|id| (held(id), std::cmp::Reverse(*id))).max();
+            let owner = match most {
+                Some((held, std::cmp::Reverse(id))) if held > 0 => Some(id),
+                _ => nodes.get(share * nodes.len() / shares).copied(),
+            };
+            owner.inspect(|id| *owned.entry(*id).or_default() += 1)
+        };
+        (0..shares).map(owner).collect()
     }
 }
 

@@ -47,6 +47,17 @@ pub enum Report {
         /// Why.
         why: String,
     },
+    /// It has slices of a block from before it joined.
+    Holds {
+        /// The block.
+        block: BlockId,
+        /// What its reads were, as the head that had it aligned said.
+        content: String,
+        /// Which slices.
+        shares: Vec<Share>,
+    },
+    /// It has said all that it has from before.
+    Recalled,
     /// It cannot go on.
     Failed {
         /// What, where and what to do.
@@ -85,6 +96,8 @@ pub enum Gift {
         part: usize,
         /// Number of bytes.
         bytes: PerFile,
+        /// Whether it was made for an earlier head.
+        kept: bool,
     },
     /// A part that is in the files. Data: for each file what is left to be put before it, and behind it.
     Placed {
@@ -117,6 +130,8 @@ pub enum Order {
     Align {
         /// Which.
         block: BlockId,
+        /// What its reads are: a checksum that slices of it are kept under.
+        content: String,
         /// Whether it decides how the genome is cut.
         cuts: bool,
     },
@@ -127,10 +142,19 @@ pub enum Order {
         /// Number of shares.
         shares: u16,
     },
+    /// Take over what nodes of an earlier head left where this one keeps its own, and say so as of its own.
+    Inherit {
+        /// How the genome is cut, as in [`Order::Plan`].
+        starts: Vec<SortKey>,
+        /// Number of shares.
+        shares: u16,
+    },
     /// Fetch slices.
     Fetch {
         /// Of which block.
         block: BlockId,
+        /// What its reads are.
+        content: String,
         /// Which.
         shares: Vec<Share>,
         /// From where.

@@ -81,9 +81,11 @@ fn reports_gifts_orders_and_the_end_arrive() {
     std::thread::scope(|scope| {
         let giving = scope.spawn(|| {
             let buffers = pieces.iter().map(Buffer::from_slice_ref).collect();
-            node.give(id, Gift::Part { part: 3, bytes: [9, 1] }, buffers)
+            node.give(id, Gift::Part { part: 3, bytes: [9, 1], kept: false }, buffers)
         });
-        let Incoming::Gave(from, Gift::Part { part: 3, bytes: [9, 1] }, found) = run.next() else { panic!("no gift") };
+        let Incoming::Gave(from, Gift::Part { part: 3, bytes: [9, 1], kept: false }, found) = run.next() else {
+            panic!("no gift")
+        };
         assert_eq!(from, id);
         assert!(found.iter().map(|piece| piece.as_slice()).eq(pieces.iter().map(Vec::as_slice)));
         giving.join().unwrap().unwrap();
@@ -120,7 +122,8 @@ fn who_was_given_up_gives_nothing_any_more() {
     assert!(matches!(run.next(), Incoming::Lost(..)));
     let (second, other, _) = run.join();
     assert_ne!(id, other);
-    let refused = second.give(id, Gift::Part { part: 0, bytes: [0, 0] }, vec![Buffer::from_slice_ref([1u8; 10])]);
+    let refused =
+        second.give(id, Gift::Part { part: 0, bytes: [0, 0], kept: false }, vec![Buffer::from_slice_ref([1u8; 10])]);
     assert!(refused.unwrap_err().to_string().contains("given up"));
 }
 

@@ -110,6 +110,15 @@ impl Rendezvous {
         private::replace(&path, &bytes)
     }
 
+    /// Takes it away again, unless another one has its place by now.
+    pub fn withdraw(&self, job_directory: &Path) {
+        let path = Self::path(job_directory);
+        if read(&path).is_ok_and(|present| present.as_ref() == Some(self)) {
+            // Best effort: where it stays, nobody listens there.
+            let _ = fs::remove_file(path);
+        }
+    }
+
     /// Waits until this attempt's file is there, at most for `patience`, and until `is_cancelled` says so.
     ///
     /// # Errors

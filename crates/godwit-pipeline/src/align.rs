@@ -112,7 +112,7 @@ pub fn align(
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    let run = match resume::open(options, &outputs, &facts, observer)? {
+    let run = match resume::open(options, &outputs, &facts, spread.map(Spread::over_nodes).transpose()?, observer)? {
         resume::Found::Work(run) => Arc::from(run),
         resume::Found::Complete(report) => return Ok(*report),
     };
@@ -174,8 +174,7 @@ impl AlignJob<'_> {
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
         let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));
-        let kept_by = Some(run.clone()).filter(|_| head.is_none());
-        let collector = Collector::new(reduce_options, &read_groups, cancelled, kept_by)?;
+        let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(run.clone()))?;
         let lanes = groups.feed_lanes(planned, &read_groups);
         let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
         let progress = SharedProgress::default();

@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -45,6 +46,9 @@ pub enum Entry {
         aside: Vec<String>,
         /// Where its data lies, as bytes of a path; beside the journal where `None`.
         data: Option<Vec<u8>>,
+        /// Where nodes do the work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        over_nodes: Option<OverNodes>,
     },
     /// The first block cut the genome: smallest key of each partition.
     Plan {
@@ -60,6 +64,15 @@ pub enum Entry {
         /// Where each lies and the name it gets, both within the output directory.
         names: Vec<(String, String)>,
     },
+}
+
+/// What all starts of one run over nodes have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverNodes {
+    /// Tells it from all other runs.
+    pub run: String,
+    /// Shares that the genome is cut into.
+    pub shares: u16,
 }
 
 /// A block in the data: its frames, its pairs, its ends and the table of its frames, one behind the other.
@@ -85,6 +98,12 @@ pub struct BlockEntry {
     pub end_bytes: u64,
     /// Bytes of the table.
     pub table_bytes: u64,
+    /// Bytes of templates, where the records are on nodes.
+    #[serde(default)]
+    pub template_bytes: u64,
+    /// Bytes of barcodes, where the records are on nodes.
+    #[serde(default)]
+    pub barcode_bytes: u64,
     /// BLAKE3 of all of it, hexadecimal.
     pub checksum: String,
 }
@@ -92,13 +111,16 @@ pub struct BlockEntry {
 impl BlockEntry {
     /// Bytes in the data.
     pub fn bytes(&self) -> u64 {
-        self.frame_bytes + self.pair_bytes + self.end_bytes + self.table_bytes
+        self.sizes().into_iter().sum()
+    }
+
+    fn sizes(&self) -> [u64; 6] {
+        [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes, self.template_bytes, self.barcode_bytes]
     }
 
     /// Whether no sum of its numbers is beyond all files.
     fn is_sound(&self) -> bool {
-        let sizes = [self.frame_bytes, self.pair_bytes, self.end_bytes, self.table_bytes];
-        sizes.iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
+        self.sizes().iter().try_fold(self.offset, |end, bytes| end.checked_add(*bytes)).is_some()
     }
 }
 
@@ -165,24 +187,17 @@ impl Line for Entry {
 }
 
 /// An open, locked journal.
-pub struct Journal {
+pub struct Journal<L = Entry> {
     file: Mutex<File>,
+    lines: PhantomData<fn(L)>,
 }
 
-impl Journal {
+impl<L: Line> Journal<L> {
     /// Opens a journal, made where it is missing, locks it and reads its lines; a torn end is dropped.
     ///
     /// # Errors
     /// What the file system reports; [`io::ErrorKind::ResourceBusy`] while another process has it.
-    pub fn open(path: &Path) -> io::Result<(Self, Vec<Entry>)> {
-        Self::open_lines(path)
-    }
-
-    /// As [`Journal::open`], for a journal of other lines.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn open_lines<L: Line>(path: &Path) -> io::Result<(Self, Vec<L>)> {
+    pub fn open(path: &Path) -> io::Result<(Self, Vec<L>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let busy = || io::Error::new(io::ErrorKind::ResourceBusy, BUSY);
         match file.try_lock() {
@@ -200,14 +215,23 @@ impl Journal {
         let (entries, whole) = intact(&bytes);
         file.set_len(whole as u64)?;
         file.seek(SeekFrom::Start(whole as u64))?;
-        Ok((Self { file: Mutex::new(file) }, entries))
+        Ok((Self { file: Mutex::new(file), lines: PhantomData }, entries))
     }
 
     /// Appends a line and makes it durable.
     ///
     /// # Errors
     /// What the file system reports. The line may be there in part then, which the next to open it drops.
-    pub fn append(&self, entry: &impl Line) -> io::Result<()> {
+    pub fn append(&self, entry: &L) -> io::Result<()> {
+        self.note(entry)?;
+        self.sync()
+    }
+
+    /// Appends a line that may be lost where the machine stops: what it says is checked by whoever reads it.
+    ///
+    /// # Errors
+    /// As for [`Journal::append`].
+    pub fn note(&self, entry: &L) -> io::Result<()> {
         let text = serde_json::to_string(entry).map_err(io::Error::other)?;
         let line = format!("{} {text}\n", checksum(text.as_bytes()));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,8 +239,11 @@ impl Journal {
         file.write_all(line.as_bytes()).inspect_err(|_| {
             // Best effort: another thread may append behind it, and a torn line would hide that one.
             let _ = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
-        })?;
-        file.sync_data()
+        })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).sync_data()
     }
 
     /// Drops all lines.
@@ -265,7 +292,7 @@ mod tests {
     }
 
     fn written(path: &Path, entries: &[Entry]) {
-        let (journal, _) = Journal::open(path).unwrap();
+        let (journal, _) = Journal::<Entry>::open(path).unwrap();
         entries.iter().for_each(|entry| journal.append(entry).unwrap());
     }
 
@@ -279,7 +306,7 @@ mod tests {
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
-            assert_eq!(Journal::open(&path).unwrap().1, entries[..lines]);
+            assert_eq!(Journal::<Entry>::open(&path).unwrap().1, entries[..lines]);
             // What is appended next stands behind the last whole line.
             written(&path, &entries[lines..]);
             assert!(fs::read(&path).unwrap() == whole);
@@ -296,7 +323,7 @@ mod tests {
         let mut changed = whole.clone();
         changed[first_line + 30] ^= 1;
         fs::write(&path, changed).unwrap();
-        assert_eq!(Journal::open(&path).unwrap().1, plans(1));
+        assert_eq!(Journal::<Entry>::open(&path).unwrap().1, plans(1));
     }
 
     #[test]
@@ -307,6 +334,7 @@ mod tests {
             facts: Vec::new(),
             aside: vec![aside.to_owned()],
             data: data.map(|data| data.as_bytes().to_vec()),
+            over_nodes: None,
         };
         let publish = |aside: &str, name: &str| Entry::Publish { names: vec![(aside.to_owned(), name.to_owned())] };
         let place = PartPlace::Spill(vec![(u64::MAX, 1)]);
@@ -320,7 +348,7 @@ mod tests {
             partition(PartPlace::File { offset: 1, bytes: 1 }, 1),
         ];
         written(&path, &sound);
-        assert_eq!(Journal::open(&path).unwrap().1, sound);
+        assert_eq!(Journal::<Entry>::open(&path).unwrap().1, sound);
         let unsound = [
             start("/etc", None),
             start("../x", None),
@@ -335,7 +363,7 @@ mod tests {
         for entry in unsound {
             fs::remove_file(&path).unwrap();
             written(&path, std::slice::from_ref(&entry));
-            assert_eq!(Journal::open(&path).unwrap().1, [], "{entry:?}");
+            assert_eq!(Journal::<Entry>::open(&path).unwrap().1, [], "{entry:?}");
         }
     }
 
@@ -343,9 +371,9 @@ mod tests {
     fn two_processes_never_have_one_journal() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
-        let first = Journal::open(&path).unwrap();
-        assert_eq!(Journal::open(&path).err().map(|error| error.kind()), Some(io::ErrorKind::ResourceBusy));
+        let first = Journal::<Entry>::open(&path).unwrap();
+        assert_eq!(Journal::<Entry>::open(&path).err().map(|error| error.kind()), Some(io::ErrorKind::ResourceBusy));
         drop(first);
-        assert!(Journal::open(&path).is_ok());
+        assert!(Journal::<Entry>::open(&path).is_ok());
     }
 }

@@ -60,6 +60,7 @@ pub use node::{NodeOptions, work};
 pub use observer::{Event, Observer, Silent};
 pub use reduce::{DuplicatePolicy, Format, Segment};
 pub use reference::{build_index, current_index};
+pub use run_directory::has_stopped_run;
 pub use run_plan::{Certainty, DiskNeed, LanePlan, MemoryNeed, RunPlan, show_bytes};
 pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
 pub use variants::{VariantFormat, write_variants};

@@ -6,9 +6,11 @@
 
 mod aligner;
 mod aligning;
+mod kept;
 mod shelf;
 mod writing;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,10 +30,12 @@ use serde_json::Value;
 use crate::error::{Blame, PipelineError, with_causes};
 use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
-use crate::scratch::{SpillFile, create_private_directory};
+use crate::scratch::SpillFile;
 
 use aligner::NodeAligner;
 pub(crate) use aligning::BlockPieces;
+pub(crate) use kept::KeepAt;
+use kept::Kept;
 use shelf::NodeShelf;
 pub(crate) use shelf::SliceHeader;
 use writing::Writing;
@@ -76,6 +80,8 @@ pub(crate) struct AlignWork {
     pub(crate) partitions: u32,
     /// Whether several nodes are on one machine, so that they had better share the index.
     pub(crate) share_index: bool,
+    /// Where slices are kept for a later head of the run.
+    pub(crate) keep: KeepAt,
 }
 
 /// A lane, as aligners have to know it.
@@ -98,6 +104,9 @@ struct Shared<'n> {
     link: &'n Node,
     id: NodeId,
     spill: Arc<SpillFile>,
+    kept: &'n Kept,
+    /// What the reads of blocks are that are being aligned.
+    contents: Mutex<HashMap<BlockId, String>>,
     scratch: PathBuf,
     store: OnceLock<Arc<SliceStore>>,
     /// The block that decides how the genome is cut, where it is here.
@@ -127,12 +136,23 @@ impl Shared<'_> {
         *self.first.lock().unwrap_or_else(PoisonError::into_inner) == Some(block)
     }
 
+    fn set_content(&self, block: BlockId, content: String) {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner).insert(block, content);
+    }
+
+    /// Keeps slices of a block that are in the store, for a later head.
+    fn keep(&self, block: BlockId, content: &str, shares: impl Iterator<Item = Share>) -> Result<(), PipelineError> {
+        let Some(store) = self.store.get() else { return Ok(()) };
+        self.kept.note(block, content, shares, store).map_err(|error| self.scratch_failed(error))
+    }
+
     fn scratch_failed(&self, error: std::io::Error) -> PipelineError {
         PipelineError::file("use scratch space in", &self.scratch)(error)
     }
 }
 
-/// Works for a run until it is done. Where the way to the head is lost for a while, comes back as another node with nothing.
+/// Works for a run until it is done. Where the head is lost for a while, comes back to it, or to the next one, as another
+/// node with the slices it has.
 ///
 /// # Errors
 /// [`PipelineError`]; the run goes on without this node.
@@ -202,18 +222,38 @@ fn take_part(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<(), PipelineError> {
     let job: AlignWork = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
-    let scratch = options.temp.clone().unwrap_or_else(|| options.meeting.clone());
-    create_private_directory(&scratch).map_err(PipelineError::file("create", &scratch))?;
-    let spill = SpillFile::create(&scratch, cancelled.clone());
-    let spill = Arc::new(spill.map_err(PipelineError::file("use scratch space in", &scratch))?);
-    let aligner = NodeAligner::start(&job, options.threads)?;
+    let scratch = options.temp.clone().unwrap_or_else(|| job.keep.otherwise.clone());
+    let failed = PipelineError::file("use scratch space in", &scratch);
+    let kept = Kept::open(&job.keep, options.temp.as_deref(), cancelled).map_err(failed)?;
+    let led = serve(link, (id, head), &job, &kept, scratch, options, cancelled);
+    // Whatever else ended it, another process may go on with what is there; but not where this machine's disk is the trouble.
+    match &led {
+        Err(error) if error.blame() != Blame::Machine => {}
+        _ => kept.remove(),
+    }
+    led
+}
+
+/// Works for the head until it is done or lost.
+fn serve(
+    link: &Node,
+    (id, head): (NodeId, SocketAddr),
+    job: &AlignWork,
+    kept: &Kept,
+    scratch: PathBuf,
+    options: &NodeOptions,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
+    let aligner = NodeAligner::start(job, options.threads)?;
     let hello = aligner.hello().clone();
     let (sender, inputs) = mpsc::channel();
     let inputs_of_orders = sender.clone();
     let shared = Shared {
         link,
         id,
-        spill,
+        spill: kept.spill().clone(),
+        kept,
+        contents: Mutex::default(),
         scratch,
         store: OnceLock::new(),
         first: Mutex::default(),
@@ -229,7 +269,7 @@ fn take_part(
         engine_version: hello.engine_version.clone(),
         sq_lines: hello.sq_lines.clone(),
     })?;
-    lead(&shared, aligner, &hello, &shelf, &job, options, (inputs_of_orders, inputs))
+    lead(&shared, aligner, &hello, &shelf, job, options, (inputs_of_orders, inputs))
 }
 
 /// Joins the run at the first of the head's addresses that answers.
@@ -243,6 +283,27 @@ fn join(found: &Rendezvous, keys: &Keys, name: &str) -> Result<(SocketAddr, Node
         }
     }
     Err(last)
+}
+
+/// Passes orders on until the last one.
+fn hear(shared: &Shared, inputs: &Sender<Input>) {
+    loop {
+        let order = shared.link.next_order();
+        let last = order.is_err() || matches!(order, Ok(Order::Finish));
+        if inputs.send(Input::Order(order)).is_err() || last {
+            return;
+        }
+    }
+}
+
+fn next_input(shared: &Shared, inputs: &Receiver<Input>) -> Result<Input, PipelineError> {
+    loop {
+        match inputs.recv_timeout(Duration::from_millis(100)) {
+            Ok(input) => return Ok(input),
+            Err(_) if shared.cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
+            Err(_) => {}
+        }
+    }
 }
 
 /// Takes orders until the last one.
@@ -264,15 +325,7 @@ fn lead(
     let write = Mutex::new(write);
     let writing = Writing::default();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            loop {
-                let order = shared.link.next_order();
-                let last = order.is_err() || matches!(order, Ok(Order::Finish));
-                if inputs_of_orders.send(Input::Order(order)).is_err() || last {
-                    return;
-                }
-            }
-        });
+        scope.spawn(move || hear(shared, &inputs_of_orders));
         let packing = to_pack.clone();
         scope.spawn(move || shared.guard(move || aligning::feed(shared, feeding, &packing, &feed)));
         if let Some(reader) = reader {
@@ -287,24 +340,23 @@ fn lead(
             scope.spawn(|| shared.guard(|| writing::write(shared, &writing, &write)));
         }
         let led = (|| loop {
-            let input = loop {
-                match inputs.recv_timeout(Duration::from_millis(100)) {
-                    Ok(input) => break input,
-                    Err(_) if shared.cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
-                    Err(_) => {}
-                }
-            };
             // A thread that is gone has said why; that comes next.
-            match input {
+            match next_input(shared, &inputs)? {
                 Input::Failed(error) => return Err(error),
                 Input::Order(order) => match order? {
                     Order::Finish => return Ok(()),
-                    Order::Align { block, cuts } => drop(to_feed.send((block, cuts))),
+                    Order::Align { block, content, cuts } => {
+                        shared.set_content(block, content);
+                        let _ = to_feed.send((block, cuts));
+                    }
                     Order::Plan { starts, shares } => {
                         plan(shared, shelf, starts, shares)?;
                         drop(to_pack.send(aligning::Packing::Planned));
                     }
-                    Order::Fetch { block, shares, address } => drop(to_fetch.send((block, shares, address))),
+                    Order::Inherit { starts, shares } => inherit(shared, &starts, shares)?,
+                    Order::Fetch { block, content, shares, address: from } => {
+                        drop(to_fetch.send(Fetch { block, content, shares, from }));
+                    }
                     Order::Decided { job } => {
                         let job = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
                         writing::prepare(shared, job, hello, &writing)?;
@@ -327,24 +379,50 @@ fn lead(
     })
 }
 
+/// Learns how the genome is cut, and tells what is here from before.
 fn plan(shared: &Shared, shelf: &NodeShelf, starts: Vec<SortKey>, shares: u16) -> Result<(), PipelineError> {
-    let plan = PartitionPlan::from_starts(starts).ok_or_else(|| malformed("the plan is none".into()))?;
-    let shares = Shares::new(plan, usize::from(shares));
-    let store = shared.store.get_or_init(|| Arc::new(SliceStore::new(shares, shared.spill.clone())));
+    if shared.store.get().is_some() {
+        return Ok(());
+    }
+    let plan = PartitionPlan::from_starts(starts.clone()).ok_or_else(|| malformed("the plan is none".into()))?;
+    let store = Arc::new(SliceStore::new(Shares::new(plan, usize::from(shares)), shared.spill.clone()));
+    let recalled = shared.kept.recall(&starts, shares, &store).map_err(|error| shared.scratch_failed(error))?;
     shelf.fill(store.clone());
-    Ok(())
+    let _ = shared.store.set(store);
+    tell_held(shared, recalled)
+}
+
+/// Takes over what others left.
+fn inherit(shared: &Shared, starts: &[SortKey], shares: u16) -> Result<(), PipelineError> {
+    let Some(store) = shared.store.get() else { return Err(malformed("slices came before the plan".into())) };
+    let inherited = shared.kept.inherit((starts, shares), shared.id.0 as usize, store);
+    tell_held(shared, inherited.map_err(|error| shared.scratch_failed(error))?)
+}
+
+fn tell_held(shared: &Shared, held: Vec<(BlockId, String, Vec<Share>)>) -> Result<(), PipelineError> {
+    for (block, content, shares) in held {
+        shared.link.say(Report::Holds { block, content, shares })?;
+    }
+    Ok(shared.link.say(Report::Recalled)?)
+}
+
+/// Slices to be fetched.
+struct Fetch {
+    block: BlockId,
+    /// What the reads of the block are.
+    content: String,
+    shares: Vec<Share>,
+    /// Where they are.
+    from: SocketAddr,
 }
 
 /// Fetches slices, one order after the other.
-fn fetch_slices(
-    shared: &Shared,
-    orders: &Mutex<Receiver<(BlockId, Vec<Share>, SocketAddr)>>,
-) -> Result<(), PipelineError> {
+fn fetch_slices(shared: &Shared, orders: &Mutex<Receiver<Fetch>>) -> Result<(), PipelineError> {
     loop {
         let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((block, shares, address)) = order else { return Ok(()) };
-        let started = Instant::now();
-        let report = match fetch_block(shared, block, shares, address) {
+        let Ok(order) = order else { return Ok(()) };
+        let (block, started) = (order.block, Instant::now());
+        let report = match fetch_block(shared, order) {
             Ok(bytes) => Report::Fetched { block, seconds: started.elapsed().as_secs_f64(), bytes },
             // The other node may be gone; the head knows others.
             Err(PipelineError::Exchange(error)) => Report::FetchFailed { block, why: with_causes(&*error) },
@@ -355,12 +433,13 @@ fn fetch_slices(
 }
 
 /// Fetches slices of one block; returns their bytes.
-fn fetch_block(shared: &Shared, block: BlockId, shares: Vec<Share>, address: SocketAddr) -> Result<u64, PipelineError> {
+fn fetch_block(shared: &Shared, order: Fetch) -> Result<u64, PipelineError> {
+    let Fetch { block, content, shares, from } = order;
     let Some(store) = shared.store.get() else { return Err(malformed("slices came before the plan".into())) };
     let ticket = Ticket::Slices { block, shares: shares.clone() };
-    let mut incoming = shared.link.fetch(address, &ticket)?;
+    let mut incoming = shared.link.fetch(from, &ticket)?;
     let mut bytes_in_all = 0;
-    for share in shares {
+    for share in shares.iter().copied() {
         let broken = || ExchangeError::Malformed { peer: "a node", problem: "a slice is not what it should be".into() };
         let Some((table, header)) = incoming.next_batch()? else { return Err(broken().into()) };
         let header: SliceHeader = serde_json::from_slice(&header).map_err(|_| broken())?;
@@ -386,6 +465,7 @@ fn fetch_block(shared: &Shared, block: BlockId, shares: Vec<Share>, address: Soc
         }
         bytes_in_all += header.bytes;
     }
+    shared.keep(block, &content, shares.into_iter())?;
     Ok(bytes_in_all)
 }
 

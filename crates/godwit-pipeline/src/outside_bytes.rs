@@ -30,8 +30,8 @@ pub fn take_over(out: &Path, lines: &[u8], blocks: &[u8], parts: &[u8]) -> io::R
     if entries.iter().any(|entry| matches!(entry, Entry::Start { data: Some(_), .. })) {
         return Ok(());
     }
-    let Some(Entry::Start { facts, aside, .. }) = entries.first() else { return Ok(()) };
-    let opened = RunDirectory::open(out, None, facts, aside, true).map_err(io::Error::other)?;
+    let Some(Entry::Start { facts, aside, over_nodes, .. }) = entries.first() else { return Ok(()) };
+    let opened = RunDirectory::open(out, None, facts, aside, over_nodes.clone(), true).map_err(io::Error::other)?;
     let Opened::Run(run) = opened else { return Ok(()) };
     for block in run.kept_blocks() {
         block?;

@@ -16,7 +16,7 @@ mod seal;
 mod sink;
 mod write;
 
-pub(crate) use apart::{Gathering, PartMaker, PartMakerOptions, PartPlaces, Places};
+pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places};
 pub use collector::{BlockElsewhere, Collector, ReduceOptions, WritingOptions};
 pub use outputs::{Format, Opened, Outputs};
 pub use qc::Qc;

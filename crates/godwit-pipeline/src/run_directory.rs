@@ -7,21 +7,20 @@
 //!
 //! Nothing here aligns or merges; [`crate::reduce`] asks what is there already.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytemuck::Pod;
-use godwit_kernels::markdup::BlockSignatures;
+use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 
 use crate::error::PipelineError;
-use crate::journal::{self, BlockEntry, DATA_PREFIX, Entry, Fact, Journal, PartitionEntry};
+use crate::journal::{self, BlockEntry, DATA_PREFIX, Entry, Fact, Journal, OverNodes, PartitionEntry};
 use crate::partitioned_file::PartPlace;
 use crate::runs::RunTable;
 use crate::scratch::{SpillFile, create_private_directory};
@@ -49,9 +48,11 @@ pub struct RunDirectory {
     fed: Mutex<HashMap<BlockId, (u64, String)>>,
     /// Blocks are appended one at a time, so that each is one stretch.
     appending: Mutex<()>,
-    kept: AtomicU64,
+    /// All blocks in the journal.
+    kept: Mutex<HashSet<BlockId>>,
     /// Blocks of an earlier process that are not gone on with.
     dropped_blocks: usize,
+    over_nodes: Option<OverNodes>,
 }
 
 /// What is to be run, or what is left to do of it.
@@ -70,6 +71,8 @@ pub struct KeptBlock {
     pub records: u64,
     /// Its signatures.
     pub signatures: BlockSignatures,
+    /// What else marking has to know of its records, where they are on nodes.
+    pub details: BlockDetails,
     /// Where its frames lie.
     pub table: RunTable,
 }
@@ -77,6 +80,7 @@ pub struct KeptBlock {
 impl RunDirectory {
     /// Opens the run directory of an output directory. With `resume` what is there is checked against `facts` and kept,
     /// without it is dropped. `aside`: names of files in the output directory that grow while partitions are written.
+    /// `over_nodes`: what a run over nodes is known by, if it starts now.
     ///
     /// # Errors
     /// [`PipelineError::Options`] where the run that was stopped had other facts, [`PipelineError::File`].
@@ -85,6 +89,7 @@ impl RunDirectory {
         temp: Option<&Path>,
         facts: &[Fact],
         aside: &[String],
+        over_nodes: Option<OverNodes>,
         resume: bool,
     ) -> Result<Opened, PipelineError> {
         let path = out.join(NAME);
@@ -103,13 +108,17 @@ impl RunDirectory {
             let mut run = Self::with_data(out, journal, data.unwrap_or_else(|| path.clone())).map_err(failed)?;
             run.dropped_blocks = blocks;
             run.blocks.truncate(0).and_then(|()| run.parts.truncate(0)).map_err(failed)?;
-            let start = Entry::Start { facts: facts.to_vec(), aside: aside.to_vec(), data: data_bytes };
+            run.over_nodes.clone_from(&over_nodes);
+            let (facts, aside) = (facts.to_vec(), aside.to_vec());
+            let start = Entry::Start { facts, aside, data: data_bytes, over_nodes };
             run.journal.append(&start).and_then(|()| run.sync_names()).map_err(failed)?;
             return Ok(Opened::Run(Box::new(run)));
         }
-        let mut data = path.clone();
-        if let Some(Entry::Start { facts: before, data: elsewhere, .. }) = entries.first() {
+        let (mut data, mut before_over_nodes) = (path.clone(), None);
+        if let Some(Entry::Start { facts: before, data: elsewhere, over_nodes: before_over, .. }) = entries.first() {
             compare(out, before, facts)?;
+            compare_places(out, before_over.is_some(), over_nodes.is_some())?;
+            before_over_nodes.clone_from(before_over);
             if let Some(bytes) = elsewhere {
                 data = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
             }
@@ -122,6 +131,7 @@ impl RunDirectory {
             return Ok(Opened::Complete);
         }
         let mut run = Self::with_data(out, journal, data).map_err(failed)?;
+        run.over_nodes = before_over_nodes;
         run.take_over(entries).map_err(failed)?;
         Ok(Opened::Run(Box::new(run)))
     }
@@ -139,8 +149,9 @@ impl RunDirectory {
             finished_partitions: HashMap::new(),
             fed: Mutex::default(),
             appending: Mutex::default(),
-            kept: AtomicU64::new(0),
+            kept: Mutex::default(),
             dropped_blocks: 0,
+            over_nodes: None,
         })
     }
 
@@ -176,7 +187,7 @@ impl RunDirectory {
             self.finished_blocks.clear();
             blocks_end = 0;
         }
-        self.kept = AtomicU64::new(self.finished_blocks.len() as u64);
+        self.kept = Mutex::new(self.finished_blocks.keys().copied().collect());
         self.blocks.truncate(blocks_end)?;
         self.parts.truncate(parts_end)
     }
@@ -190,7 +201,31 @@ impl RunDirectory {
         Ok(hash == block.checksum)
     }
 
-    /// A directory for what goes on between nodes, made anew; nobody goes on with it.
+    /// What a run over nodes is known by.
+    pub fn over_nodes(&self) -> Option<&OverNodes> {
+        self.over_nodes.as_ref()
+    }
+
+    /// BLAKE3 of the reads of a block that was aligned before, or is being aligned.
+    pub fn content_of(&self, id: BlockId) -> Option<String> {
+        let fed = self.fed.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = || self.finished_blocks.get(&id).map(|entry| entry.content.clone());
+        fed.get(&id).map(|(_, content)| content.clone()).or_else(before)
+    }
+
+    /// Blocks that were done when the directory was opened, and their reads.
+    pub fn finished_blocks(&self) -> impl Iterator<Item = &BlockEntry> {
+        self.finished_blocks.values()
+    }
+
+    /// Where nodes keep their slices: the name of a directory in their scratch space, and what is used where they have none
+    /// of their own.
+    pub fn for_slices(&self) -> (String, PathBuf) {
+        let (name, own) = (data_below(Path::new(""), &self.out), self.out.join(NAME).join(NODES));
+        (name.with_extension("slices").to_string_lossy().into_owned(), own)
+    }
+
+    /// A directory for what goes on between nodes, made where it is missing.
     ///
     /// # Errors
     /// What the file system reports.
@@ -239,7 +274,12 @@ impl RunDirectory {
 
     /// Whether somebody could go on with anything.
     pub fn has_work(&self) -> bool {
-        self.kept.load(Ordering::Relaxed) > 0
+        !self.kept.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether a block is in the journal, from before or by now.
+    pub fn is_kept(&self, id: BlockId) -> bool {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
     }
 
     /// A block that need not be aligned again.
@@ -267,9 +307,17 @@ impl RunDirectory {
             let ends_at = pairs_at + entry.pair_bytes;
             let pairs = self.read_items(pairs_at, entry.pair_bytes)?;
             let ends = self.read_items(ends_at, entry.end_bytes)?;
-            let table = RunTable(self.read_items(ends_at + entry.end_bytes, entry.table_bytes)?);
+            let table_at = ends_at + entry.end_bytes;
+            let table = RunTable(self.read_items(table_at, entry.table_bytes)?);
+            let templates_at = table_at + entry.table_bytes;
+            let templates = match self.read_items(templates_at, entry.template_bytes)? {
+                none if none.is_empty() => BlockTemplates::default(),
+                bytes => BlockTemplates::from_bytes(&bytes).ok_or(io::ErrorKind::InvalidData)?,
+            };
+            let barcodes = self.read_items(templates_at + entry.template_bytes, entry.barcode_bytes)?;
+            let details = BlockDetails { templates, barcodes };
             let signatures = BlockSignatures { pairs, ends, counts: entry.counts.clone() };
-            Ok(KeptBlock { id: entry.id, records: entry.records, signatures, table })
+            Ok(KeptBlock { id: entry.id, records: entry.records, signatures, details, table })
         })
     }
 
@@ -370,7 +418,8 @@ pub struct BlockAppender<'r> {
 }
 
 impl BlockAppender<'_> {
-    /// Appends what else belongs to the block, makes it durable and notes that it is finished.
+    /// Appends what else belongs to the block, makes it durable and notes that it is finished. `details` are kept where the
+    /// records are not.
     ///
     /// # Errors
     /// What the file system reports.
@@ -379,13 +428,16 @@ impl BlockAppender<'_> {
         id: BlockId,
         records: u64,
         signatures: &BlockSignatures,
+        details: Option<&BlockDetails>,
         table: &RunTable,
         plan: &PartitionPlan,
     ) -> io::Result<()> {
         let run = self.run;
         let frame_bytes = run.blocks.bytes() - self.offset;
         let (pairs, ends) = (bytemuck::cast_slice(&signatures.pairs), bytemuck::cast_slice(&signatures.ends));
-        for bytes in [pairs, ends, &table.0] {
+        let templates = details.map_or_else(Vec::new, |details| details.templates.to_bytes());
+        let barcodes: &[u8] = details.map_or(&[], |details| bytemuck::cast_slice(&details.barcodes));
+        for bytes in [pairs, ends, &table.0, &templates, barcodes] {
             run.blocks.append(bytes)?;
         }
         let checksum = run.blocks.take_digest().to_hex().to_string();
@@ -407,9 +459,11 @@ impl BlockAppender<'_> {
             pair_bytes: pairs.len() as u64,
             end_bytes: ends.len() as u64,
             table_bytes: table.0.len() as u64,
+            template_bytes: templates.len() as u64,
+            barcode_bytes: barcodes.len() as u64,
             checksum,
         }))?;
-        run.kept.fetch_add(1, Ordering::Relaxed);
+        run.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         Ok(())
     }
 }
@@ -451,6 +505,17 @@ pub fn compare(out: &Path, before: &[Fact], now: &[Fact]) -> Result<(), Pipeline
         out.display(),
         differences.join(", ")
     );
+    Err(PipelineError::Options { problem })
+}
+
+/// Refuses to go on over nodes with what one process has done, and the other way round: the records are elsewhere.
+fn compare_places(out: &Path, before: bool, now: bool) -> Result<(), PipelineError> {
+    let how = match (before, now) {
+        (true, false) => "was spread over nodes; add --on as it had",
+        (false, true) => "was one process's; leave out --on",
+        _ => return Ok(()),
+    };
+    let problem = format!("cannot resume the run in {}: it {how}, or leave out --resume to start over", out.display());
     Err(PipelineError::Options { problem })
 }
 
@@ -497,7 +562,7 @@ pub fn give_names(out: &Path, names: &[(String, String)]) -> io::Result<()> {
 }
 
 /// BLAKE3 of stretches, one behind the other, hexadecimal.
-fn hash_stretches(
+pub fn hash_stretches(
     stretches: &[(u64, u64)],
     mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
 ) -> io::Result<String> {

@@ -43,6 +43,14 @@ impl SpillFile {
         Ok(Self { file, end, abandoned: Arc::default(), digest: Some(Mutex::default()) })
     }
 
+    /// As [`SpillFile::keep`], but for those who check what they find by other means.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn reopen(path: &Path, abandoned: Arc<AtomicBool>) -> io::Result<Self> {
+        Ok(Self { abandoned, digest: None, ..Self::keep(path)? })
+    }
+
     /// Drops everything from `end` on.
     ///
     /// # Errors

@@ -316,7 +316,9 @@ power_off() {
     local pid
     ! pid=$(pid_of "$1") || kill -KILL "$pid"
     rm -f "$dir/run/$1.process" "$dir/run/$1.cable" "$dir/run/slurmd.$1.pid"
+    # It may have gone with the node.
     ip link del "gw$id-$1" 2>/dev/null
+    return 0
 }
 
 # The node's processes but the first, by their numbers outside.

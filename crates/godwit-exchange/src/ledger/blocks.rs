@@ -29,6 +29,22 @@ pub(super) struct Block {
     released: bool,
 }
 
+impl Block {
+    fn new() -> Self {
+        Self { state: BlockState::Unfed, leases: Vec::new(), slices: Vec::new(), lacking: 0, released: false }
+    }
+
+    /// Whether some node may have something of it.
+    pub(super) fn is_held(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
+    /// Each share and who holds a slice of it.
+    pub(super) fn holders(&self) -> impl Iterator<Item = (usize, NodeId)> {
+        self.slices.iter().enumerate().flat_map(|(share, slice)| slice.holders().map(move |node| (share, node)))
+    }
+}
+
 /// Who holds a slice. Of more than two only two are remembered.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Slice([Option<NodeId>; COPIES]);
@@ -60,14 +76,14 @@ impl Slice {
 
 impl Ledger {
     pub(super) fn fed(&mut self, id: BlockId) {
-        let new =
-            || Block { state: BlockState::Unfed, leases: Vec::new(), slices: Vec::new(), lacking: 0, released: false };
-        let block = self.blocks.entry(id).or_insert_with(new);
+        let block = self.blocks.entry(id).or_insert_with(Block::new);
         block.released = false;
         if block.state == BlockState::Unfed {
             block.state = BlockState::Waiting;
             self.waiting.insert(id);
         }
+        // Somebody may have come with it meanwhile.
+        self.release_finished(id);
     }
 
     /// Gives blocks to those who want one.
@@ -145,6 +161,41 @@ impl Ledger {
         self.release_finished(id);
     }
 
+    /// Takes what a node has of a block; the block may be one that is not fed yet, or never will be.
+    pub(super) fn take_held(&mut self, node: NodeId, id: BlockId, shares: &[Share]) {
+        if !self.nodes.contains_key(&node) {
+            return;
+        }
+        let of_owners = self.owners.len();
+        let known = |share: &&Share| of_owners == 0 || usize::from(share.0) < of_owners;
+        let block = self.blocks.entry(id).or_insert_with(Block::new);
+        for share in shares.iter().filter(known).map(|share| usize::from(share.0)) {
+            if block.slices.len() <= share {
+                block.slices.resize(share + 1, Slice::default());
+            }
+            block.slices[share].add(node, self.owners.get(share).copied().flatten());
+        }
+        if of_owners > 0 {
+            self.settle(id);
+        }
+    }
+
+    /// Looks again at a block of which nodes brought slices: where all of them are somewhere it is aligned.
+    pub(super) fn settle(&mut self, id: BlockId) {
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        block.slices.resize(self.owners.len(), Slice::default());
+        let whole = block.slices.iter().all(|slice| slice.holders().next().is_some());
+        if whole && block.state != BlockState::Aligned {
+            // Reads that were never there cannot be had again without being fed.
+            block.released |= block.state == BlockState::Unfed;
+            block.state = BlockState::Aligned;
+            self.aligned += 1;
+            self.waiting.remove(&id);
+        }
+        (0..self.owners.len()).for_each(|share| self.refresh(id, Share(share as u16)));
+        self.release_finished(id);
+    }
+
     /// Lets nodes fetch what they lack.
     pub(super) fn fetch(&mut self, now: Duration) {
         let ready = |node: &super::Node, most: usize| {
@@ -199,8 +250,8 @@ impl Ledger {
 
     /// Looks again at who has to have what.
     pub(super) fn refresh_all(&mut self) {
-        let aligned = self.blocks.iter().filter(|(_, block)| !block.slices.is_empty());
-        let ids: Vec<BlockId> = aligned.map(|(id, _)| *id).collect();
+        let held = self.blocks.iter().filter(|(_, block)| block.is_held());
+        let ids: Vec<BlockId> = held.map(|(id, _)| *id).collect();
         for id in ids {
             (0..self.owners.len()).for_each(|share| self.refresh(id, Share(share as u16)));
             self.release_finished(id);

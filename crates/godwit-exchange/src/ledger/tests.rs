@@ -191,3 +191,62 @@ fn no_input_is_a_run_too() {
     assert_eq!(run.ledger.tick(SECOND), [], "it was told when the feed ended");
     assert_eq!(run.tell(Event::Decided(Vec::new())), [Action::Finish]);
 }
+
+fn shares(count: u16) -> Vec<Share> {
+    (0..count).map(Share).collect()
+}
+
+/// A new head: nodes came with slices before the genome is cut, which was so long ago.
+fn gone_on(held: &[(u32, u32, Vec<Share>)]) -> (Run, Vec<Action>) {
+    let mut run = Run { ledger: Ledger::new(LedgerOptions::default()), now: Duration::ZERO };
+    for node in 0..2 {
+        run.tell(Event::Joined { node: NodeId(node), writers: 1 });
+    }
+    for (node, ordinal, shares) in held {
+        run.tell(Event::Held(NodeId(*node), block(*ordinal), shares.clone()));
+    }
+    let actions = run.tell(Event::Planned { shares: 4 });
+    (run, actions)
+}
+
+#[test]
+fn what_two_nodes_kept_is_neither_aligned_nor_fetched_again() {
+    let (mut run, actions) = gone_on(&[(0, 0, shares(4)), (1, 0, shares(4)), (0, 1, shares(4)), (1, 1, shares(4))]);
+    assert_eq!(actions, []);
+    assert!(run.ledger.has_aligned(block(0)) && run.ledger.has_aligned(block(1)));
+    assert_eq!(run.tell(Event::FeedEnded), [Action::Decide]);
+}
+
+#[test]
+fn shares_go_to_the_nodes_that_hold_the_most_of_them() {
+    // Node 1 had the first two shares and aligned nothing, node 0 aligned both blocks.
+    let own = vec![Share(0), Share(1)];
+    let (run, actions) = gone_on(&[(0, 0, shares(4)), (0, 1, shares(4)), (1, 0, own.clone()), (1, 1, own)]);
+    let (zero, one) = (Some(NodeId(0)), Some(NodeId(1)));
+    assert_eq!(run.ledger.owners(), [zero, zero, one, one], "ties go to the first, which has its part then");
+    // Second copies of the last two shares, which are the owner's.
+    let fetches = actions.iter().filter(|action| matches!(action, Action::Fetch { node: NodeId(1), .. })).count();
+    assert_eq!(fetches, 2, "{actions:?}");
+}
+
+#[test]
+fn a_block_that_is_kept_in_part_is_aligned_when_it_is_fed_and_one_that_turns_up_late_is_not() {
+    let (mut run, _) = gone_on(&[(0, 0, vec![Share(0), Share(1)])]);
+    assert!(!run.ledger.has_aligned(block(0)));
+    run.wants(0);
+    assert_eq!(run.tell(Event::Fed(block(0))), [Action::Align(NodeId(0), block(0))]);
+    run.tell(Event::Fed(block(1)));
+    assert_eq!(run.ledger.waiting_blocks(), 1);
+    run.tell(Event::Joined { node: NodeId(7), writers: 1 });
+    run.tell(Event::Held(NodeId(7), block(1), shares(4)));
+    assert_eq!(run.ledger.waiting_blocks(), 0);
+    assert!(run.ledger.has_aligned(block(1)));
+}
+
+#[test]
+fn reads_of_a_kept_block_are_asked_for_when_its_last_holder_is_gone() {
+    let (mut run, _) = gone_on(&[(0, 0, shares(4))]);
+    run.tell(Event::FeedEnded);
+    let actions = run.tell(Event::Lost(NodeId(0)));
+    assert!(actions.contains(&Action::Refeed(block(0))), "{actions:?}");
+}

@@ -37,6 +37,16 @@ pub(super) trait BlockSink {
     /// Ends the block.
     fn end_block(&mut self) -> Result<(), PipelineError>;
 
+    /// Whether it takes a block that was aligned before: what came of it may be gone.
+    fn takes_again(&self, _block: BlockId) -> bool {
+        false
+    }
+
+    /// Whether it has everything it wants.
+    fn has_all(&self) -> bool {
+        false
+    }
+
     /// There are no more blocks.
     fn finish(self) -> Result<(), PipelineError>;
 }
@@ -103,7 +113,7 @@ impl<W: BlockSink> Feeder<'_, W> {
         let mut report = std::mem::take(&mut self.before);
         let mut next = self.open(&mut lanes, 0, cancelled)?;
         for at in 0..lanes.len() {
-            let Some(OpenLane { reader, trimming }) = next.take() else { break };
+            let Some(OpenLane { reader, trimming }) = next.take().filter(|_| !self.writer.has_all()) else { break };
             next = self.open(&mut lanes, at + 1, cancelled)?;
             let (index, lane) = &lanes[at];
             let fed = self.feed_lane(*index as u16, lane, reader, &mut report, progress, cancelled);
@@ -147,7 +157,7 @@ impl<W: BlockSink> Feeder<'_, W> {
             match event {
                 LaneEvent::Reads(batch) => {
                     content.update(&batch);
-                    if self.run.finished_block(id).is_some() {
+                    if self.run.finished_block(id).is_some() && !self.writer.takes_again(id) {
                         continue;
                     }
                     if !open {
@@ -163,6 +173,10 @@ impl<W: BlockSink> Feeder<'_, W> {
                         progress.block_ends.lock().unwrap_or_else(PoisonError::into_inner).push_back(end);
                     }
                     self.end_block(id, reads, content.finish(), report)?;
+                    // Reads that come through a program have to come to their end.
+                    if self.writer.has_all() && self.options.reads.trim.is_none() {
+                        return Ok(());
+                    }
                     open = false;
                     first_ordinal += reads;
                     report.reads += reads;
@@ -196,6 +210,9 @@ impl<W: BlockSink> Feeder<'_, W> {
             Some(block) if (block.reads, &block.content) == (reads, &content) => {
                 report.reads_before += reads;
                 report.blocks_before += 1;
+                if self.writer.takes_again(id) {
+                    self.writer.end_block()?;
+                }
             }
             Some(_) => {
                 let (block, lane) = (id.ordinal + 1, id.lane + 1);

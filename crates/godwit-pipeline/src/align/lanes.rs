@@ -45,6 +45,11 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    /// Whether its reads can be had only once, from pipes.
+    pub(super) fn is_read_once(&self) -> bool {
+        self.opened.is_some()
+    }
+
     /// Whether its reads come as pairs; `None` where only the reads tell.
     pub(super) fn is_paired(&self) -> Option<bool> {
         match self.kind {
@@ -52,11 +57,6 @@ impl Lane {
             Kind::Interleaved => Some(true),
             Kind::Unaligned(_) => None,
         }
-    }
-
-    /// Whether it comes from a pipe, which is open already.
-    pub(super) fn is_read_once(&self) -> bool {
-        self.opened.is_some()
     }
 }
 

@@ -6,7 +6,7 @@ use godwit_engines::aligner::Identity;
 
 use super::AlignOptions;
 use crate::error::{Blame, PipelineError};
-use crate::journal::Fact;
+use crate::journal::{Fact, OverNodes};
 use crate::manifest::{self, Manifest};
 use crate::observer::{Event, Observer};
 use crate::reduce::Outputs;
@@ -26,6 +26,7 @@ pub(super) fn open(
     options: &AlignOptions,
     outputs: &Outputs,
     facts: &[Fact],
+    over_nodes: Option<OverNodes>,
     observer: &dyn Observer,
 ) -> Result<Found, PipelineError> {
     let journal = options.out.join(run_directory::NAME).join("journal");
@@ -36,10 +37,12 @@ pub(super) fn open(
         run_directory::compare(&options.out, &manifest.identity, facts)?;
         return Ok(Found::Complete(Box::new(RunReport::of_complete(&manifest))));
     }
-    let (temp, aside) = (options.job.temp.as_deref(), outputs.aside_names());
+    // The next head may be on another machine, which sees the output directory, but not the disks of this one.
+    let temp = options.job.temp.as_deref().filter(|_| over_nodes.is_none());
+    let aside = outputs.aside_names();
     // An aligner that may keep something from read to read has to see a lane from its start.
     let resume = options.resume && options.aligner.identity() == Identity::AcrossBlocks;
-    let open = || RunDirectory::open(&options.out, temp, facts, &aside, resume);
+    let open = || RunDirectory::open(&options.out, temp, facts, &aside, over_nodes.clone(), resume);
     let run = match open()? {
         Opened::Run(run) => run,
         Opened::Complete => match (finished(options, outputs)?, open) {
@@ -60,7 +63,8 @@ pub(super) fn open(
         observer.event(&Event::Warning { message });
     }
     let (blocks, partitions) = run.finished();
-    if blocks > 0 {
+    // Over nodes it is known later what they still have.
+    if blocks > 0 && run.over_nodes().is_none() {
         observer.event(&Event::Resumed { blocks, partitions });
     }
     Ok(Found::Work(run))

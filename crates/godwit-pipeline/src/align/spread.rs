@@ -3,10 +3,11 @@
 //! What to do next is decided by [`godwit_exchange::Ledger`]; here it is carried out. Records never come here: only
 //! signatures, the tables of slices, and what parts add up to.
 
+mod gathering;
 mod reads;
 mod stage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +18,19 @@ use godwit_engines::aligner::{Hello, Identity};
 use godwit_exchange::{
     Action, Event as LedgerEvent, Head, Incoming, Keys, Ledger, LedgerOptions, NodeId, Order, Orders, Report,
 };
-use godwit_fleet::Rendezvous;
-use godwit_model::BlockId;
+use godwit_fleet::{FleetError, Rendezvous, Token};
+use godwit_model::{BlockId, PartitionPlan};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::header::LaneGroups;
 use super::{AlignOptions, PlannedLanes};
 use crate::error::{Blame, PipelineError};
-use crate::node::{AlignWork, LaneWork};
+use crate::journal::OverNodes;
+use crate::node::{AlignWork, KeepAt, LaneWork};
 use crate::observer::{Event, Observer};
 use crate::run_directory::RunDirectory;
+use crate::runs::Shares;
 
 use reads::ReadsSpool;
 pub(super) use stage::SpreadJob;
@@ -40,6 +43,13 @@ const WITHOUT_NODES: Duration = Duration::from_secs(60);
 const LOOK_AT_LAUNCHED: Duration = Duration::from_millis(200);
 /// How long nodes have to hear the last order.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How often the head asks whether its job was started again.
+const ASK_FOR_LATER: Duration = Duration::from_secs(2);
+/// Shares for each node at the start: where one is lost, several take over.
+const SHARES_PER_NODE: usize = 4;
+/// Digits of names that nothing else may have.
+const NAME_DIGITS: usize = 16;
 
 /// How a run is spread over nodes.
 pub struct Spread<'l> {
@@ -73,6 +83,21 @@ pub trait Launch: Sync {
 
     /// Stops those that still run, after they had time to end by themselves.
     fn stop(&self);
+
+    /// The number of a later start of this very job, where there is one: this one has to end.
+    fn later_start(&self) -> Option<u64>;
+}
+
+impl Spread<'_> {
+    /// What the run is known by, if it starts now.
+    pub(super) fn over_nodes(&self) -> Result<OverNodes, PipelineError> {
+        Ok(OverNodes { run: fresh_name()?, shares: (SHARES_PER_NODE * self.nodes as usize) as u16 })
+    }
+}
+
+/// A name that nothing else has.
+fn fresh_name() -> Result<String, PipelineError> {
+    Ok(Token::random()?.reveal()[..NAME_DIGITS].to_owned())
 }
 
 /// What the exchange between nodes took.
@@ -86,6 +111,8 @@ pub struct ExchangeReport {
     pub alignments: u64,
     /// Blocks of the run.
     pub blocks: u64,
+    /// Those of them that nodes had when this head began, from one before it.
+    pub kept_blocks: u64,
     /// Slices that went from node to node, bytes.
     pub fetched_bytes: u64,
     /// Time spent fetching, seconds, over all nodes.
@@ -107,8 +134,10 @@ struct Peer {
 /// The head, listening.
 pub(super) struct HeadOfRun<'r> {
     head: Option<Head>,
-    /// Where nodes find it.
+    /// Where nodes find it, and what it said there.
     meeting: PathBuf,
+    rendezvous: Rendezvous,
+    run: &'r RunDirectory,
     spool: Arc<ReadsSpool>,
     spread: &'r Spread<'r>,
     ledger: Ledger,
@@ -124,6 +153,12 @@ pub(super) struct HeadOfRun<'r> {
     work: AlignWork,
     hello: Option<Hello>,
     actions: Vec<Action>,
+    /// What the reads of each block are, as far as they were read.
+    contents: BTreeMap<BlockId, String>,
+    /// Nodes that have said all they have from before.
+    recalled: BTreeSet<NodeId>,
+    /// When it last asked whether its job was started again.
+    asked: Instant,
     /// What nodes that come later have to be told too.
     plan: Option<Order>,
     decided: Option<Order>,
@@ -141,8 +176,6 @@ pub(super) fn check(options: &AlignOptions) -> Result<(), PipelineError> {
              see a lane from end to end; leave out --on, or use bwa, bwa-mem2 or minimap2",
             options.aligner.name()
         )
-    } else if options.resume {
-        "--resume cannot take up a run over nodes; leave it out to start over".to_owned()
     } else {
         return Ok(());
     };
@@ -155,7 +188,7 @@ impl<'r> HeadOfRun<'r> {
         spread: &'r Spread<'r>,
         options: &AlignOptions,
         lanes: &PlannedLanes,
-        run: &RunDirectory,
+        run: &'r RunDirectory,
         observer: &'r dyn Observer,
         cancelled: &'r Arc<AtomicBool>,
     ) -> Result<Self, PipelineError> {
@@ -186,11 +219,14 @@ impl<'r> HeadOfRun<'r> {
             marking: options.job.marking,
             partitions: options.job.partitions,
             share_index: spread.one_machine && spread.nodes > 1,
+            keep: Self::keep_at(run)?,
         };
         spread.launch.start(&absolute(&meeting)?)?;
         Ok(Self {
             head: Some(head),
             meeting,
+            rendezvous,
+            run,
             spool,
             spread,
             ledger: Ledger::new(LedgerOptions::default()),
@@ -204,10 +240,26 @@ impl<'r> HeadOfRun<'r> {
             work,
             hello: None,
             actions: Vec::new(),
-            plan: None,
+            contents: run.finished_blocks().map(|block| (block.id, block.content.clone())).collect(),
+            recalled: BTreeSet::new(),
+            asked: Instant::now(),
+            plan: Self::kept_plan(run),
             decided: None,
             report: ExchangeReport::default(),
         })
+    }
+
+    fn keep_at(run: &RunDirectory) -> Result<KeepAt, PipelineError> {
+        let (name, otherwise) = run.for_slices();
+        let otherwise = std::path::absolute(&otherwise).map_err(PipelineError::file("find", &otherwise))?;
+        let of_run = run.over_nodes().map(|over| over.run.clone());
+        Ok(KeepAt { run: of_run.unwrap_or_default(), head: fresh_name()?, name, otherwise })
+    }
+
+    /// How an earlier head had the genome cut.
+    fn kept_plan(run: &RunDirectory) -> Option<Order> {
+        let (plan, over) = run.plan().zip(run.over_nodes())?;
+        Some(plan_order(plan, over))
     }
 
     /// Where reads are on their way to nodes.
@@ -231,6 +283,7 @@ impl<'r> HeadOfRun<'r> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
+        self.check_current(ASK_FOR_LATER)?;
         let incoming = self.head.as_mut().and_then(|head| head.next(LOOK_AGAIN));
         self.check_alone()?;
         match incoming {
@@ -251,6 +304,18 @@ impl<'r> HeadOfRun<'r> {
             other => return Ok(other),
         }
         Ok(None)
+    }
+
+    /// Ends this head where its job was started again: two would write the same files.
+    fn check_current(&mut self, every: Duration) -> Result<(), PipelineError> {
+        if self.asked.elapsed() < every {
+            return Ok(());
+        }
+        self.asked = Instant::now();
+        match self.spread.launch.later_start() {
+            Some(current) => Err(FleetError::Superseded { own: self.spread.attempt, current }.into()),
+            None => Ok(()),
+        }
     }
 
     fn check_alone(&mut self) -> Result<(), PipelineError> {
@@ -309,6 +374,8 @@ impl<'r> HeadOfRun<'r> {
                 self.warn(format!("{} could not fetch {}: {why}", self.name_of(node), named(block)));
                 self.tell(LedgerEvent::FetchFailed(node, block));
             }
+            Report::Holds { block, content, shares } => self.holds(node, block, &content, shares),
+            Report::Recalled => drop(self.recalled.insert(node)),
             // The genome is cut already, or it was dealt with.
             Report::Cut { .. } | Report::Ready { .. } | Report::Wants | Report::Failed { .. } => {}
         }
@@ -319,11 +386,13 @@ impl<'r> HeadOfRun<'r> {
         match action {
             Action::Align(node, block) => {
                 self.report.alignments += 1;
-                self.order(*node, &Order::Align { block: *block, cuts: self.plan.is_none() && first == Some(*block) });
+                let cuts = self.plan.is_none() && first == Some(*block);
+                self.order(*node, &Order::Align { block: *block, content: self.content_of(*block), cuts });
             }
             Action::Fetch { node, block, shares, from } => match self.address_of(*from) {
                 Some(address) => {
-                    self.order(*node, &Order::Fetch { block: *block, shares: shares.clone(), address });
+                    let (content, shares) = (self.content_of(*block), shares.clone());
+                    self.order(*node, &Order::Fetch { block: *block, content, shares, address });
                 }
                 None => self.tell(LedgerEvent::FetchFailed(*node, *block)),
             },
@@ -438,6 +507,18 @@ impl<'r> HeadOfRun<'r> {
         self.spread.launch.stop();
     }
 
+    /// A block is fed: its reads are known.
+    fn fed(&mut self, block: BlockId) {
+        if let Some(content) = self.run.content_of(block) {
+            self.contents.insert(block, content);
+        }
+        self.tell(LedgerEvent::Fed(block));
+    }
+
+    fn content_of(&self, block: BlockId) -> String {
+        self.contents.get(&block).cloned().unwrap_or_default()
+    }
+
     /// A node said something that is not what it should be.
     fn wrong(&self, node: NodeId, message: String) -> PipelineError {
         PipelineError::Node { node: self.name_of(node).to_owned(), message, blame: Blame::Engine }
@@ -454,13 +535,23 @@ impl<'r> HeadOfRun<'r> {
 
 impl Drop for HeadOfRun<'_> {
     fn drop(&mut self) {
+        if !self.run.has_work() {
+            // Nobody will go on with anything: nodes need not keep what they have.
+            self.finish();
+        }
         // Nodes see the connection end, and that nobody is there to come back to.
-        let _ = std::fs::remove_file(Rendezvous::path(&self.meeting));
+        self.rendezvous.withdraw(&self.meeting);
         if let Some(head) = self.head.take() {
             head.close(Duration::from_millis(100));
         }
         self.spread.launch.stop();
     }
+}
+
+/// What nodes have to know of how the genome is cut.
+fn plan_order(plan: &PartitionPlan, over: &OverNodes) -> Order {
+    let shares = Shares::new(plan.clone(), usize::from(over.shares)).shares() as u16;
+    Order::Plan { starts: plan.starts().to_vec(), shares }
 }
 
 /// A block as messages name it.

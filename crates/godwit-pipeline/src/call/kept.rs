@@ -87,7 +87,7 @@ pub(super) struct CallRun {
     path: PathBuf,
     /// Where the output is to be.
     directory: PathBuf,
-    journal: Journal,
+    journal: Journal<Entry>,
     records: SpillFile,
     /// Headers that are there already. Held while a region is appended.
     headers: Mutex<HashMap<Vec<u8>, Place>>,
@@ -120,7 +120,7 @@ impl CallRun {
         let path = Self::path_of(out);
         let failed = |error| PipelineError::file("use the run directory", &path)(error);
         create_private_directory(&path).map_err(PipelineError::file("create", &path))?;
-        let (journal, entries) = Journal::open_lines::<Entry>(&path.join("journal")).map_err(failed)?;
+        let (journal, entries) = Journal::<Entry>::open(&path.join("journal")).map_err(failed)?;
         let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let records = SpillFile::keep(&path.join("records")).map_err(failed)?;
         // Callers that died with their godwit leave what they wrote.

@@ -43,7 +43,7 @@ pub(super) enum Stop {
 pub(super) struct EachBlock {
     program: Minimap2,
     hello: Hello,
-    work: AlignWork,
+    work: Box<AlignWork>,
     threads: usize,
     current: Arc<Mutex<Current>>,
 }
@@ -72,7 +72,8 @@ impl NodeAligner {
                 program.check_index(&work.reference)?;
                 let hello = foreign::hello(&work.reference, program.version())?;
                 let current = Arc::default();
-                Ok(Self::EachBlock(EachBlock { program, hello, work: work.clone(), threads, current }))
+                let each = EachBlock { program, hello, work: Box::new(work.clone()), threads, current };
+                Ok(Self::EachBlock(each))
             }
             AlignerChoice::Template(_) => Err(malformed(format!("{} does not take blocks", work.aligner))),
         }

@@ -1,5 +1,6 @@
 //! Blocks on a node: fed to the aligner, taken from it, sorted and packed into slices.
 
+use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender};
 
 use arrow_array::RecordBatch;
@@ -145,6 +146,8 @@ impl Packed {
     fn keep(self, shared: &Shared) -> Result<(), PipelineError> {
         let Some(store) = shared.store.get() else { return Ok(()) };
         let table = store.add_block(self.block.id, self.sorted).map_err(|error| shared.scratch_failed(error))?;
+        let content = shared.contents.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.block.id);
+        shared.keep(self.block.id, &content.unwrap_or_default(), store.all_shares())?;
         let AlignedBlock { id, reads, records, pairs, ends, counts, .. } = self.block;
         let gift = Gift::Block { block: id, reads, records, counts };
         let templates = Buffer::from_vec(self.details.templates.to_bytes());

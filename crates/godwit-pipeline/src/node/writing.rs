@@ -1,12 +1,12 @@
 //! Parts on a node: made of its slices, kept in its spill, then put into the files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow_buffer::Buffer;
-use bytemuck::AnyBitPattern;
+use bytemuck::{AnyBitPattern, NoUninit};
 use godwit_engines::aligner::Hello;
 use godwit_exchange::{Gift, PerFile, Ticket, bytes_batch};
 use godwit_formats::sam::Header;
@@ -18,7 +18,7 @@ use super::{Shared, buffer_of, malformed};
 use crate::error::PipelineError;
 use crate::read_groups::ReadGroups;
 use crate::reduce::{
-    DuplicatePolicy, PartMaker, PartMakerOptions, PartPlaces, Places, RankedPart, WritingOptions, places,
+    DuplicatePolicy, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places, RankedPart, WritingOptions, places,
 };
 use crate::runs::SplitPartition;
 
@@ -75,7 +75,24 @@ pub(super) struct Writing<'s> {
 struct Maker<'s> {
     maker: PartMaker<'s>,
     parts: Vec<SplitPartition>,
+    /// What parts are made of and how: a checksum. `None` where parts are more than what waits for its place in the BAM.
+    made_of: Option<String>,
     made: Mutex<HashMap<usize, (PartPlaces, PerFile)>>,
+}
+
+impl Maker<'_> {
+    /// Makes a part, or finds it made for an earlier head; says which.
+    fn make(&self, shared: &Shared, part: usize, split: &SplitPartition) -> Result<(MadePart, bool), PipelineError> {
+        let failed = |error| shared.scratch_failed(error);
+        let kept = self.made_of.as_ref().map(|made_of| shared.kept.part(made_of, part));
+        if let Some(kept) = kept.transpose().map_err(failed)?.flatten() {
+            return Ok((kept, true));
+        }
+        let made = self.maker.make(part, split, shared.cancelled)?;
+        let noted = self.made_of.as_ref().map(|made_of| shared.kept.note_part(made_of, part, &made));
+        noted.transpose().map_err(failed)?;
+        Ok((made, false))
+    }
 }
 
 /// Gets ready to write.
@@ -86,6 +103,9 @@ pub(super) fn prepare<'s>(
     writing: &Writing<'s>,
 ) -> Result<(), PipelineError> {
     let Some(store) = shared.store.get() else { return Ok(()) };
+    let mut made_of = blake3::Hasher::new();
+    made_of.update(&serde_json::to_vec(&job).map_err(|error| malformed(error.to_string()))?);
+    let is_bam_alone = job.places == Places { bam: job.places.bam.clone(), ..Places::default() };
     let header = Header::parse(job.header.as_bytes()).map_err(|error| malformed(error.to_string()))?;
     let read_groups = header.read_groups().map_err(|error| malformed(error.to_string()))?;
     let options = PartMakerOptions {
@@ -95,20 +115,27 @@ pub(super) fn prepare<'s>(
         header,
         reference: job.reference,
         scratch: shared.scratch.clone(),
-        marking: marking(shared, &job.writing)?,
+        marking: marking(shared, &job.writing, &mut made_of)?,
         writing: job.writing,
     };
-    let made = Maker { maker: PartMaker::new(store, options)?, parts: job.parts, made: Mutex::default() };
+    let made_of = is_bam_alone.then(|| made_of.finalize().to_hex().to_string());
+    let made = Maker { maker: PartMaker::new(store, options)?, parts: job.parts, made_of, made: Mutex::default() };
     let _ = writing.maker.set(made);
     Ok(())
 }
 
-/// Which records are duplicates, where they are looked for.
-fn marking(shared: &Shared, writing: &WritingOptions) -> Result<Option<Marking>, PipelineError> {
+/// Which records are duplicates, where they are looked for. What is told of them goes into the hash.
+fn marking(
+    shared: &Shared,
+    writing: &WritingOptions,
+    hasher: &mut blake3::Hasher,
+) -> Result<Option<Marking>, PipelineError> {
     if writing.duplicates == DuplicatePolicy::None {
         return Ok(None);
     }
-    let Told { duplicates, optical, members, sets, .. } = told(shared, &Ticket::Verdicts)?;
+    let told = told(shared, &Ticket::Verdicts)?;
+    told.hash(hasher);
+    let Told { duplicates, optical, members, sets, .. } = told;
     let tells_optical = writing.marking.tells_optical(writing.duplicates);
     Ok(Some(Marking {
         duplicates: Verdicts::from_blocks(duplicates),
@@ -126,6 +153,24 @@ struct Told {
     optical: HashMap<BlockId, Vec<u64>>,
     members: HashMap<BlockId, Vec<SetMember>>,
     sets: Vec<DuplicateSet>,
+}
+
+impl Told {
+    /// Puts all of it into a hash.
+    fn hash(&self, hasher: &mut blake3::Hasher) {
+        hash_blocks(&self.duplicates, hasher);
+        hash_blocks(&self.optical, hasher);
+        hash_blocks(&self.members, hasher);
+        hasher.update(bytemuck::cast_slice(&self.sets));
+    }
+}
+
+fn hash_blocks<T: NoUninit>(blocks: &HashMap<BlockId, Vec<T>>, hasher: &mut blake3::Hasher) {
+    for (block, items) in blocks.iter().collect::<BTreeMap<_, _>>() {
+        hasher.update(&[&block.lane.to_le_bytes()[..], &block.ordinal.to_le_bytes()[..]].concat());
+        hasher.update(bytemuck::cast_slice(items));
+    }
+    hasher.update(b"|");
 }
 
 fn told(shared: &Shared, ticket: &Ticket) -> Result<Told, PipelineError> {
@@ -181,10 +226,10 @@ pub(super) fn write(shared: &Shared, writing: &Writing, tasks: &Mutex<Receiver<T
             Task::Write(part) => {
                 let maker = maker()?;
                 let split = maker.parts.get(part).ok_or_else(|| malformed(format!("there is no part {part}")))?;
-                let made = maker.maker.make(part, split, shared.cancelled)?;
+                let (made, kept) = maker.make(shared, part, split)?;
                 let places = (made.places, made.bytes);
                 maker.made.lock().unwrap_or_else(PoisonError::into_inner).insert(part, places);
-                (Gift::Part { part, bytes: made.bytes }, vec![Buffer::from_vec(made.report)])
+                (Gift::Part { part, bytes: made.bytes, kept }, vec![Buffer::from_vec(made.report)])
             }
             Task::Place(part, offset) => {
                 let maker = maker()?;

@@ -74,6 +74,8 @@ pub(crate) struct MadePart {
     pub(crate) places: PartPlaces,
     /// Number of bytes.
     pub(crate) bytes: PerFile,
+    /// BLAKE3 of the BAM, hexadecimal, where there is one.
+    pub(crate) checksum: Option<String>,
     /// What the gathering process has to know: JSON of its own.
     pub(crate) report: Vec<u8>,
 }
@@ -147,7 +149,8 @@ impl<'s> PartMaker<'s> {
             bytes[file] = place.as_ref().map_or(0, PartPlace::bytes);
             places[file] = place;
         }
-        Ok(MadePart { places, bytes, report: serde_json::to_vec(&PartReport { summary, qc })? })
+        let checksum = summary.parts.bam.as_ref().map(|bam| bam.checksum.clone());
+        Ok(MadePart { places, bytes, checksum, report: serde_json::to_vec(&PartReport { summary, qc })? })
     }
 
     /// Copies a part into the files, where their pages are its own, and makes them durable. Returns the rest.

@@ -146,10 +146,17 @@ impl Collector {
                 return Err(failed(misfit));
             }
             if let Some(marker) = &mut self.marker {
-                let details = match self.options.writing.marking.wants_details() {
-                    true => self.options.writing.marking.details(&[store.read_back(block.id).map_err(failed)?])?,
+                let marking = self.options.writing.marking;
+                let details = match marking.wants_details() {
+                    // The records are on nodes.
+                    true if run.over_nodes().is_some() => block.details,
+                    true => marking.details(&[store.read_back(block.id).map_err(failed)?])?,
                     false => BlockDetails::default(),
                 };
+                if !marking.fits(&details, block.records) {
+                    let misfit = std::io::Error::other("a kept block does not fit its run; run again without --resume");
+                    return Err(failed(misfit));
+                }
                 let marker = marker.get_mut().unwrap_or_else(PoisonError::into_inner);
                 marker.add_block(block.id, &block.signatures, details).map_err(failed)?;
             }
@@ -187,13 +194,15 @@ impl Collector {
         let appender = self.run.as_ref().map(|run| run.append_block());
         let table = store.add_block(id, sorted).map_err(scratch)?;
         match (appender, table) {
-            (Some(block), Some(table)) => block.finish(id, records, signatures, &table, store.plan()).map_err(scratch),
+            (Some(block), Some(table)) => {
+                block.finish(id, records, signatures, None, &table, store.plan()).map_err(scratch)
+            }
             _ => Ok(()),
         }
     }
 
-    /// Takes a block whose records are kept elsewhere. All blocks have to be cut by the same plan. False where what is told
-    /// of the block does not fit together.
+    /// Takes a block whose records are kept elsewhere, and has the run directory keep what is told of it. All blocks have to
+    /// be cut by the same plan. False where that does not fit together.
     ///
     /// # Errors
     /// When scratch space fails.
@@ -208,7 +217,11 @@ impl Collector {
         if !block.is_sound(id, &self.options.writing) || !self.store.get_or_init(new).restore(id, &block.table) {
             return Ok(false);
         }
-        let BlockElsewhere { records, signatures, details, .. } = block;
+        let BlockElsewhere { records, signatures, details, table } = block;
+        if let Some(run) = &self.run {
+            let kept = run.append_block().finish(id, records, &signatures, Some(&details), &table, plan);
+            kept.map_err(scratch)?;
+        }
         if let Some(marker) = &self.marker {
             let mut marker = marker.lock().unwrap_or_else(PoisonError::into_inner);
             marker.add_block(id, &signatures, details).map_err(scratch)?;

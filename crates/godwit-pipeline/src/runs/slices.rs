@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use godwit_exchange::Share;
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan};
 
@@ -82,6 +83,11 @@ impl SliceStore {
     /// The spill that slices lie in.
     pub fn spill(&self) -> &Arc<SpillFile> {
         &self.spill
+    }
+
+    /// Every share that a block has a slice in.
+    pub fn all_shares(&self) -> impl Iterator<Item = Share> + use<> {
+        (0..self.shares.shares as u16).map(Share)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(BlockId, usize), Arc<Slice>>> {

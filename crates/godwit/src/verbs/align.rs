@@ -1,7 +1,11 @@
 //! `godwit align`: the main job.
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use godwit_pipeline::{
-    AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, plan_align, with_causes, work,
+    AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, has_stopped_run, plan_align, with_causes, work,
 };
 
 use super::slurm_job::SlurmJob;
@@ -10,6 +14,11 @@ use super::{cancel_on_signal, or_stdin, plan};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
+
+/// How long an earlier start of a job may take to be gone: servers of files hold the locks of a machine that lost its power for
+/// a minute and a half.
+const EARLIER_START: Duration = Duration::from_secs(180);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
@@ -43,7 +52,13 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     }
     let nodes = Nodes::new(args, allocation.clone())?;
     let spread = nodes.as_ref().map(|nodes| nodes.spread(args)).transpose()?;
-    let report = align(&options(args), spread.as_ref(), &progress, &cancelled)?;
+    let mut options = options(args);
+    if allocation.as_ref().is_some_and(Allocation::is_restart) {
+        // SLURM started the job again: what its earlier start did is gone on with, when that has let go of it.
+        options.resume = true;
+        wait_for_earlier_start(&args.out, &progress, &cancelled);
+    }
+    let report = align(&options, spread.as_ref(), &progress, &cancelled)?;
     allocation.map_or(Ok(()), |allocation| allocation.finished())?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
@@ -55,6 +70,19 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         progress.say(&format!("wrote {}", path.display()));
     }
     Ok(())
+}
+
+/// Waits until no process works in the output directory; not for ever, for then it is refused, and that is told.
+fn wait_for_earlier_start(out: &Path, progress: &Progress, cancelled: &AtomicBool) {
+    let until = Instant::now() + EARLIER_START;
+    let mut told = false;
+    while has_stopped_run(out).is_err() && Instant::now() < until && !cancelled.load(Ordering::Relaxed) {
+        if !told {
+            progress.say("an earlier start of this job still works there; waiting for it to end");
+            told = true;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// One line about a report.

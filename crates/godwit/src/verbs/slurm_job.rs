@@ -1,6 +1,9 @@
 //! `--on slurm`: the same command as a job, whose nodes do the work.
 
 use std::ffi::OsString;
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,6 +21,8 @@ use crate::progress::Progress;
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a job may take to end once its work is done.
 const LEAVING: Duration = Duration::from_secs(10);
+/// Where standard input is kept, in the job's directory.
+const SPOOLED_INPUT: &str = "standard-input";
 /// How long a job that SLURM does not know may be missing before it counts as lost.
 const MISSING: Duration = Duration::from_secs(60);
 
@@ -25,6 +30,8 @@ const MISSING: Duration = Duration::from_secs(60);
 pub struct SlurmJob {
     slurm: Slurm,
     job: JobSpec,
+    /// Where standard input goes, if reads come from there: jobs have none.
+    input: Option<PathBuf>,
 }
 
 /// What SLURM is asked for, and how memory.
@@ -50,9 +57,12 @@ impl SlurmJob {
             |what: &'static str| move |error| Failure::new(Exit::Machine, format!("cannot find {what}: {error}"));
         let program = std::env::current_exe().map_err(machine("this program"))?;
         let mut command: Vec<OsString> = vec![program.into()];
+        let job_directory = std::path::absolute(args.out.join("slurm")).map_err(machine("the output directory"))?;
+        let spooled = job_directory.join(SPOOLED_INPUT);
         // What is configured here and now holds for the job, wherever and whenever it starts.
         let configured = args.common.configured.iter().map(OsString::from);
-        command.extend(in_allocation(std::env::args_os().skip(1).chain(configured)));
+        command.extend(in_allocation(std::env::args_os().skip(1).chain(configured), &spooled));
+        let input = args.lanes.iter().flatten().any(|file| file.as_os_str() == "-").then_some(spooled);
         let job = JobSpec {
             name: format!("godwit-{}", safe_name(&args.sample)),
             command,
@@ -62,9 +72,9 @@ impl SlurmJob {
             time_limit: None,
             working_directory: std::env::current_dir().map_err(machine("the working directory"))?,
             environment: Vec::new(),
-            job_directory: std::path::absolute(args.out.join("slurm")).map_err(machine("the output directory"))?,
+            job_directory,
         };
-        Ok(Self { slurm: Slurm::new(profile(args)), job })
+        Ok(Self { slurm: Slurm::new(profile(args)), job, input })
     }
 
     /// What would be submitted.
@@ -74,11 +84,23 @@ impl SlurmJob {
 
     /// Submits the job, and waits for its end unless that is not wanted.
     pub fn run(&self, wait: bool, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
+        if let Some(path) = &self.input {
+            let failed = |error| {
+                Failure::new(Exit::Machine, format!("cannot keep standard input in {}: {error}", path.display()))
+            };
+            spool(&self.job.job_directory, path).map_err(failed)?;
+        }
         let first = self.attempts().max().map_or(0, |last| last + 1);
         let handle = self.slurm.submit(&self.job).map_err(PipelineError::from)?;
         let place = self.job.job_directory.display();
         progress.say(&format!("submitted job {}; its script and logs are in {place}", handle.id));
-        if wait { self.wait(&handle, first, progress, cancelled) } else { Ok(()) }
+        if !wait {
+            return Ok(());
+        }
+        self.wait(&handle, first, progress, cancelled)?;
+        // It is there for the next start of a job that did not get to its end.
+        let _ = self.input.as_ref().map(std::fs::remove_file);
+        Ok(())
     }
 
     /// Numbers of the attempts that were made with this directory.
@@ -165,14 +187,24 @@ impl SlurmJob {
     }
 }
 
-/// The same words for the nodes of the job: they are in the allocation already, and read no configuration.
-fn in_allocation(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// Copies standard input to a file, for its owner only.
+fn spool(directory: &Path, path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut file).map(drop)
+}
+
+/// The same words for the nodes of the job: they are in the allocation already, and read no configuration. Standard input
+/// is a file by then.
+fn in_allocation(mut words: impl Iterator<Item = OsString>, input: &Path) -> Vec<OsString> {
     let mut found: Vec<OsString> = Vec::new();
     while let Some(word) = words.next() {
         match word.to_str() {
             Some("--dry-run" | "--no-wait" | "--no-config") => {}
             Some("--config") => drop(words.next()),
             Some(config) if config.starts_with("--config=") => {}
+            Some("-") => found.push(input.into()),
+            Some("--reads=-") => found.extend(["--reads".into(), input.into()]),
             Some("--on=slurm") => found.push("--on=allocation".into()),
             Some("slurm") if found.last().is_some_and(|last| last == "--on") => found.push("allocation".into()),
             _ => found.push(word),
@@ -197,7 +229,7 @@ mod tests {
     #[test]
     fn the_job_runs_the_same_command_in_its_allocation() {
         let of = |line: &str| {
-            let words = in_allocation(line.split(' ').map(OsString::from));
+            let words = in_allocation(line.split(' ').map(OsString::from), Path::new("/out/slurm/in"));
             words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
@@ -208,6 +240,8 @@ mod tests {
             of("align --config f --config=g --dry-run --no-wait --on=slurm"),
             "align --on=allocation --no-config"
         );
+        assert_eq!(of("align --on slurm --reads -"), "align --on allocation --reads /out/slurm/in --no-config");
+        assert_eq!(of("align --reads=- --on=slurm"), "align --reads /out/slurm/in --on=allocation --no-config");
     }
 
     #[test]

@@ -64,6 +64,20 @@ impl Allocation {
         std::fs::write(&path, "").map_err(failed)
     }
 
+    /// Numbers of all starts of the very job that this is a start of, this one included: a job of SLURM that was queued again.
+    fn starts(&self) -> Vec<u64> {
+        let job = |attempt: u64| std::fs::read_to_string(self.directory.join(format!("attempts/{attempt}/job"))).ok();
+        let Some(own) = job(self.attempt) else { return Vec::new() };
+        let entries = std::fs::read_dir(self.directory.join("attempts")).into_iter().flatten().flatten();
+        let attempts = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+        attempts.filter(|attempt| job(*attempt).as_ref() == Some(&own)).collect()
+    }
+
+    /// Whether the job was started before, so that there may be something to go on with.
+    pub fn is_restart(&self) -> bool {
+        self.starts().iter().any(|start| *start < self.attempt)
+    }
+
     /// How to be one of the nodes beside the head.
     pub fn node_options(&self, args: &AlignArgs) -> NodeOptions {
         NodeOptions {
@@ -175,6 +189,11 @@ impl Launch for Nodes {
         // Others of the allocation may still come.
         let ended = matches!(self.status(), Some((_, Ok(JobStatus::Ended { .. } | JobStatus::Unknown { .. }))));
         ended && self.allocation.is_none()
+    }
+
+    fn later_start(&self) -> Option<u64> {
+        let allocation = self.allocation.as_ref()?;
+        allocation.starts().into_iter().filter(|start| *start > allocation.attempt).max()
     }
 
     fn stop(&self) {

@@ -1,4 +1,5 @@
-//! Reads on their way from the files to the nodes: each block is a scratch file until two nodes hold what came of it.
+//! Reads on their way from the files to the nodes: each block is a scratch file until two nodes hold what came of it; to the
+//! end of the run where reads come through pipes, which nobody can read again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -44,6 +45,11 @@ impl ReadsSpool {
     pub(in crate::align) fn new(directory: PathBuf, kept: BTreeSet<u16>) -> Self {
         let (representatives, verdicts) = (OnceLock::new(), OnceLock::new());
         Self { directory, kept, representatives, verdicts, waiting: Mutex::default(), taken: Condvar::new() }
+    }
+
+    /// Whether the reads of a block that stays are here by now.
+    pub(super) fn has(&self, block: BlockId) -> bool {
+        self.path(block).exists()
     }
 
     fn path(&self, block: BlockId) -> PathBuf {
@@ -169,6 +175,14 @@ pub(super) enum Fed {
     Block(BlockId),
 }
 
+/// Blocks that have to be aligned.
+pub(in crate::align) enum Wanted {
+    /// All but those that nodes have from before.
+    AllBut(BTreeSet<BlockId>),
+    /// Those that nobody has any more, each once.
+    Only(BTreeSet<BlockId>),
+}
+
 /// Writes blocks to the spool.
 pub(in crate::align) struct SpoolSink<'s> {
     pub(super) spool: &'s ReadsSpool,
@@ -176,8 +190,8 @@ pub(in crate::align) struct SpoolSink<'s> {
     pub(super) cancelled: &'s AtomicBool,
     /// Blocks that may wait for a node.
     pub(super) ahead: usize,
-    /// Only these, where some are read again.
-    pub(super) only: Option<BTreeSet<BlockId>>,
+    /// Which blocks it is about.
+    pub(super) wanted: Wanted,
     pub(super) open: Option<(BlockId, StreamWriter<BufWriter<File>>)>,
 }
 
@@ -189,11 +203,10 @@ impl SpoolSink<'_> {
 
 impl BlockSink for SpoolSink<'_> {
     fn start_block(&mut self, header: &BlockHeader) -> Result<(), PipelineError> {
-        if self.only.as_ref().is_some_and(|only| !only.contains(&header.id)) {
-            return Ok(());
-        }
-        if self.only.is_none() {
-            self.spool.wait_for_room(self.ahead, self.cancelled)?;
+        match &self.wanted {
+            Wanted::Only(blocks) if !blocks.contains(&header.id) => return Ok(()),
+            Wanted::Only(_) => {}
+            Wanted::AllBut(_) => self.spool.wait_for_room(self.ahead, self.cancelled)?,
         }
         let path = self.spool.path(header.id);
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -211,9 +224,23 @@ impl BlockSink for SpoolSink<'_> {
     fn end_block(&mut self) -> Result<(), PipelineError> {
         let Some((block, stream)) = self.open.take() else { return Ok(()) };
         stream.finish().map_err(self.failed())?;
+        if let Wanted::Only(blocks) = &mut self.wanted {
+            blocks.remove(&block);
+        }
         // Where the head is gone, nobody needs them.
         let _ = self.fed.send(Fed::Block(block));
         Ok(())
+    }
+
+    fn takes_again(&self, block: BlockId) -> bool {
+        match &self.wanted {
+            Wanted::AllBut(blocks) => !blocks.contains(&block),
+            Wanted::Only(blocks) => blocks.contains(&block),
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        matches!(&self.wanted, Wanted::Only(blocks) if blocks.is_empty())
     }
 
     fn finish(self) -> Result<(), PipelineError> {

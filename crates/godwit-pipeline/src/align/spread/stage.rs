@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_buffer::MutableBuffer;
 use godwit_exchange::{Action, Event as LedgerEvent, FILES, Gift, Incoming, NodeId, Order, PerFile, Report, Share};
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
 
-use super::super::feed::{FeedLane, FeedReport, Feeder};
+use super::super::feed::{FeedLane, FeedReport, Feeder, check_kept};
 use super::super::{Given, SharedProgress, Worked, lanes};
-use super::reads::{Fed, ReadsSpool, SpoolSink};
-use super::{HeadOfRun, named};
+use super::gathering::shares_of;
+use super::reads::{Fed, ReadsSpool, SpoolSink, Wanted};
+use super::{HeadOfRun, named, plan_order};
 use crate::error::PipelineError;
 use crate::node::{BlockPieces, WriteJob};
 use crate::observer::{Event, Observer};
@@ -23,8 +24,6 @@ use crate::partitioned_file::{PartEdges, PartExtent};
 use crate::reduce::{BlockElsewhere, Collector, Decided, Gathering, Opened, RankedPart, Reduced, ranks};
 use crate::runs::{Shares, SplitPartition};
 
-/// Shares for each node at the start: where one is lost, several take over.
-const SHARES_PER_NODE: usize = 4;
 /// Blocks that are read ahead beyond one for each node.
 const BLOCKS_AHEAD: usize = 2;
 
@@ -68,6 +67,7 @@ impl SpreadJob<'_> {
         let aligned = Instant::now();
         let mut decided = collector.decide(self.given.genome, self.given.observer)?;
         let reduced = self.write(&mut head, &mut decided, plan, opened)?;
+        head.check_current(Duration::ZERO)?;
         head.finish();
         Ok(Worked { fed, reduced, aligned, exchange: Some(std::mem::take(&mut head.report)) })
     }
@@ -79,6 +79,10 @@ impl SpreadJob<'_> {
         collector: &Collector,
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
         let nodes = head.spread.nodes as usize;
+        let mut held = head.gather()?;
+        // What comes through a pipe is spooled again, because it cannot be read again when nodes are lost.
+        held.retain(|block| !self.spool.keeps(*block));
+        let run = self.given.run;
         let stop = Arc::new(AtomicBool::new(false));
         let refeeds = Mutex::new(Vec::new());
         let (sender, fed) = mpsc::channel();
@@ -89,9 +93,9 @@ impl SpreadJob<'_> {
             sender: sender.clone(),
             stop: &stop,
             first: None,
-            taken: BTreeSet::new(),
+            taken: run.finished_blocks().map(|block| block.id).collect(),
             reads: 0,
-            plan: None,
+            plan: run.plan().cloned(),
             last_aligned: Instant::now(),
             refeeds: &refeeds,
         };
@@ -99,14 +103,16 @@ impl SpreadJob<'_> {
             let lanes = feed_lanes.into_iter().enumerate().collect();
             let feeding = scope.spawn(|| {
                 let (spool, cancelled) = (self.spool, &*stop);
-                let sink =
-                    SpoolSink { spool, fed: sender, cancelled, ahead: nodes + BLOCKS_AHEAD, only: None, open: None };
+                let wanted = Wanted::AllBut(held);
+                let sink = SpoolSink { spool, fed: sender, cancelled, ahead: nodes + BLOCKS_AHEAD, wanted, open: None };
                 self.feed(lanes, sink, &stop)
             });
-            let run = aligning.run(head, scope, feeding);
+            let outcome = aligning.run(head, scope, feeding);
             stop.store(true, Ordering::Relaxed);
-            let mut fed = run?;
-            let due = fed.reads;
+            let mut fed = outcome?;
+            check_kept(&fed, run)?;
+            fed.blocks_before = head.report.kept_blocks as usize;
+            let due = fed.reads - fed.reads_before;
             if aligning.reads != due {
                 return Err(PipelineError::Lost { what: "reads", taken: due, written: aligning.reads });
             }
@@ -129,20 +135,22 @@ impl SpreadJob<'_> {
     /// Reads the input again for blocks that no node has any more.
     fn feed_again(
         &self,
-        block: BlockId,
+        blocks: BTreeSet<BlockId>,
         sender: mpsc::Sender<Fed>,
         stop: &Arc<AtomicBool>,
     ) -> Result<(), PipelineError> {
-        if self.spool.keeps(block) {
-            // Nobody waits for it where the run has ended.
-            let _ = sender.send(Fed::Block(block));
-            return Ok(());
-        }
         let planned = lanes::plan(self.given.options, stop)?;
         let lanes = self.given.groups.feed_lanes(planned, self.given.read_groups).into_iter().enumerate().collect();
-        let only = Some(BTreeSet::from([block]));
-        let sink = SpoolSink { spool: self.spool, fed: sender, cancelled: stop, ahead: 0, only, open: None };
+        let wanted = Wanted::Only(blocks);
+        let sink = SpoolSink { spool: self.spool, fed: sender, cancelled: stop, ahead: 0, wanted, open: None };
         self.feed(lanes, sink, stop).map(drop)
+    }
+
+    /// Hands out a block of a lane that can be read but once; where it has not been read yet, that is done when it has.
+    fn offer_kept(&self, head: &mut HeadOfRun, block: BlockId) {
+        if self.spool.has(block) {
+            head.fed(block);
+        }
     }
 
     fn write(
@@ -177,9 +185,11 @@ impl SpreadJob<'_> {
         let orders = Order::Decided { job };
         head.tell_all(&orders);
         head.decided = Some(orders);
-        let mut writing = Writing { observer, gathering, placed: 0, parts: decided.parts().len() };
+        let mut writing = Writing { observer, gathering, placed: 0, kept: 0, parts: decided.parts().len() };
         self.parts(head, &mut writing, shares)?;
-        writing.gathering.complete(genome, outputs)
+        let kept_partitions = writing.kept;
+        let reduced = writing.gathering.complete(genome, outputs)?;
+        Ok(Reduced { kept_partitions, ..reduced })
     }
 
     /// Has something done with every part.
@@ -189,6 +199,7 @@ impl SpreadJob<'_> {
         head.tell(LedgerEvent::Decided(shares));
         let mut finished = false;
         loop {
+            let mut again = BTreeSet::new();
             for action in std::mem::take(&mut head.actions) {
                 match action {
                     Action::Finish => finished = true,
@@ -197,16 +208,20 @@ impl SpreadJob<'_> {
                     Action::Differs(_) => {
                         return Err(PipelineError::Lost { what: "parts of one size", taken: 1, written: 0 });
                     }
-                    // Two nodes were lost at once, so late that nothing else goes on meanwhile.
-                    Action::Refeed(block) => self.feed_again(block, sender.clone(), &stop)?,
+                    Action::Refeed(block) if self.spool.keeps(block) => self.offer_kept(head, block),
+                    Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, None, self.spool),
                 }
             }
             if finished {
                 return Ok(());
             }
+            if !again.is_empty() {
+                // Two nodes were lost at once, so late that nothing else goes on meanwhile.
+                self.feed_again(again, sender.clone(), &stop)?;
+            }
             while let Ok(Fed::Block(block)) = fed.try_recv() {
-                head.tell(LedgerEvent::Fed(block));
+                head.fed(block);
             }
             match head.next()? {
                 Some(Incoming::Said(node, report)) => head.said(node, report),
@@ -272,6 +287,7 @@ impl<'s> Aligning<'s, '_> {
             }
             head.tick();
             self.job.spool.set_waiting(head.ledger.waiting_blocks());
+            let mut again = BTreeSet::new();
             for action in std::mem::take(&mut head.actions) {
                 match action {
                     Action::Decide => {
@@ -280,9 +296,13 @@ impl<'s> Aligning<'s, '_> {
                         head.report.blocks = self.taken.len() as u64;
                         return Ok(report.unwrap_or_default());
                     }
-                    Action::Refeed(block) => self.feed_again(scope, block),
+                    Action::Refeed(block) if self.job.spool.keeps(block) => self.job.offer_kept(head, block),
+                    Action::Refeed(block) => drop(again.insert(block)),
                     action => head.carry_out(&action, self.first, self.job.spool),
                 }
+            }
+            if !again.is_empty() {
+                self.feed_again(scope, again);
             }
         }
     }
@@ -290,17 +310,17 @@ impl<'s> Aligning<'s, '_> {
     fn take_fed(&mut self, head: &mut HeadOfRun) {
         while let Ok(Fed::Block(block)) = self.fed.try_recv() {
             self.first = Some(self.first.map_or(block, |first| first.min(block)));
-            head.tell(LedgerEvent::Fed(block));
+            head.fed(block);
         }
     }
 
-    fn feed_again<'scope>(&self, scope: &'scope Scope<'scope, '_>, block: BlockId)
+    fn feed_again<'scope>(&self, scope: &'scope Scope<'scope, '_>, blocks: BTreeSet<BlockId>)
     where
         's: 'scope,
     {
         let (job, sender, stop, refeeds) = (self.job, self.sender.clone(), self.stop, self.refeeds);
         scope.spawn(move || {
-            if let Err(error) = job.feed_again(block, sender, stop) {
+            if let Err(error) = job.feed_again(blocks, sender, stop) {
                 refeeds.lock().unwrap_or_else(PoisonError::into_inner).push(error);
             }
         });
@@ -323,11 +343,11 @@ impl<'s> Aligning<'s, '_> {
         let plan = PartitionPlan::from_starts(starts);
         let plan =
             plan.ok_or_else(|| PipelineError::Options { problem: "a node cut the genome in a wrong way".into() })?;
-        let shares = Shares::new(plan.clone(), SHARES_PER_NODE * head.spread.nodes as usize).shares() as u16;
-        let order = Order::Plan { starts: plan.starts().to_vec(), shares };
+        let Some(over) = self.job.given.run.over_nodes() else { return Ok(()) };
+        let order = plan_order(&plan, over);
         head.tell_all(&order);
+        head.tell(LedgerEvent::Planned { shares: shares_of(&order) });
         head.plan = Some(order);
-        head.tell(LedgerEvent::Planned { shares });
         self.plan = Some(plan);
         Ok(())
     }
@@ -368,6 +388,8 @@ struct Writing<'c> {
     observer: &'c dyn Observer,
     gathering: Gathering<'c>,
     placed: usize,
+    /// Parts that were made for an earlier head.
+    kept: usize,
     parts: usize,
 }
 
@@ -391,7 +413,8 @@ impl PartWork for Writing<'_> {
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         match (gift, pieces) {
-            (Gift::Part { part, bytes }, [report]) => {
+            (Gift::Part { part, bytes, kept }, [report]) => {
+                self.kept += usize::from(kept);
                 self.gathering.take_report(part, report)?;
                 head.tell(LedgerEvent::Written(node, part, bytes));
             }
