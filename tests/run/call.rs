@@ -289,7 +289,7 @@ fn regions_give_the_records_that_start_in_them() {
     call.args(["--caller-args", "| -m"]).succeeds();
     assert_same_text(&records(&out), &expected);
     for (bed, word) in
-        [("chr9\t1\t2\n", "chr9"), ("chr1\t5\n", "line 1"), ("chr1\t9\t3\n", "stretch"), ("chr1\t0\t50001\n", "50000")]
+        [("chr9\t1\t2\n", "chr9"), ("chr1\t5\n", "line 1"), ("chr1\t9\t3\n", "line 1"), ("chr1\t0\t50001\n", "50000")]
     {
         fs::write(directory.join("b.bed"), bed).expect("scratch can be written to");
         let refused = aligned.call(&out).arg("--regions").arg(directory.join("b.bed")).run();

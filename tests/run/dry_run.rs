@@ -48,24 +48,25 @@ struct Taken {
     peak_bytes: f64,
 }
 
+/// Starts the words behind it and prints what they took. It is small: Linux counts the peak of whoever starts a process as
+/// that process's own.
+const MEASURE: &str = "
+import resource, subprocess, sys
+status = subprocess.call(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(status, used.ru_utime + used.ru_stime, used.ru_maxrss)
+";
+
 /// Runs godwit with these words and measures it and the processes it waits for.
-fn measured(words: &[std::ffi::OsString], directory: &Path) -> Taken {
-    let log = directory.join("stderr");
-    let stderr = fs::File::create(&log).expect("a file can be made");
-    let mut command = Command::new(godwit_path());
-    command.args(words).arg("--json").arg("--no-config").stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-    #[expect(clippy::zombie_processes, reason = "wait4 below waits for it, and measures it too")]
-    let child = command.spawn().expect("godwit starts");
-    // SAFETY: all fields are numbers, for which zero is valid.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    let mut status = 0;
-    // SAFETY: the process is our child and waited for only here; both structures live through the call.
-    let waited = unsafe { libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage) };
-    let stderr = fs::read_to_string(&log).expect("it was made");
-    assert!(waited > 0 && status == 0, "status {status}: {stderr}");
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    Taken { stderr, cpu_seconds, peak_bytes: usage.ru_maxrss as f64 * 1024.0 }
+fn measured(words: &[std::ffi::OsString]) -> Taken {
+    let mut command = Command::new("python3");
+    command.args(["-c", MEASURE]).arg(godwit_path()).args(words).args(["--json", "--no-config"]);
+    let output = command.output().expect("python3 starts");
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
+    let numbers: Vec<f64> = stdout.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let &[0.0, cpu_seconds, peak_kilobytes] = &numbers[..] else { panic!("{stdout}: {stderr}") };
+    Taken { stderr, cpu_seconds, peak_bytes: peak_kilobytes * 1024.0 }
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn estimates_hold_against_the_run() {
     words.push(out.clone().into());
     let plan = plan(godwit().args(&words), &out);
     assert!(!out.exists());
-    let taken = measured(&words, &directory);
+    let taken = measured(&words);
     let report = fs::read_to_string(out.join("run.json")).expect("a report was written");
     let report: Value = serde_json::from_str(&report).expect("it is JSON");
     let stage = |name: &str| {
@@ -233,7 +234,7 @@ fn estimates_hold_for_other_aligners_and_formats() {
         words.extend(words_of_case.map(Into::into));
         words.push(out.clone().into());
         let plan = plan(godwit().args(&words), &out);
-        let taken = measured(&words, &directory);
+        let taken = measured(&words);
         let written: u64 = formats.iter().map(|format| size(&out.join(format!("s.{format}")))).sum();
         let what = format!("output of {aligner} as {formats_word}");
         assert_within(number(&plan["within"]["disk"]), number(&plan["output"]["bytes"]), written as f64, &what);

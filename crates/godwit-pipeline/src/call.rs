@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerChoice};
+use godwit_formats::bed::{self, BedRegion};
 use godwit_model::PloidyTable;
 
 use crate::error::{Blame, PipelineError};
@@ -100,9 +101,7 @@ pub fn call(
     let reads = AlignedReads::open(&options.reads, &options.program)?;
     let inputs = inputs(options, &reads)?;
     let reference = ScannedReference::scan(&options.reference)?;
-    let bed =
-        options.regions.as_ref().map(|path| std::fs::read_to_string(path).map_err(PipelineError::file("read", path)));
-    let bed = bed.transpose()?;
+    let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
     let regions = plan::regions(options, &caller.habits(), &reads, &reference, bed.as_deref())?;
     reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
     let facts = facts(options, &*caller, &reads, &reference, bed.as_deref())?;
@@ -174,7 +173,7 @@ fn facts(
     caller: &dyn Caller,
     reads: &AlignedReads,
     reference: &ScannedReference,
-    bed: Option<&str>,
+    bed: Option<&[BedRegion]>,
 ) -> Result<Vec<Fact>, PipelineError> {
     let content = |path: &Path, most: u64| {
         let read = std::fs::File::open(path).and_then(|file| {
@@ -193,7 +192,7 @@ fn facts(
         ("the reference", reference.checksum.clone()),
         ("the reads", content(&reads.path, HEAD_BYTES)?),
         ("the index of the reads", content(&reads.index, u64::MAX)?),
-        ("--regions", bed.map_or("none".to_owned(), short)),
+        ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
         ("--ploidy", table.unwrap_or("none".to_owned())),
         ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
         ("--grid-size", grid.window_bases.to_string()),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use godwit_engines::caller::{Habits, Stretch};
+use godwit_formats::bed::BedRegion;
 use godwit_model::region_grid::{GridContig, GridOptions, Region, cut};
 use godwit_model::{Genome, PloidyTable, Span};
 
@@ -37,10 +38,10 @@ pub(super) fn regions(
     habits: &Habits,
     reads: &AlignedReads,
     reference: &ScannedReference,
-    bed: Option<&str>,
+    bed: Option<&[BedRegion]>,
 ) -> Result<Vec<PlannedRegion>, PipelineError> {
     let targets = match (bed, &options.regions) {
-        (Some(text), Some(path)) => Some(targets(text, path, &reads.genome)?),
+        (Some(bed), Some(path)) => Some(targets(bed, path, &reads.genome)?),
         _ => None,
     };
     let grid = grid_options(options, habits);
@@ -130,30 +131,16 @@ fn grid_contigs(
 }
 
 /// The stretches of a BED file (0-based, half-open), by contig.
-fn targets(text: &str, path: &Path, genome: &Genome) -> Result<Vec<Vec<(u32, u32)>>, PipelineError> {
+fn targets(bed: &[BedRegion], path: &Path, genome: &Genome) -> Result<Vec<Vec<(u32, u32)>>, PipelineError> {
     let mut targets = vec![Vec::new(); genome.contigs().len()];
-    for (index, line) in text.lines().enumerate() {
-        let wrong = |problem: String| PipelineError::Corrupt {
-            path: path.to_owned(),
-            problem: format!("line {}: {problem}", index + 1),
-        };
-        let is_comment = ["#", "track", "browser"].iter().any(|start| line.starts_with(start));
-        if is_comment || line.trim().is_empty() {
-            continue;
-        }
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let numbers = (fields.get(1).map(|text| text.parse()), fields.get(2).map(|text| text.parse::<u32>()));
-        let (Some(Ok(start)), Some(Ok(end))) = numbers else {
-            return Err(wrong("a line of BED is a contig, a start and an end".to_owned()));
-        };
-        let Some(id) = genome.find(fields[0]) else {
-            return Err(wrong(format!("{} is no contig of the reads", fields[0])));
-        };
+    for BedRegion { contig, start, end } in bed {
+        let wrong = |problem: String| PipelineError::Corrupt { path: path.to_owned(), problem };
+        let id = genome.find(contig).ok_or_else(|| wrong(format!("{contig} is no contig of the reads")))?;
         let length = genome.contigs()[id.0 as usize].length;
-        if start > end || end > length {
-            return Err(wrong(format!("{start} to {end} is no stretch of {}, which has {length} bases", fields[0])));
+        if *end > length {
+            return Err(wrong(format!("{start} to {end} is no stretch of {contig}, which has {length} bases")));
         }
-        targets[id.0 as usize].push((start, end));
+        targets[id.0 as usize].push((*start, *end));
     }
     Ok(targets)
 }
