@@ -50,7 +50,7 @@ def scripts(options, godwit, sam, scratch):
               --spark-master 'local[{options.threads}]' --tmp-dir {out} --conf spark.eventLog.enabled=true
               --conf spark.eventLog.dir=file://{out}/gatk-events""".replace("\n              ", " "),
         "ADAM": f"""
-            rm -rf {out}/adam-events {out}/adam.bam*; mkdir {out}/adam-events
+            rm -rf {out}/adam-events {out}/adam.bam*; mkdir {out}/adam-events; cd {out}
             {java} -cp '{ADAM}/*' -Dspark.master='local[{options.threads}]' -Dspark.app.name=adam -Dspark.local.dir={out}
               -Dspark.serializer=org.apache.spark.serializer.KryoSerializer
               -Dspark.kryo.registrator=org.bdgenomics.adam.serialization.ADAMKryoRegistrator -Dspark.eventLog.enabled=true
