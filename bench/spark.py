@@ -23,16 +23,6 @@ OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in PACK
 OPENS += [f"--add-opens=java.base/sun.{package}=ALL-UNNAMED" for package in ("nio.ch", "security.action", "util.calendar")]
 
 
-def fetch_adam():
-    """Its jars, by Maven, once."""
-    if not ADAM.exists():
-        bench.need("mvn")
-        aside = ADAM.with_name(".adam-1.0")
-        pom = Path(__file__).parent / "spark/adam/pom.xml"
-        bench.run(["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={aside}"])
-        aside.rename(ADAM)
-
-
 def scripts(options, godwit, sam, scratch):
     """One bash script per competitor; each leaves NAME.bam."""
     sam, out, godwit = (shlex.quote(str(path)) for path in (sam, scratch, godwit))
@@ -84,10 +74,9 @@ def main():
     parser.add_argument("--heap", default="6g", help="heap of every JVM (default: 6g)")
     options = parser.parse_args()
     bench.need("bwa", "samtools", "java")
-    for folder, script in ((PICARD, "picard"), (GATK, "gatk")):
-        if not folder.exists():
-            bench.fail(f"{folder} is missing; run tests/tools/{script}/fetch.sh")
-    fetch_adam()
+    here = Path(__file__).parent
+    for folder in ("../tests/tools/picard", "../tests/tools/gatk", "spark/adam"):
+        bench.run([here / folder / "fetch.sh"])
     godwit = bench.godwit_binary(options)
     sam = aligned(options, godwit)
     scratch = options.cache.resolve() / "scratch-spark"

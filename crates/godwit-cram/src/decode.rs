@@ -3,11 +3,11 @@
 //! What goes over the pipe are messages of a kind, a length, and that many bytes; numbers are little-endian. The last one
 //! says how it ended, so a stream without it broke off.
 
-use std::error::Error;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use godwit_formats::bam::RecordChunk;
+use godwit_formats::{is_system_failure, with_causes};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -67,9 +67,8 @@ pub fn decode(request: &DecodeRequest, out: &mut impl Write) -> io::Result<()> {
         Ok(()) => write_message(out, Kind::End, &[])?,
         Err(Stop::Output(error)) => return Err(error),
         Err(Stop::Cram(error)) => {
-            let (text, is_system) = told(&error);
-            let kind = if is_system { Kind::SystemFailure } else { Kind::Failure };
-            write_message(out, kind, text.as_bytes())?;
+            let kind = if is_system_failure(&error) { Kind::SystemFailure } else { Kind::Failure };
+            write_message(out, kind, with_causes(&error).as_bytes())?;
         }
     }
     out.flush()
@@ -124,21 +123,6 @@ fn limit_memory(bytes: u64) {
 fn limit_time(seconds: u64) {
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec as u64;
     let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(used + seconds), maximum: None });
-}
-
-/// An error with its causes, and whether the system is one of them.
-fn told(error: &CramError) -> (String, bool) {
-    let mut text = error.to_string();
-    let (mut cause, mut is_system) = (error.source(), false);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        is_system |= error.is::<io::Error>();
-        cause = error.source();
-    }
-    (text, is_system)
 }
 
 fn write_message(out: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {

@@ -85,7 +85,7 @@ fn is_at_least(version: &str, oldest: [u32; 2]) -> bool {
 ///
 /// # Errors
 /// [`EngineError::Arguments`] for an open quote, or for one of `refused`, with what to use instead.
-fn words(caller: &str, text: &str, refused: &[(&str, &str)]) -> Result<Vec<String>, EngineError> {
+fn words(caller: &str, text: &str, refused: &[&[(&str, &str)]]) -> Result<Vec<String>, EngineError> {
     let wrong = |message| EngineError::Arguments { message };
     let words = crate::words::split(text)
         .ok_or_else(|| wrong(format!("the options of {caller} {text:?} have a quote that is not closed")))?;
@@ -94,7 +94,7 @@ fn words(caller: &str, text: &str, refused: &[(&str, &str)]) -> Result<Vec<Strin
             Some(_) => word.split('=').next() == Some(option),
             None => word == option || (!word.starts_with("--") && option.len() == 2 && word.starts_with(option)),
         };
-        if let Some((option, instead)) = refused.iter().find(|(option, _)| is(option)) {
+        if let Some((option, instead)) = refused.iter().copied().flatten().find(|(option, _)| is(option)) {
             return Err(wrong(format!("the option {option} of {caller} cannot be passed on: {instead}")));
         }
     }

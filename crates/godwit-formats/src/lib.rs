@@ -3,6 +3,7 @@
 pub mod bam;
 pub mod bed;
 pub mod bgzf;
+mod causes;
 pub mod columnar;
 pub mod fasta;
 pub mod fastq;
@@ -11,3 +12,5 @@ pub mod sam;
 pub mod unaligned;
 pub mod vcf;
 pub mod vcf_lines;
+
+pub use causes::{is_system_failure, with_causes};

@@ -14,6 +14,7 @@ use godwit_formats::bed::BedError;
 use godwit_formats::columnar::ColumnarError;
 use godwit_formats::fasta::FastaError;
 use godwit_formats::fastq::FastqError;
+use godwit_formats::is_system_failure;
 use godwit_formats::sam::{HeaderError, ReadError, SamError};
 use godwit_formats::vcf::VcfError;
 use godwit_kernels::markdup::{BarcodeError, MarkError};
@@ -267,33 +268,6 @@ pub enum AlignmentsError {
     Cram(#[from] CramError),
 }
 
-/// Whether the system failed, not the data: an I/O error is among the causes.
-fn is_machine(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if error.is::<io::Error>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-/// The message of an error followed by those of its causes that it does not repeat itself.
-pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !message.contains(&text) {
-            message += ": ";
-            message += &text;
-        }
-        cause = error.source();
-    }
-    message
-}
-
 impl From<ExchangeError> for PipelineError {
     fn from(error: ExchangeError) -> Self {
         Self::Exchange(Box::new(error))
@@ -317,14 +291,14 @@ impl PipelineError {
             Self::Fastq(FastqError::Open { .. } | FastqError::Read { .. } | FastqError::Thread { .. }) => {
                 Blame::Machine
             }
-            Self::Fastq(FastqError::Unaligned(source)) if is_machine(source) => Blame::Machine,
-            Self::Alignments { source, .. } if is_machine(source) => Blame::Machine,
-            Self::Index { source, .. } if is_machine(source) => Blame::Machine,
-            Self::Fasta { source, .. } if is_machine(source) => Blame::Machine,
-            Self::Cram(source) if is_machine(source) => Blame::Machine,
-            Self::Columns(source) if is_machine(source) => Blame::Machine,
-            Self::Vcf(source) if is_machine(source) => Blame::Machine,
-            Self::Bed(source) if is_machine(source) => Blame::Machine,
+            Self::Fastq(FastqError::Unaligned(source)) if is_system_failure(source) => Blame::Machine,
+            Self::Alignments { source, .. } if is_system_failure(source) => Blame::Machine,
+            Self::Index { source, .. } if is_system_failure(source) => Blame::Machine,
+            Self::Fasta { source, .. } if is_system_failure(source) => Blame::Machine,
+            Self::Cram(source) if is_system_failure(source) => Blame::Machine,
+            Self::Columns(source) if is_system_failure(source) => Blame::Machine,
+            Self::Vcf(source) if is_system_failure(source) => Blame::Machine,
+            Self::Bed(source) if is_system_failure(source) => Blame::Machine,
             Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => Blame::Input,
             Self::Cram(_) | Self::Columns(_) => Blame::Input,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
@@ -337,7 +311,7 @@ impl PipelineError {
                 | EngineError::VersionMismatch { .. }
                 | EngineError::MissingIndex { .. } => Blame::Machine,
                 EngineError::Usage { .. } | EngineError::Arguments { .. } => Blame::Usage,
-                EngineError::Reference { source, .. } if is_machine(source) => Blame::Machine,
+                EngineError::Reference { source, .. } if is_system_failure(source) => Blame::Machine,
                 EngineError::WrongIndex { .. } | EngineError::Reference { .. } => Blame::Input,
                 _ => Blame::Engine,
             },

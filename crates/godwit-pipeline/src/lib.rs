@@ -47,7 +47,7 @@ pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, Launch, ReadsOptions, Spread, align};
 pub use call::{CallOptions, CallReport, CalledRegionReport, Cutting, call};
 pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
-pub use error::{Blame, PipelineError, with_causes};
+pub use error::{Blame, PipelineError};
 pub use job::JobOptions;
 pub use journal::Fact;
 pub use key_numbers::KeyNumbers;

@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Write};
 
 use godwit_flight::FlightError;
-use godwit_pipeline::{Blame, PipelineError, with_causes};
+use godwit_formats::with_causes;
+use godwit_pipeline::{Blame, PipelineError};
 
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

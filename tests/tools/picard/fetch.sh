@@ -1,23 +1,5 @@
 #!/bin/sh
-# Puts Picard 3.4.0 and the jars it needs into the cache, and prints the directory. Does nothing when they are there.
-# Needs mvn and a way to a Maven repository, once. The directory appears only when it is whole.
+# Puts Picard 3.4.0 into the cache and prints its directory.
 set -eu
-
 here=$(cd "$(dirname "$0")" && pwd)
-cache="${XDG_CACHE_HOME:-$HOME/.cache}/godwit"
-final="$cache/picard-3.4.0"
-
-if [ -f "$final/picard-3.4.0.jar" ]; then
-    echo "$final"
-    exit 0
-fi
-command -v mvn >/dev/null || { echo "fetch.sh: mvn is not installed; install Maven and run this again" >&2; exit 4; }
-
-mkdir -p "$cache"
-aside=$(mktemp -d "$cache/.picard-3.4.0.XXXXXX")
-trap 'rm -rf "$aside"' EXIT INT TERM
-mvn -q -B -f "$here/pom.xml" dependency:copy-dependencies -DoutputDirectory="$aside/jars" >&2
-[ -f "$aside/jars/picard-3.4.0.jar" ] || { echo "fetch.sh: Maven finished without picard-3.4.0.jar" >&2; exit 5; }
-# Somebody else may have been quicker; -T makes the rename fail instead of moving into their directory.
-mv -T "$aside/jars" "$final" 2>/dev/null || [ -f "$final/picard-3.4.0.jar" ]
-echo "$final"
+exec "$here/../fetch-jars.sh" picard-3.4.0 picard-3.4.0.jar <"$here/pom.xml"

@@ -28,47 +28,33 @@ const MAX_PLOIDY: u8 = 2;
 
 const SET_HERE: &str = "it is set by godwit call";
 const BLOCKS: &str = "its blocks without variants would end where regions do";
-const REFUSED_MPILEUP: [(&str, &str); 20] = [
+/// What neither command takes from the user.
+const REFUSED: [(&str, &str); 15] = [
+    ("-o", SET_HERE),
+    ("--output", SET_HERE),
+    ("-O", SET_HERE),
+    ("--output-type", SET_HERE),
+    ("--threads", "regions are called at the same time instead"),
+    ("-r", "use --regions"),
+    ("--regions", "use --regions of godwit call"),
+    ("-R", "use --regions"),
+    ("--regions-file", "use --regions of godwit call"),
+    ("-t", "use --regions"),
+    ("--targets", "use --regions of godwit call"),
+    ("-T", "use --regions"),
+    ("--targets-file", "use --regions of godwit call"),
+    ("-g", BLOCKS),
+    ("--gvcf", BLOCKS),
+];
+const REFUSED_MPILEUP: [(&str, &str); 5] = [
     ("-b", SET_HERE),
     ("--bam-list", SET_HERE),
     ("-f", SET_HERE),
     ("--fasta-ref", SET_HERE),
     ("--no-reference", SET_HERE),
-    ("-o", SET_HERE),
-    ("--output", SET_HERE),
-    ("-O", SET_HERE),
-    ("--output-type", SET_HERE),
-    ("--threads", "regions are called at the same time instead"),
-    ("-r", "use --regions"),
-    ("--regions", "use --regions of godwit call"),
-    ("-R", "use --regions"),
-    ("--regions-file", "use --regions of godwit call"),
-    ("-t", "use --regions"),
-    ("--targets", "use --regions of godwit call"),
-    ("-T", "use --regions"),
-    ("--targets-file", "use --regions of godwit call"),
-    ("-g", BLOCKS),
-    ("--gvcf", BLOCKS),
 ];
-const REFUSED_CALL: [(&str, &str); 17] = [
-    ("-o", SET_HERE),
-    ("--output", SET_HERE),
-    ("-O", SET_HERE),
-    ("--output-type", SET_HERE),
-    ("--threads", "regions are called at the same time instead"),
-    ("-r", "use --regions"),
-    ("--regions", "use --regions of godwit call"),
-    ("-R", "use --regions"),
-    ("--regions-file", "use --regions of godwit call"),
-    ("-t", "use --regions"),
-    ("--targets", "use --regions of godwit call"),
-    ("-T", "use --regions"),
-    ("--targets-file", "use --regions of godwit call"),
-    ("--ploidy", "use --ploidy of godwit call"),
-    ("--ploidy-file", "use --ploidy of godwit call"),
-    ("-g", BLOCKS),
-    ("--gvcf", BLOCKS),
-];
+const REFUSED_CALL: [(&str, &str); 2] =
+    [("--ploidy", "use --ploidy of godwit call"), ("--ploidy-file", "use --ploidy of godwit call")];
 
 /// bcftools, found, with its options.
 #[derive(Clone, Debug)]
@@ -90,9 +76,9 @@ impl Bcftools {
             Some((mpileup, call)) => (mpileup, Some(call)),
             None => (arguments, None),
         };
-        let mpileup = words("bcftools mpileup", mpileup, &REFUSED_MPILEUP)?;
+        let mpileup = words("bcftools mpileup", mpileup, &[&REFUSED, &REFUSED_MPILEUP])?;
         let call = match call {
-            Some(call) => words("bcftools call", call, &REFUSED_CALL)?,
+            Some(call) => words("bcftools call", call, &[&REFUSED, &REFUSED_CALL])?,
             None => CALL.map(str::to_owned).into(),
         };
         let program = locate(PROGRAM, PROGRAM_VARIABLE)?;

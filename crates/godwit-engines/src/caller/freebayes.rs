@@ -57,7 +57,7 @@ impl Freebayes {
     /// # Errors
     /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
     pub fn find(arguments: &str) -> Result<Self, EngineError> {
-        let arguments = words(PROGRAM, arguments, &REFUSED)?;
+        let arguments = words(PROGRAM, arguments, &[&REFUSED])?;
         let program = find_program(PROGRAM, REMEDY)?;
         let version = version_of(&program).unwrap_or_default();
         if !is_at_least(&version, OLDEST) {

@@ -71,7 +71,7 @@ impl Gatk {
     /// # Errors
     /// [`EngineError::NotInstalled`], [`EngineError::VersionMismatch`], [`EngineError::Arguments`].
     pub fn find(arguments: &str) -> Result<Self, EngineError> {
-        let arguments = words("HaplotypeCaller", arguments, &REFUSED)?;
+        let arguments = words("HaplotypeCaller", arguments, &[&REFUSED])?;
         let blocks = arguments.iter().any(|word| {
             let value = word.rsplit('=').next().unwrap_or(word);
             matches!(value, "GVCF" | "BP_RESOLUTION")

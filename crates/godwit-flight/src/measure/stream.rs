@@ -6,14 +6,13 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_data::ArrayData;
 use bytes::Buf;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::transfer::join;
+use super::transfer::over_all;
 use super::{BARE_STREAMS, Measuring, Transferred, Workload, parse_share};
 use crate::client::Client;
 use crate::error::FlightError;
@@ -124,21 +123,17 @@ pub async fn stream(
     let address = find(client, at).await?;
     let mut sockets = Vec::new();
     for _ in 0..streams {
-        sockets.push(Socket::connect(&address, access.tls.as_ref(), &Tuning::default()).await);
+        let socket = Socket::connect(&address, access.tls.as_ref(), &Tuning::default()).await;
+        sockets.push(socket.map_err(|source| FlightError::Connect { address: address.to_string(), source })?);
     }
-    let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (stream, socket) in sockets.into_iter().enumerate() {
+    over_all(sockets, |stream, mut socket| {
         let peer = address.to_string();
-        let mut socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
-        tasks.spawn(async move {
+        async move {
             let taking = take(&mut socket, format!("{workload}/{stream}/{streams}\n"));
             taking.await.map_err(|source| FlightError::Broken { peer, source })
-        });
-    }
-    let mut total = join(tasks).await?;
-    total.duration = started.elapsed();
-    Ok(total)
+        }
+    })
+    .await
 }
 
 async fn take(socket: &mut Socket, line: String) -> io::Result<Transferred> {

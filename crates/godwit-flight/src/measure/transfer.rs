@@ -37,22 +37,16 @@ pub async fn prepare(client: &Client, workload: Workload) -> Result<(), FlightEr
 /// # Errors
 /// [`FlightError`].
 pub async fn download(clients: &[Client], workload: Workload) -> Result<Transferred, FlightError> {
-    let started = Instant::now();
     let streams = clients.len();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (stream, client) in clients.iter().cloned().enumerate() {
-        tasks.spawn(async move {
-            let mut batches = client.download(format!("{workload}/{stream}/{streams}")).await?;
-            let mut transferred = Transferred::default();
-            while let Some((batch, _)) = batches.next().await? {
-                transferred.add(&batch);
-            }
-            Ok::<_, FlightError>(transferred)
-        });
-    }
-    let mut total = join(tasks).await?;
-    total.duration = started.elapsed();
-    Ok(total)
+    over_all(clients.iter().cloned(), |stream, client| async move {
+        let mut batches = client.download(format!("{workload}/{stream}/{streams}")).await?;
+        let mut transferred = Transferred::default();
+        while let Some((batch, _)) = batches.next().await? {
+            transferred.add(&batch);
+        }
+        Ok(transferred)
+    })
+    .await
 }
 
 /// Uploads batches of one schema over all clients at once, a share each.
@@ -60,13 +54,11 @@ pub async fn download(clients: &[Client], workload: Workload) -> Result<Transfer
 /// # Errors
 /// [`FlightError`].
 pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<Transferred, FlightError> {
-    let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (stream, client) in clients.iter().cloned().enumerate() {
-        let (batches, streams) = (batches.clone(), clients.len());
-        tasks.spawn(async move {
-            let descriptor = FlightDescriptor::new_path(vec!["bench".into()]);
-            let (mut sender, answers) = client.upload(&descriptor, &batches[0].schema())?;
+    let streams = clients.len();
+    over_all(clients.iter().cloned(), |stream, client| {
+        let batches = batches.clone();
+        async move {
+            let (mut sender, answers) = client.upload(&descriptor(), &batches[0].schema())?;
             let sending = async {
                 let mut transferred = Transferred::default();
                 for batch in share(batches, stream, streams) {
@@ -83,11 +75,9 @@ pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Resu
             };
             let (sent, taken) = tokio::join!(sending, taking);
             taken.and(sent)
-        });
-    }
-    let mut total = join(tasks).await?;
-    total.duration = started.elapsed();
-    Ok(total)
+        }
+    })
+    .await
 }
 
 /// Exchanges batches of one schema over all clients at once, a share each, with a server that gives them back. The bytes are
@@ -96,13 +86,11 @@ pub async fn upload(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Resu
 /// # Errors
 /// [`FlightError`].
 pub async fn exchange(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Result<Transferred, FlightError> {
-    let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (stream, client) in clients.iter().cloned().enumerate() {
-        let (batches, streams) = (batches.clone(), clients.len());
-        tasks.spawn(async move {
-            let descriptor = FlightDescriptor::new_path(vec!["bench".into()]);
-            let (mut sender, given) = client.exchange(&descriptor, &batches[0].schema())?;
+    let streams = clients.len();
+    over_all(clients.iter().cloned(), |stream, client| {
+        let batches = batches.clone();
+        async move {
+            let (mut sender, given) = client.exchange(&descriptor(), &batches[0].schema())?;
             let sending = async {
                 for batch in share(batches, stream, streams) {
                     sender.send(&batch, &[]).await?;
@@ -119,23 +107,35 @@ pub async fn exchange(clients: &[Client], batches: &Arc<Vec<RecordBatch>>) -> Re
             };
             let (sent, taken) = tokio::join!(sending, taking);
             sent.and(taken)
-        });
-    }
-    let mut total = join(tasks).await?;
-    total.duration = started.elapsed();
-    Ok(total)
+        }
+    })
+    .await
 }
 
-/// What all streams came to together.
-pub(super) async fn join(
-    mut tasks: tokio::task::JoinSet<Result<Transferred, FlightError>>,
-) -> Result<Transferred, FlightError> {
+fn descriptor() -> FlightDescriptor {
+    FlightDescriptor::new_path(vec!["bench".into()])
+}
+
+/// Has all ends transfer at once, each told its 0-based number, and adds up what they did.
+pub(super) async fn over_all<C, F>(
+    ends: impl IntoIterator<Item = C>,
+    transfer: impl Fn(usize, C) -> F,
+) -> Result<Transferred, FlightError>
+where
+    F: Future<Output = Result<Transferred, FlightError>> + Send + 'static,
+{
+    let started = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for (stream, end) in ends.into_iter().enumerate() {
+        tasks.spawn(transfer(stream, end));
+    }
     let mut total = Transferred::default();
     while let Some(done) = tasks.join_next().await {
         let part = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
         total.rows += part.rows;
         total.bytes += part.bytes;
     }
+    total.duration = started.elapsed();
     Ok(total)
 }
 

@@ -10,11 +10,12 @@ use godwit_engines::caller::{Caller, RegionWork};
 use godwit_engines::{Chain, EngineError};
 use godwit_formats::bgzf;
 use godwit_formats::vcf_lines::Reader;
+use godwit_formats::with_causes;
 use godwit_model::Genome;
 
 use super::kept::{CallRun, KeptRegion};
 use super::plan::PlannedRegion;
-use crate::error::{PipelineError, with_causes};
+use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 
 /// How often a caller is started on a region before the run is given up.

@@ -14,11 +14,12 @@ use godwit_engines::EngineError;
 use godwit_engines::normalizer::bcftools::{Normalizer, reference_mismatch};
 use godwit_formats::bgzf;
 use godwit_formats::vcf::Reader;
+use godwit_formats::with_causes;
 
 use super::ContigNames;
 use super::call_set::CallSet;
 use super::reference::IndexedReference;
-use crate::error::{PipelineError, with_causes};
+use crate::error::PipelineError;
 
 /// What stands for the program's output in messages.
 const OUTPUT_NAME: &str = "the output of bcftools norm";

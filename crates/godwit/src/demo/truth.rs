@@ -6,7 +6,7 @@ use std::path::Path;
 use godwit_formats::bam;
 use godwit_pipeline::model::{Genome, RawRecord, flags};
 
-use godwit_pipeline::with_causes;
+use godwit_formats::with_causes;
 
 /// Bases a template may be off its place: indels and clips move the first base.
 const PLACE_TOLERANCE: u32 = 20;

@@ -11,7 +11,7 @@ use godwit_engines::{EngineError, survey};
 
 use super::{Finding, State};
 use crate::demo::picard_jar;
-use godwit_pipeline::with_causes;
+use godwit_formats::with_causes;
 
 /// Programs that nothing but the demonstration needs.
 const COMPARED: &str = "not installed; godwit demo would compare with it";

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
+use godwit_formats::with_causes;
 use godwit_pipeline::simulate::{Assembly, GenomeOptions, ReadOptions, Sample, SampleOptions, write_reads};
-use godwit_pipeline::with_causes;
 
 use super::{Finding, State};
 

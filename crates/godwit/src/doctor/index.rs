@@ -4,7 +4,8 @@ use std::path::Path;
 
 use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
-use godwit_pipeline::{Blame, PipelineError, current_index, with_causes};
+use godwit_formats::with_causes;
+use godwit_pipeline::{Blame, PipelineError, current_index};
 
 use super::{Finding, State};
 

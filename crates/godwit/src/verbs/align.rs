@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_formats::with_causes;
 use godwit_pipeline::{
-    AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, has_stopped_run, plan_align, with_causes, work,
+    AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, has_stopped_run, plan_align, work,
 };
 
 use super::slurm_job::SlurmJob;

@@ -1,7 +1,7 @@
 //! `godwit simulate`: reads with a known truth, for benchmarks.
 
+use godwit_formats::with_causes;
 use godwit_pipeline::simulate::{Assembly, ReadOptions, Sample, SampleOptions, SimulateError, write_reads};
-use godwit_pipeline::with_causes;
 
 use crate::cli::SimulateArgs;
 use crate::failure::{Exit, Failure, print};

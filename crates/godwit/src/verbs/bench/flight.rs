@@ -11,7 +11,7 @@ use godwit_flight::measure::{
 use godwit_flight::{
     Access, Address, Client, ClientTls, FlightError, Routes, Server, ServerTls, Tuning, make_identity,
 };
-use godwit_pipeline::with_causes;
+use godwit_formats::with_causes;
 use serde_json::{Value, json};
 
 use super::{closed, parse_address, process_seconds, threads};

@@ -1,0 +1,30 @@
+//! Errors with what caused them.
+
+use std::error::Error;
+
+/// The message of an error followed by those of its causes that it does not repeat itself.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut message = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message += ": ";
+            message += &text;
+        }
+        cause = error.source();
+    }
+    message
+}
+
+/// Whether the system failed, not the data: an I/O error is among the causes.
+pub fn is_system_failure(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<std::io::Error>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
