@@ -10,6 +10,7 @@ mod call_failures;
 mod compare;
 mod conduct;
 mod configuration;
+mod demo;
 mod docs;
 mod doctor;
 mod dry_run;

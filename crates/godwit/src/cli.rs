@@ -417,8 +417,8 @@ pub struct DemoArgs {
     /// Where to put everything
     #[arg(long, value_name = "DIR", default_value = "godwit-demo", help_heading = THIS_RUN)]
     pub out: PathBuf,
-    /// Read pairs to make
-    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
+    /// Read pairs to make; 70,000 cover the genome 30 times
+    #[arg(long, value_name = "N", default_value_t = 70_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub pairs: u64,
     /// Seed of everything that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]

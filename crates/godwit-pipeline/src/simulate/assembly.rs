@@ -61,6 +61,9 @@ pub struct AssemblyContig {
     pub name: String,
     /// `A`, `C`, `G`, `T` and `N`, upper case.
     pub bases: Vec<u8>,
+    /// Stretches `[start, end)`, 0-based, in any order, that were made as copies of one sequence: reads of them have no place of
+    /// their own. None of a genome that was read.
+    pub identical_copies: Vec<(u32, u32)>,
 }
 
 /// All contigs of a genome with their sequences, in order.
@@ -99,6 +102,7 @@ impl Assembly {
             .map(|plan| AssemblyContig {
                 name: plan.name.clone(),
                 bases: (0..plan.bases).map(|_| rng.base()).collect(),
+                identical_copies: Vec::new(),
             })
             .collect();
         repeats::scatter(&mut contigs, options.repeat_fraction, &mut rng);
@@ -125,7 +129,7 @@ impl Assembly {
                     _ => b'N',
                 }));
             }
-            contigs.push(AssemblyContig { name, bases });
+            contigs.push(AssemblyContig { name, bases, identical_copies: Vec::new() });
         }
         Self::new(contigs)
     }
@@ -148,6 +152,28 @@ impl Assembly {
     /// Bases of all contigs together.
     pub fn bases(&self) -> u64 {
         self.contigs.iter().map(|contig| contig.bases.len() as u64).sum()
+    }
+
+    /// Writes what has no identical copy as BED.
+    ///
+    /// # Errors
+    /// [`SimulateError::Write`].
+    pub fn write_unique_bed(&self, path: &Path) -> Result<(), SimulateError> {
+        let mut bed = Output::create(path, false)?;
+        for contig in &self.contigs {
+            let mut copies = contig.identical_copies.clone();
+            copies.push((contig.bases.len() as u32, u32::MAX));
+            copies.sort_unstable();
+            let mut from = 0;
+            for (start, end) in copies {
+                if from < start {
+                    bed.text.extend_from_slice(format!("{}\t{from}\t{start}\n", contig.name).as_bytes());
+                }
+                from = from.max(end);
+            }
+            bed.flush_if_full()?;
+        }
+        bed.commit().map(drop)
     }
 
     /// Writes the sequences as FASTA, 60 bases a line.

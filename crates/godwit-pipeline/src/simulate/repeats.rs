@@ -18,16 +18,19 @@ pub(super) fn scatter(contigs: &mut [AssemblyContig], fraction: f64, rng: &mut R
         let budget = (contig.bases.len() as f64 * fraction) as usize;
         let mut covered = 0;
         while covered < budget {
-            let copy = if rng.chance(TANDEM_CHANCE) {
-                tandem(rng)
+            let (copy, is_identical) = if rng.chance(TANDEM_CHANCE) {
+                (tandem(rng), false)
             } else {
                 let (unit, divergence) = &families[rng.below(FAMILIES.len() as u64) as usize];
-                dispersed(unit, *divergence, rng)
+                (dispersed(unit, *divergence, rng), *divergence == 0.0)
             };
             // A contig too short for this copy gets a piece of it.
             let bases = copy.len().min(contig.bases.len()).min(budget - covered);
             let start = rng.below((contig.bases.len() - bases + 1) as u64) as usize;
             contig.bases[start..start + bases].copy_from_slice(&copy[..bases]);
+            if is_identical {
+                contig.identical_copies.push((start as u32, (start + bases) as u32));
+            }
             covered += bases;
         }
     }

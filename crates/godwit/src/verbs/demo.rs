@@ -1,12 +1,14 @@
 //! `godwit demo`: the main job end to end on data it makes, held against the truth and against the tools it replaces.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
 use godwit_pipeline::{
-    AlignOptions, AlignerChoice, Format, PipelineError, ReadsOptions, RunReport, align, build_index,
+    Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, Classes, CompareOptions, Format, PipelineError,
+    ReadsOptions, RunReport, align, build_index, call, compare,
 };
 
 use super::{cancel_on_signal, simulate};
@@ -19,6 +21,12 @@ use crate::progress::Progress;
 const LANES: u32 = 2;
 /// Bases per block: small, so that there are several blocks in each lane.
 const BLOCK_BASES: u64 = 2_000_000;
+/// Bases of a region that is called by itself: small, so that there are several.
+const GRID_BASES: u32 = 100_000;
+/// File of the variants that were put into the reads.
+const TRUTH: &str = "truth.vcf";
+/// Where no sequence is elsewhere too.
+const UNIQUE: &str = "unique.bed";
 /// Name of the sample and of the outputs.
 const SAMPLE: &str = "demo";
 
@@ -35,12 +43,17 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let reads = make_data(args, &reference).map_err(simulate::failure)?;
     build_index(&reference, &AlignerChoice::Bwa, &[], args.common.thread_count(), &progress)?;
     let options = options(args, &reference, &reads);
-    let report = align(&options, None, &progress, &cancel_on_signal()?)?;
+    let cancelled = cancel_on_signal()?;
+    let report = align(&options, None, &progress, &cancelled)?;
+    let accuracy = match CallerChoice::Bcftools.find("") {
+        Ok(_) => Some(call_variants(&options, &progress, &cancelled)?),
+        Err(_) => None,
+    };
     progress.say("comparing with the truth and with the tools installed here");
     let bam = args.out.join(format!("{SAMPLE}.bam"));
     let truth = compare_with_truth(&bam, &reads.truth).map_err(|message| Failure::new(Exit::Bug, message))?;
     let tools = compare_with_tools(&options, &bam).map_err(|message| Failure::new(Exit::Engine, message))?;
-    print(&summary(&bam, &reads, &report, &truth, &tools))?;
+    print(&summary(&bam, &reads, &report, &truth, accuracy.as_ref(), &tools))?;
     let differing = tools.records_differing + tools.flags_differing.unwrap_or(0);
     if differing > 0 {
         return Err(Failure::new(Exit::Bug, format!("{differing} records differ from the reference tools'")));
@@ -50,8 +63,9 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
 
 fn make_data(args: &DemoArgs, reference: &Path) -> Result<ReadsWritten, SimulateError> {
     let assembly = write_genome(&GenomeOptions { seed: args.seed, ..GenomeOptions::default() }, reference)?;
+    assembly.write_unique_bed(&args.out.join(UNIQUE))?;
     let sample = Sample::draw(&assembly, &SampleOptions { seed: args.seed, ..SampleOptions::default() });
-    sample.write_vcf(&assembly, &args.out.join("truth.vcf"))?;
+    sample.write_vcf(&assembly, &args.out.join(TRUTH))?;
     let options =
         ReadOptions { pairs: args.pairs, lanes: LANES, gzip: true, seed: args.seed, ..ReadOptions::default() };
     write_reads(&assembly, &sample, &options, &args.out.join("reads"))
@@ -75,11 +89,53 @@ fn options(args: &DemoArgs, reference: &Path, reads: &ReadsWritten) -> AlignOpti
     }
 }
 
+/// Calls the variants of the aligned reads and counts which of the truth's are among them: everywhere, and where reads have
+/// one place only.
+fn call_variants(
+    aligned: &AlignOptions,
+    progress: &Progress,
+    cancelled: &AtomicBool,
+) -> Result<[Classes<Accuracy>; 2], Failure> {
+    let calls = aligned.out.join(format!("{SAMPLE}.vcf.gz"));
+    let options = CallOptions {
+        reference: aligned.reference.clone(),
+        reads: aligned.out.clone(),
+        out: calls.clone(),
+        caller: CallerChoice::Bcftools,
+        caller_args: String::new(),
+        regions: None,
+        ploidy: None,
+        ploidy_name: None,
+        sex: None,
+        window_bases: GRID_BASES,
+        padding_bases: None,
+        threads: aligned.job.threads,
+        caller_threads: 1,
+        memory_bytes: None,
+        caller_memory_bytes: None,
+        temp: aligned.job.temp.clone(),
+        resume: false,
+        program: aligned.job.program.clone(),
+        command: Vec::new(),
+    };
+    call(&options, progress, cancelled)?;
+    let everywhere = CompareOptions {
+        calls,
+        truth: aligned.out.join(TRUTH),
+        reference: Some(aligned.reference.clone()),
+        threads: aligned.job.threads,
+        ..CompareOptions::default()
+    };
+    let unique = CompareOptions { confident: Some(aligned.out.join(UNIQUE)), ..everywhere.clone() };
+    Ok([compare(&everywhere, cancelled)?.calls.accuracy, compare(&unique, cancelled)?.calls.accuracy])
+}
+
 fn summary(
     bam: &Path,
     reads: &ReadsWritten,
     report: &RunReport,
     truth: &TruthComparison,
+    accuracy: Option<&[Classes<Accuracy>; 2]>,
     tools: &ToolComparison,
 ) -> String {
     let percent = |part: u64, whole: u64| format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64);
@@ -92,6 +148,15 @@ fn summary(
         ("duplicate pairs made and marked".to_owned(), percent(truth.duplicates_marked, truth.duplicates)),
         ("pairs marked that are no duplicates".to_owned(), truth.marked_wrongly.to_string()),
     ];
+    match accuracy {
+        Some([everywhere, unique]) => rows.extend([
+            ("SNPs: recall, precision, F1".to_owned(), shares(&everywhere.snps)),
+            ("  of those in unique sequence".to_owned(), shares(&unique.snps)),
+            ("indels: recall, precision, F1".to_owned(), shares(&everywhere.indels)),
+            ("  of those in unique sequence".to_owned(), shares(&unique.indels)),
+        ]),
+        None => rows.push(("variants called".to_owned(), "none: bcftools is not installed".to_owned())),
+    }
     match &tools.aligner {
         Some(name) => rows.push((format!("records that differ from {name}"), tools.records_differing.to_string())),
         None => rows.push(("comparison with bwa and samtools".to_owned(), "not installed".to_owned())),
@@ -112,4 +177,10 @@ fn summary(
         directory.join("report.html").display(),
         directory.join("run.json").display()
     )
+}
+
+/// Shares of a class of variants.
+fn shares(accuracy: &Accuracy) -> String {
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{share:.4}"));
+    [accuracy.recall, accuracy.precision, accuracy.f1].map(share).join(", ")
 }

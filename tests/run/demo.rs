@@ -1,0 +1,31 @@
+//! `godwit demo`: it holds itself against the truth and the tools it replaces, and what it prints is so.
+
+use godwit_tests::binary::godwit;
+use godwit_tests::{needs, scratch};
+
+/// The value behind a label of the table that it prints.
+fn value<'t>(table: &'t str, label: &str) -> &'t str {
+    let line = table.lines().find_map(|line| line.strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label:?} in\n{table}")).trim()
+}
+
+#[test]
+fn the_demo_finds_the_variants_it_made_and_differs_from_no_tool() {
+    needs!("bwa", "samtools", "bcftools");
+    let out = scratch::directory("demo");
+    let run = godwit().arg("demo").arg("--out").arg(&out).succeeds();
+    let table = &run.stdout;
+    assert_eq!(value(table, "records that differ from bwa mem | samtools sort"), "0", "{table}");
+    let shares = |label: &str| -> Vec<f64> {
+        value(table, label).split(", ").map(|share| share.parse().expect("a share is a number")).collect()
+    };
+    let [recall, precision, f1] = shares("SNPs: recall, precision, F1")[..] else { panic!("three shares: {table}") };
+    println!("{table}");
+    // Some variants lie in sequence that is elsewhere too, letter by letter: nobody can call those.
+    assert!(f1 >= 0.98, "{table}");
+    assert!(shares("  of those in unique sequence")[2] >= 0.99, "{table}");
+    assert!((f1 - 2.0 * recall * precision / (recall + precision)).abs() < 1e-3, "{table}");
+    for name in ["demo.bam", "demo.vcf.gz", "demo.vcf.gz.tbi", "truth.vcf", "unique.bed", "report.html"] {
+        assert!(out.join(name).is_file(), "{name} is not there");
+    }
+}
