@@ -22,6 +22,18 @@ fn is_child(number: u32, parent: u32, word: &str) -> bool {
     found == Some(parent) && state != Some("Z") && words.split(|byte| *byte == 0).any(|found| found == word.as_bytes())
 }
 
+/// Process numbers of those that have all these words on their command line and all these settings (`NAME=value`) in their
+/// environment.
+pub fn with_words(words: &[&str], settings: &[&str]) -> Vec<u32> {
+    let numbers = fs::read_dir("/proc").expect("/proc is there").flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has = |number: u32, file: &str, wanted: &[&str]| {
+        let found = fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
+        wanted.iter().all(|word| found.split(|byte| *byte == 0).any(|found| found == word.as_bytes()))
+    };
+    numbers.filter(|number| has(*number, "cmdline", words) && has(*number, "environ", settings)).collect()
+}
+
 /// Waits until `parent` has `count` such children.
 ///
 /// # Panics

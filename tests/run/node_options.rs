@@ -15,6 +15,7 @@ use godwit_tests::sam::SamText;
 use godwit_tests::{needs, scratch};
 
 use super::nodes::wait_until_said;
+use super::nodes_resume::{exchange, number, stopped};
 use super::{aligners, identity, inputs};
 
 const INPUT: i32 = 3;
@@ -98,6 +99,31 @@ fn duplicates_by_barcode_and_template_and_the_tags_of_their_sets() {
         told.push(fs::read(out.join("sample.duplicates.txt")).expect("it is there"));
     }
     assert!(told.windows(2).all(|two| two[0] != two[1]), "some options changed nothing: this sample proves nothing");
+}
+
+#[test]
+fn a_killed_head_is_gone_on_from_with_barcodes_and_whole_templates() {
+    needs!("bwa");
+    let barcodes = Marking { barcode: Some("RX"), molecule: Some("MI"), set_members: true, ..Marking::default() };
+    let query = Marking { query: true, set_members: true, tagging: Tagging::All, ..Marking::default() };
+    let both = Marking { query: true, duplex: true, ..barcodes.clone() };
+    let mut stops = 0;
+    for (marking, count) in [(barcodes, 5), (query, 8), (both, 11)] {
+        let [one, many] = ["kept-one", "kept-many"].map(scratch::directory);
+        align(marking.clone(), &one).succeeds();
+        let command = || on_nodes(align(marking.clone(), &many), 3).arg("--json");
+        let (finished, aligned) = stopped(command(), &many, libc::SIGKILL, "aligned", count);
+        if finished.status.success() {
+            // It was over sooner than it could be killed.
+            continue;
+        }
+        stops += 1;
+        command().arg("--resume").succeeds();
+        assert_same_files(&one, &many);
+        let exchange = exchange(&many);
+        assert!(number(&exchange, "kept_blocks") + 1 >= aligned, "{aligned} were aligned: {exchange}");
+    }
+    assert!(stops >= 2, "only {stops} heads were killed in time");
 }
 
 #[test]

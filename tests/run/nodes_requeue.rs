@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{Godwit, Running};
-use godwit_tests::processes::signal;
+use godwit_tests::processes::{signal, with_words};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::slurm::{self, Cluster};
 use godwit_tests::ssh_server::{self, SshServer};
@@ -133,6 +133,21 @@ fn a_job_that_is_told_of_its_time_limit_goes_on_after_it() {
     job.wait_until_aligned(12);
     // What `--signal=B:TERM@SECONDS` does when it is time.
     succeed(job.cluster.command("scancel").args(["--batch", "--signal=TERM", &job.id()]));
+    job.wait_for_log("queueing again");
+    job.ends_as(expected, 2);
+}
+
+#[test]
+fn a_job_whose_head_alone_is_killed_is_started_again() {
+    needs_slurm!();
+    let expected = by_one_process();
+    let job = Job::start(slurm::shared(), &[]);
+    job.wait_until_aligned(12);
+    let out = job.out.to_str().expect("it is UTF-8");
+    let heads = with_words(&["align", "allocation", out], &["GODWIT_NODE=0"]);
+    // The head's nodes, and what srun started it with, have other words.
+    assert_eq!(heads.len(), 1, "{heads:?}");
+    signal(heads[0], libc::SIGKILL);
     job.wait_for_log("queueing again");
     job.ends_as(expected, 2);
 }

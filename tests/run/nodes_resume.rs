@@ -18,7 +18,7 @@ const NODES: usize = 4;
 const IN_FLIGHT: u64 = 4 * NODES as u64;
 
 /// A run whose head was sent a signal when it said `event` for the `count`th time. Returns how often it had said `aligned`.
-fn stopped(run: Godwit, out: &Path, how: i32, event: &str, count: usize) -> (Finished, u64) {
+pub(super) fn stopped(run: Godwit, out: &Path, how: i32, event: &str, count: usize) -> (Finished, u64) {
     let said = out.with_extension("said");
     let stderr = fs::File::create(&said).expect("a file can be made");
     let run = run.stderr(stderr).start();

@@ -21,13 +21,14 @@ use std::time::{Duration, Instant};
 use arrow_buffer::Buffer;
 use godwit_engines::aligner::Hello;
 use godwit_exchange::{ExchangeError, FlightError, Keys, Node, NodeId, Order, Report, Share, Ticket, bytes_batch};
-use godwit_fleet::Rendezvous;
 use godwit_fleet::address::AddressChoice;
+use godwit_fleet::{Rendezvous, Token};
+use godwit_formats::with_causes;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::{Blame, PipelineError, with_causes};
+use crate::error::{Blame, PipelineError};
 use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::SpillFile;
@@ -151,16 +152,17 @@ impl Shared<'_> {
     }
 }
 
-/// Works for a run until it is done. Where the head is lost for a while, comes back to it, or to the next one, as another
-/// node with the slices it has.
+/// Works for a run until it is done. Where the head is lost for a while, comes back to it as another node with the slices it
+/// has. Not to the next head: that one starts nodes of its own, who wait for what this one holds, and whoever started this
+/// one may be about to end it.
 ///
 /// # Errors
 /// [`PipelineError`]; the run goes on without this node.
 pub fn work(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
-    let mut lost_since: Option<Instant> = None;
+    let (mut head, mut lost_since) = (None, None::<Instant>);
     loop {
         let started = Instant::now();
-        let error = match work_once(options, cancelled) {
+        let error = match work_once(options, &mut head, cancelled) {
             Err(PipelineError::Exchange(error)) => error,
             ended => return ended,
         };
@@ -187,9 +189,19 @@ fn nobody_listens(error: &ExchangeError) -> bool {
     }
 }
 
-fn work_once(options: &NodeOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+/// `head`: the secret of the head that this process works for, once it has found one.
+fn work_once(
+    options: &NodeOptions,
+    head: &mut Option<Token>,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<(), PipelineError> {
     let is_cancelled = || cancelled.load(Ordering::Relaxed);
     let found = Rendezvous::wait(&options.meeting, options.attempt, options.wait, is_cancelled)?;
+    if *head.get_or_insert_with(|| found.token.clone()) != found.token {
+        return Err(
+            ExchangeError::Refused { why: "another head leads it by now, with nodes of its own".to_owned() }.into()
+        );
+    }
     let keys = Keys::of_run(found.token.reveal(), &options.meeting)?;
     let name = format!("{}, process {}", machine_name(), std::process::id());
     let (head, link) = join(&found, &keys, &name)?;

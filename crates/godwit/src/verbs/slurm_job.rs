@@ -25,6 +25,8 @@ const LEAVING: Duration = Duration::from_secs(10);
 const SPOOLED_INPUT: &str = "standard-input";
 /// How long a job that SLURM does not know may be missing before it counts as lost.
 const MISSING: Duration = Duration::from_secs(60);
+/// How long SLURM may say nothing at all: a controller that is restarted, or moved to its backup, is back by then.
+const SILENCE: Duration = Duration::from_secs(30 * 60);
 
 /// A job and who submits it.
 pub struct SlurmJob {
@@ -116,7 +118,8 @@ impl SlurmJob {
     }
 
     fn wait(&self, handle: &JobHandle, first: u64, progress: &Progress, cancelled: &AtomicBool) -> Result<(), Failure> {
-        let (mut told, mut missing_since, mut finished_since) = (String::new(), None, None);
+        let (mut told, mut finished_since) = (String::new(), None);
+        let (mut missing, mut silent) = (Patience::new(MISSING), Patience::new(SILENCE));
         loop {
             if cancelled.load(Ordering::Relaxed) {
                 self.slurm.cancel(handle).map_err(PipelineError::from)?;
@@ -128,7 +131,13 @@ impl SlurmJob {
                 return Ok(self.slurm.cancel(handle).map_err(PipelineError::from)?);
             }
             let mut now = None;
-            match self.slurm.status(handle) {
+            let status = self.slurm.status(handle);
+            match &status {
+                Err(FleetError::Silent { .. }) => {}
+                Ok(JobStatus::Unknown { .. }) => silent.renew(),
+                _ => [&mut silent, &mut missing].into_iter().for_each(Patience::renew),
+            }
+            match status {
                 Ok(JobStatus::Ended { .. }) if self.is_finished(first) => return Ok(()),
                 Ok(JobStatus::Ended { how }) => return self.ended(handle, &how),
                 Ok(JobStatus::Running { headless: true, .. }) => {
@@ -143,22 +152,28 @@ impl SlurmJob {
                 Ok(JobStatus::Pending { reason }) => now = Some(format!("waits ({reason})")),
                 Ok(JobStatus::Running { nodes, .. }) => now = Some(format!("runs on {}", nodes.join(", "))),
                 Ok(JobStatus::Unknown { why }) => {
-                    let since = *missing_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > MISSING {
+                    if missing.is_over(Instant::now()) {
                         let message = format!("job {} is lost: {why}; submit it again", handle.id);
                         return Err(Failure::new(Exit::Remote, message));
                     }
                 }
                 // That says nothing of the job.
-                Err(FleetError::Silent { .. }) => {}
+                Err(error @ FleetError::Silent { .. }) => {
+                    if silent.is_over(Instant::now()) {
+                        let (id, minutes) = (&handle.id, SILENCE.as_secs() / 60);
+                        let message = format!(
+                            "SLURM has said nothing of job {id} for {minutes} minutes ({error}); the job may run on: see \
+                             whether it does, and give the same command with --resume once it does not"
+                        );
+                        return Err(Failure::new(Exit::Remote, message));
+                    }
+                    now = Some("is asked after, but SLURM does not answer".to_owned());
+                }
                 Err(error) => return Err(PipelineError::from(error).into()),
             }
-            if let Some(now) = now {
-                missing_since = None;
-                if now != told {
-                    progress.say(&format!("job {} {now}", handle.id));
-                    told = now;
-                }
+            if let Some(now) = now.filter(|now| *now != told) {
+                progress.say(&format!("job {} {now}", handle.id));
+                told = now;
             }
             let until = Instant::now() + ASK_AGAIN;
             while Instant::now() < until && !cancelled.load(Ordering::Relaxed) {
@@ -184,6 +199,28 @@ impl SlurmJob {
                 None => failed(Exit::of_code(*exit_code), &format!("failed: {what}")),
             },
         }
+    }
+}
+
+/// How long something may last.
+struct Patience {
+    limit: Duration,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self { limit, since: None }
+    }
+
+    /// It has ended.
+    fn renew(&mut self) {
+        self.since = None;
+    }
+
+    /// It lasts; whether it has for too long.
+    fn is_over(&mut self, now: Instant) -> bool {
+        now.duration_since(*self.since.get_or_insert(now)) > self.limit
     }
 }
 
@@ -242,6 +279,16 @@ mod tests {
         );
         assert_eq!(of("align --on slurm --reads -"), "align --on allocation --reads /out/slurm/in --no-config");
         assert_eq!(of("align --reads=- --on=slurm"), "align --reads /out/slurm/in --on=allocation --no-config");
+    }
+
+    #[test]
+    fn patience_counts_from_the_first_of_what_lasts() {
+        let (mut patience, start) = (Patience::new(SILENCE), Instant::now());
+        assert!(!patience.is_over(start) && !patience.is_over(start + SILENCE));
+        patience.renew();
+        let again = start + SILENCE + ASK_AGAIN;
+        assert!(!patience.is_over(again) && !patience.is_over(again + SILENCE));
+        assert!(patience.is_over(again + SILENCE + ASK_AGAIN));
     }
 
     #[test]

@@ -14,6 +14,9 @@ const MIB: u64 = 1 << 20;
 /// TERM comes from SLURM before the time limit, and then the job runs; or because somebody cancelled the job or its time is
 /// over, and then it is `COMPLETING` and must not be queued again. A job that has to make room runs on for a while too, but
 /// then SLURM tells only the workers (seen with 22.05); that they were told shows in how they end.
+///
+/// A head that is killed by itself, as for want of memory, takes the run along but not what the nodes keep. One that is killed in
+/// every start has a reason.
 const START: &str = r#"attempt=${SLURM_RESTART_COUNT:-0}
 # Each start takes a number of its own. Higher than SLURM's count where the job was submitted twice.
 until mkdir -m 700 "$job/attempts/$attempt" 2>/dev/null; do
@@ -36,6 +39,8 @@ finish() {
     # Workers that were told to stop keep what they have and end with 130, or with 143 before they listen.
     case $stage.$status in
         work.130 | work.143) ! is_running || stopping=yes ;;
+        # Killed by KILL, ABRT, BUS or SEGV: another start goes on with what the nodes have, three times.
+        work.13[4579]) [ -e "$mark/finished" ] || [ "${SLURM_RESTART_COUNT:-0}" -ge 3 ] || ! is_running || stopping=yes ;;
     esac
     if [ "$stopping" = yes ] && [ "$status" -ne 0 ]; then
         echo "godwit: attempt $attempt stopped with status $status; queueing again"
