@@ -341,8 +341,8 @@ struct Called {
     workers: usize,
     /// Names of the nodes that were part of it, where there were any.
     nodes: Vec<String>,
-    /// Those of them that were lost on the way.
-    lost_nodes: usize,
+    /// How many were lost on the way.
+    lost_nodes: Option<usize>,
 }
 
 impl CallJob<'_> {
@@ -394,7 +394,7 @@ impl CallJob<'_> {
         let kept = calling.work(&plan::order(regions), workers.count);
         // What is left of it is of callers that failed.
         let _ = std::fs::remove_dir_all(&scratch);
-        Ok(Called { kept: kept?, workers: workers.count, nodes: Vec::new(), lost_nodes: 0 })
+        Ok(Called { kept: kept?, workers: workers.count, nodes: Vec::new(), lost_nodes: None })
     }
 
     /// How the records came to be: what changes them, and nothing else, so that equal records are equal files.

@@ -34,8 +34,8 @@ pub struct CallReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<CallingNode>,
     /// Those of them that were lost on the way.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub lost_nodes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_nodes: Option<usize>,
     /// Regions in the order of the genome.
     pub regions: Vec<CalledRegionReport>,
     /// Regions that an earlier, stopped process had called.
@@ -86,10 +86,6 @@ pub struct CallingNode {
     pub name: String,
     /// Regions whose records are its.
     pub regions: usize,
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl CallReport {

@@ -4,7 +4,7 @@
 //! [`Leases`]: the most expensive ones first, those of a lost node again, those that take long a second time, and the first
 //! to come back counts. A silent node is known by its connection, so leases themselves do not run out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(super) fn call_on_nodes(job: &CallJob, spread: &Spread, run: &CallRun) -> Re
     let tally = Tally::new(run, job.regions.len());
     let left = tally.left(&plan::order(&job.regions));
     if left.is_empty() {
-        return Ok(Called { kept: tally.complete()?, workers: 0, nodes: Vec::new(), lost_nodes: 0 });
+        return Ok(Called { kept: tally.complete()?, workers: 0, nodes: Vec::new(), lost_nodes: Some(0) });
     }
     let between = run.for_nodes().map_err(PipelineError::file("make the run directory of", &job.options.out))?;
     let work = NodeWork::Call(work(job, spread, &between)?);
@@ -105,20 +105,22 @@ pub(super) fn call_on_nodes(job: &CallJob, spread: &Spread, run: &CallRun) -> Re
     dealing.crew.finish();
     dealt?;
     let Dealing { crew, tally, callers, .. } = dealing;
-    let (nodes, lost_nodes) = (crew.names().to_vec(), crew.lost());
-    Ok(Called { kept: tally.complete()?, workers: callers, nodes, lost_nodes })
+    // One that lost the head for a while is named twice.
+    let mut told = BTreeSet::new();
+    let nodes = crew.names().iter().filter(|name| told.insert(*name)).cloned().collect();
+    Ok(Called { kept: tally.complete()?, workers: callers, nodes, lost_nodes: Some(crew.lost()) })
 }
 
 fn work(job: &CallJob, spread: &Spread, between: &Path) -> Result<CallWork, PipelineError> {
-    let absolute = |path: &Path| std::path::absolute(path).map_err(PipelineError::file("find", path));
     let options = job.options;
     Ok(CallWork {
-        reference: absolute(&options.reference)?,
-        reads: absolute(&job.reads.path)?,
+        // As they were given, for callers write them into headers: launchers start nodes in the head's working directory.
+        reference: options.reference.clone(),
+        reads: job.reads.path.clone(),
         caller: options.caller.text().to_owned(),
         caller_args: options.caller_args.clone(),
         budget: Budget { shared_by: if spread.one_machine { spread.nodes } else { 1 }, ..Budget::of(options) },
-        scratch: absolute(between)?,
+        scratch: std::path::absolute(between).map_err(PipelineError::file("find", between))?,
         program: options.program.clone(),
     })
 }
@@ -278,5 +280,5 @@ fn difference(theirs: &Fact, ours: &[Fact]) -> Option<String> {
     } else {
         "all nodes have to see the same files, none of which may change while it runs"
     };
-    Some(format!("{name} is {value} there and {own} on the head; {remedy}"))
+    Some(format!("{name}: there {value}, on the head {own}; {remedy}"))
 }
