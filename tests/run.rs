@@ -7,6 +7,7 @@ mod aligners;
 mod bad_input;
 mod call;
 mod call_failures;
+mod call_nodes;
 mod compare;
 mod conduct;
 mod configuration;

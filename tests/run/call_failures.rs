@@ -20,7 +20,7 @@ const INTERRUPTED: i32 = 130;
 const SLICE: u64 = 12;
 
 /// What a finished call leaves beside its VCF.
-const BESIDE: [&str; 4] = ["a.vcf.gz", "a.vcf.gz.manifest.json", "a.vcf.gz.run.json", "a.vcf.gz.tbi"];
+pub(super) const BESIDE: [&str; 4] = ["a.vcf.gz", "a.vcf.gz.manifest.json", "a.vcf.gz.run.json", "a.vcf.gz.tbi"];
 
 fn count(finished: &Finished, event: &str) -> usize {
     finished.stderr.matches(&format!("{{\"event\":\"{event}\"")).count()
@@ -155,7 +155,7 @@ fn a_caller_that_fails_once_is_forgiven() {
 }
 
 /// A directory with a program `bcftools` that runs `text` where `words` is its first word, and the real one otherwise.
-fn spoiled_bcftools(word: &str, text: &str) -> String {
+pub(super) fn spoiled_bcftools(word: &str, text: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let real = succeed(Tool::need("bash").command().args(["-c", "command -v bcftools"])).stdout;
     let real = String::from_utf8_lossy(&real).trim().to_owned();

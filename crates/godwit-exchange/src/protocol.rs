@@ -24,8 +24,22 @@ pub enum Report {
         /// Contigs, as the aligner prints them.
         sq_lines: String,
     },
-    /// It has room for one more block.
+    /// Its caller was found, and this is what it would call from.
+    ReadyToCall {
+        /// Regions that it calls at a time.
+        callers: usize,
+        /// What has to be the same on all nodes, in the words of the job.
+        facts: Value,
+    },
+    /// It has room for one more block, or region.
     Wants,
+    /// Its caller failed on a region.
+    CallFailed {
+        /// Number of the item of work.
+        item: u64,
+        /// How, with the command and its last words.
+        message: String,
+    },
     /// How the first block cuts the genome: the smallest key of each partition.
     Cut {
         /// As `PartitionPlan::starts` has them.
@@ -108,6 +122,15 @@ pub enum Gift {
         /// Number of bytes.
         bytes: PerFile,
     },
+    /// A region that was called. Data: the header of its VCF, and the lines of the records that it owns.
+    Region {
+        /// Number of the item of work.
+        item: u64,
+        /// Its records.
+        records: u64,
+        /// Wall time of the caller.
+        seconds: f64,
+    },
 }
 
 /// What the head tells a node to do.
@@ -183,6 +206,18 @@ pub enum Order {
         part: usize,
         /// First bytes.
         offset: PerFile,
+    },
+    /// Call a region.
+    Call {
+        /// Number of the item of work.
+        item: u64,
+        /// What it is, in the words of the job.
+        job: Value,
+    },
+    /// Leave a region: another node was faster.
+    Leave {
+        /// Number of the item of work.
+        item: u64,
     },
     /// All is done.
     Finish,

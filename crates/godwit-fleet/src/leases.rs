@@ -175,18 +175,30 @@ impl Leases {
         item.0 < self.end && !self.queue.contains_key(&item) && !self.out.contains_key(&item)
     }
 
+    /// From now on items that are that old may be given to a second worker: what is old may be known only when some are done.
+    pub fn set_straggler_after(&mut self, age: Duration) {
+        self.terms.straggler_after = age;
+    }
+
     /// A worker asks for work. It may hold several items at a time.
     pub fn ask(&mut self, worker: &str, attempt: Attempt, now: Duration) -> Answer {
+        self.ask_for(worker, attempt, |_| true, now)
+    }
+
+    /// As [`Leases::ask`], for a worker that not every item suits: one that failed there may do better elsewhere.
+    pub fn ask_for(&mut self, worker: &str, attempt: Attempt, suits: impl Fn(ItemId) -> bool, now: Duration) -> Answer {
         if let Err(current) = self.hear(worker, attempt, now) {
             return Answer::Fenced { current };
         }
-        if let Some((item, issued)) = self.queue.pop_first() {
+        let waiting = self.queue.iter().find(|(item, _)| suits(**item)).map(|(item, issued)| (*item, *issued));
+        if let Some((item, issued)) = waiting {
+            self.queue.remove(&item);
             return self.hand_out(worker, item, issued + 1, now);
         }
         if self.is_finished() {
             return Answer::Finished;
         }
-        match self.oldest_of_others(worker) {
+        match self.oldest_of_others(worker, suits) {
             Some((since, item)) if since.saturating_add(self.terms.straggler_after) <= now => {
                 let issued = self.out.get(&item).map_or(0, |out| out.issue);
                 self.hand_out(worker, item, issued + 1, now)
@@ -315,9 +327,9 @@ impl Leases {
     }
 
     /// The item that one other worker has had for longest. Of the worker's own, at most as many are passed over as it has.
-    fn oldest_of_others(&mut self, name: &str) -> Option<(Duration, ItemId)> {
+    fn oldest_of_others(&mut self, name: &str, suits: impl Fn(ItemId) -> bool) -> Option<(Duration, ItemId)> {
         let own = &self.workers.get(name)?.items;
-        let passed = self.single.iter().take_while(|(_, item)| own.contains(item)).count();
+        let passed = self.single.iter().take_while(|(_, item)| own.contains(item) || !suits(*item)).count();
         #[cfg(test)]
         {
             self.steps += passed as u64;

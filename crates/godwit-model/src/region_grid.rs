@@ -5,6 +5,8 @@
 //! not threads or nodes, not time. A record belongs to the region in which it starts; what a caller is shown
 //! reaches beyond that by the padding, so that it sees at a border what it would see in the middle.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ContigId, Span};
 
 /// How to cut.
@@ -32,7 +34,7 @@ pub struct GridContig {
 }
 
 /// Part of a contig that is called by itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// The positions that it owns, ascending, apart from each other.
     pub targets: Vec<Span>,

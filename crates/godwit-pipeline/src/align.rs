@@ -37,13 +37,14 @@ use crate::reduce::{Collector, Format, Opened, Outputs, Reduced};
 use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
+use crate::spread::Spread;
 
 use engine::{Engine, FoundEngine};
 use feed::{FeedLane, FeedReport, Feeder};
 use header::LaneGroups;
 use lanes::Lane;
 pub use lanes::ReadsOptions;
-pub use spread::{ExchangeReport, Launch, Spread};
+pub use spread::ExchangeReport;
 use spread::{HeadOfRun, SpreadJob};
 
 /// What to align and how.
@@ -112,7 +113,7 @@ pub fn align(
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    let run = match resume::open(options, &outputs, &facts, spread.map(Spread::over_nodes).transpose()?, observer)? {
+    let run = match resume::open(options, &outputs, &facts, spread.map(spread::over_nodes).transpose()?, observer)? {
         resume::Found::Work(run) => Arc::from(run),
         resume::Found::Complete(report) => return Ok(*report),
     };

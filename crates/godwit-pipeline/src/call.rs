@@ -5,11 +5,13 @@
 //! genome. A finished region is kept, so that another process can go on.
 
 mod kept;
+pub(crate) mod node;
 mod output;
 mod plan;
 mod reads;
 mod reference;
 mod report;
+mod spread;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +21,7 @@ use std::time::Instant;
 use godwit_engines::caller::{Caller, CallerChoice};
 use godwit_formats::bed::{self, BedRegion};
 use godwit_model::PloidyTable;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Blame, PipelineError};
 use crate::journal::Fact;
@@ -28,19 +31,25 @@ use crate::observer::{Event, Observer};
 use crate::run_directory::compare;
 use crate::run_report::{InputFile, Stage, check_distinct};
 use crate::scratch::create_private_directory;
+use crate::spread::Spread;
 use crate::staging::Staged;
 
-use kept::{CallRun, Opened};
+pub use kept::is_call_busy;
+use kept::{CallRun, KeptRegion, Opened};
+pub(crate) use node::CallWork;
 use output::{Assembly, stage_json};
 use plan::PlannedRegion;
 use reads::AlignedReads;
 use reference::ScannedReference;
-pub use report::{CallReport, CalledRegionReport, Cutting};
-use work::Calling;
+pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
+use work::{Calling, RegionCaller};
 
 /// Bytes at the start of a file of reads that tell it from others. All of it is too much to read twice; what its index says
 /// of every block of it counts too.
 const HEAD_BYTES: u64 = 1 << 20;
+
+/// What the version of the caller is known by.
+const CALLER_VERSION: &str = "the version of the caller";
 
 /// What to call and how.
 #[derive(Clone, Debug)]
@@ -85,18 +94,19 @@ pub struct CallOptions {
     pub command: Vec<String>,
 }
 
-/// Calls variants and returns the report, which is also in `OUT.run.json`.
+/// Calls variants and returns the report, which is also in `OUT.run.json`. With `spread` other processes call.
 ///
 /// # Errors
 /// [`PipelineError`]; no output has its name then.
 pub fn call(
     options: &CallOptions,
+    spread: Option<&Spread>,
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<CallReport, PipelineError> {
     let started = Instant::now();
     let caller = options.caller.find(&options.caller_args)?;
-    let workers = Workers::new(options, &*caller)?;
+    let workers = Workers::new(&Budget::of(options), &*caller)?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
     let reads = AlignedReads::open(&options.reads, &options.program)?;
     let inputs = inputs(options, &reads)?;
@@ -121,10 +131,47 @@ pub fn call(
     announce(&run, options, observer);
     let resumed = run.finished.len();
     let caller = &*caller;
-    let job =
-        CallJob { options, caller, workers, reads, inputs, regions, facts, resumed, observer, cancelled, started };
+    let job = CallJob {
+        options,
+        spread,
+        caller,
+        workers,
+        reads,
+        inputs,
+        regions,
+        facts,
+        resumed,
+        observer,
+        cancelled,
+        started,
+    };
     let outcome = job.run(&run);
     close(outcome, run, options, observer)
+}
+
+/// Threads and memory of all callers of a process together, and of each.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Budget {
+    threads: usize,
+    threads_per_caller: usize,
+    /// Half the machine's where `None`.
+    memory_bytes: Option<u64>,
+    /// What it usually takes where `None`.
+    memory_per_caller: Option<u64>,
+    /// Processes that share the machine.
+    shared_by: u32,
+}
+
+impl Budget {
+    fn of(options: &CallOptions) -> Self {
+        Self {
+            threads: options.threads,
+            threads_per_caller: options.caller_threads,
+            memory_bytes: options.memory_bytes,
+            memory_per_caller: options.caller_memory_bytes,
+            shared_by: 1,
+        }
+    }
 }
 
 /// How many callers run at a time.
@@ -135,10 +182,10 @@ struct Workers {
 }
 
 impl Workers {
-    fn new(options: &CallOptions, caller: &dyn Caller) -> Result<Self, PipelineError> {
-        let memory_per_caller = options.caller_memory_bytes.unwrap_or(caller.habits().memory_bytes);
-        let by_threads = (options.threads / options.caller_threads.max(1)).max(1);
-        let memory = match options.memory_bytes {
+    fn new(budget: &Budget, caller: &dyn Caller) -> Result<Self, PipelineError> {
+        let memory_per_caller = budget.memory_per_caller.unwrap_or(caller.habits().memory_bytes);
+        let by_threads = (budget.threads / budget.threads_per_caller.max(1)).max(1);
+        let memory = match budget.memory_bytes {
             Some(bytes) if bytes < memory_per_caller => {
                 let problem = format!(
                     "--memory is less than one {} takes; give at least {}M, or set --caller-memory",
@@ -149,7 +196,7 @@ impl Workers {
             }
             Some(bytes) => bytes,
             // One runs in any case: whether it fits is known only when it has tried.
-            None => machine::memory_bytes().unwrap_or(u64::MAX) / 2,
+            None => machine::memory_bytes().unwrap_or(u64::MAX) / 2 / u64::from(budget.shared_by.max(1)),
         };
         let by_memory = usize::try_from(memory / memory_per_caller.max(1)).unwrap_or(usize::MAX).max(1);
         Ok(Self { count: by_threads.min(by_memory), memory_per_caller })
@@ -175,6 +222,24 @@ fn facts(
     reference: &ScannedReference,
     bed: Option<&[BedRegion]>,
 ) -> Result<Vec<Fact>, PipelineError> {
+    let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
+    let grid = plan::grid_options(options, &caller.habits());
+    let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
+    let facts = [
+        ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
+        ("--ploidy", table.unwrap_or("none".to_owned())),
+        ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
+        ("--grid-size", grid.window_bases.to_string()),
+        ("--padding", grid.padding_bases.to_string()),
+    ];
+    let version = ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
+    let named = |(name, value): (&str, String)| Fact { name: name.to_owned(), value };
+    let seen = seen(caller, reads, reference)?;
+    Ok([named(version)].into_iter().chain(seen).chain(facts.map(named)).collect())
+}
+
+/// Those of them that every machine sees for itself.
+fn seen(caller: &dyn Caller, reads: &AlignedReads, reference: &ScannedReference) -> Result<Vec<Fact>, PipelineError> {
     let content = |path: &Path, most: u64| {
         let read = std::fs::File::open(path).and_then(|file| {
             let bytes = file.metadata()?.len();
@@ -182,21 +247,12 @@ fn facts(
         });
         read.map_err(PipelineError::file("read", path))
     };
-    let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
-    let grid = plan::grid_options(options, &caller.habits());
-    let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
     let facts = [
-        ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned()),
-        ("the version of the caller", format!("{} {}", caller.name(), caller.version())),
+        (CALLER_VERSION, format!("{} {}", caller.name(), caller.version())),
         ("the command", caller.command_line()),
         ("the reference", reference.checksum.clone()),
         ("the reads", content(&reads.path, HEAD_BYTES)?),
         ("the index of the reads", content(&reads.index, u64::MAX)?),
-        ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
-        ("--ploidy", table.unwrap_or("none".to_owned())),
-        ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
-        ("--grid-size", grid.window_bases.to_string()),
-        ("--padding", grid.padding_bases.to_string()),
     ];
     Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
 }
@@ -264,6 +320,7 @@ fn close(
 /// What is to be done, once it is known to make sense.
 struct CallJob<'r> {
     options: &'r CallOptions,
+    spread: Option<&'r Spread<'r>>,
     caller: &'r dyn Caller,
     workers: Workers,
     reads: AlignedReads,
@@ -277,38 +334,34 @@ struct CallJob<'r> {
     started: Instant,
 }
 
+/// What came of all regions, and who called them.
+struct Called {
+    kept: Vec<KeptRegion>,
+    /// Callers that ran at a time, at most.
+    workers: usize,
+    /// Names of the nodes that were part of it, where there were any.
+    nodes: Vec<String>,
+    /// How many were lost on the way.
+    lost_nodes: Option<usize>,
+}
+
 impl CallJob<'_> {
     fn run(self, run: &CallRun) -> Result<CallReport, PipelineError> {
-        let Self { options, caller, workers, .. } = self;
+        let options = self.options;
         let planned = Instant::now();
         self.observer.event(&Event::Stage { name: "calling" });
-        let temp = options.temp.as_deref();
-        let scratch = run.scratch(temp).map_err(PipelineError::file("create", CallRun::path_of(&options.out)))?;
-        let calling = Calling {
-            caller,
-            reference: &options.reference,
-            reads: &self.reads.path,
-            genome: &self.reads.genome,
-            regions: &self.regions,
-            run,
-            scratch: &scratch,
-            threads_per_caller: options.caller_threads,
-            memory_per_caller: workers.memory_per_caller,
-            observer: self.observer,
-            cancelled: self.cancelled,
+        let called = match self.spread {
+            Some(spread) => spread::call_on_nodes(&self, spread, run)?,
+            None => self.call_here(run)?,
         };
-        let called = calling.work(&plan::order(&self.regions), workers.count);
-        // What is left of it is of callers that failed.
-        let _ = std::fs::remove_dir_all(&scratch);
-        let kept = called?;
         let written = Instant::now();
         self.observer.event(&Event::Stage { name: "writing" });
         let mut staged = Staged::default();
         let provenance = self.provenance();
         let (out, genome, regions) = (&options.out, &self.reads.genome, &self.regions);
-        let assembly = Assembly { out, genome, regions, kept: &kept, run, provenance };
+        let assembly = Assembly { out, genome, regions, kept: &called.kept, run, provenance };
         let records = assembly.write(&mut staged)?;
-        let taken = kept.iter().map(|region| region.records).sum();
+        let taken = called.kept.iter().map(|region| region.records).sum();
         if records != taken {
             return Err(PipelineError::Lost { what: "records", taken, written: records });
         }
@@ -319,7 +372,29 @@ impl CallJob<'_> {
             Stage { name: "call", seconds: seconds(planned, written), rows: regions.len() as u64, bytes: 0 },
             Stage { name: "write", seconds: written.elapsed().as_secs_f64(), rows: records, bytes },
         ];
-        self.publish(run, staged, records, &kept, stages)
+        self.spread.map_or(Ok(()), Spread::check_current)?;
+        self.publish(run, staged, records, &called, stages)
+    }
+
+    /// Calls all regions in this process.
+    fn call_here(&self, run: &CallRun) -> Result<Called, PipelineError> {
+        let Self { options, workers, .. } = self;
+        let scratch = run.scratch(options.temp.as_deref());
+        let scratch = scratch.map_err(PipelineError::file("create", CallRun::path_of(&options.out)))?;
+        let on = RegionCaller {
+            caller: self.caller,
+            reference: &options.reference,
+            reads: &self.reads.path,
+            genome: &self.reads.genome,
+            threads_per_caller: options.caller_threads,
+            memory_per_caller: workers.memory_per_caller,
+        };
+        let (regions, observer, cancelled) = (&self.regions, self.observer, self.cancelled);
+        let calling = Calling { on, regions, run, scratch: &scratch, observer, cancelled };
+        let kept = calling.work(&plan::order(regions), workers.count);
+        // What is left of it is of callers that failed.
+        let _ = std::fs::remove_dir_all(&scratch);
+        Ok(Called { kept: kept?, workers: workers.count, nodes: Vec::new(), lost_nodes: None })
     }
 
     /// How the records came to be: what changes them, and nothing else, so that equal records are equal files.
@@ -351,7 +426,7 @@ impl CallJob<'_> {
         run: &CallRun,
         mut staged: Staged,
         records: u64,
-        kept: &[kept::KeptRegion],
+        called: &Called,
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
         let options = self.options;
@@ -370,7 +445,7 @@ impl CallJob<'_> {
             ..Manifest::default()
         };
         stage_json(&mut staged, &manifest_path(&options.out), &manifest)?;
-        let report = CallReport::new(self, kept, records, stages, &staged);
+        let report = CallReport::new(self, called, records, stages, &staged);
         stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", options.out.display())), &report)?;
         run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", &options.out))?;
         staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;

@@ -134,6 +134,18 @@ pub enum PipelineError {
         #[source]
         source: Box<EngineError>,
     },
+    /// A caller failed on one region, again, on a node.
+    #[error("calling {region} failed {attempts} times, the last time on {node}: {message}")]
+    RegionOnNode {
+        /// The region, as `chr1:1-1000`, 1-based.
+        region: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// Machine and process.
+        node: String,
+        /// How it failed the last time, with the command and its last words.
+        message: String,
+    },
     /// What a caller wrote cannot be put together.
     #[error("what was called in {region} {problem}")]
     Called {
@@ -321,7 +333,9 @@ impl PipelineError {
                 _ => Blame::Machine,
             },
             Self::Node { blame, .. } => *blame,
-            Self::Untrimmed { .. } | Self::Region { .. } | Self::Called { .. } => Blame::Engine,
+            Self::Untrimmed { .. } | Self::Region { .. } | Self::RegionOnNode { .. } | Self::Called { .. } => {
+                Blame::Engine
+            }
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
         }

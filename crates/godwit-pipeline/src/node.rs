@@ -1,8 +1,9 @@
-//! A node of a run: aligns blocks that the head gives it, keeps their slices, fetches those it owns from other nodes, and
-//! writes its partitions into the one file of the run.
+//! A node of a run. What it works on, its head tells it: [calling](crate::call::node) regions, or aligning.
 //!
-//! One thread takes the head's orders and hands them to those that carry them out: one feeds the aligner, one takes its
-//! answers, one sorts and packs, a few fetch, a few write. Whatever fails ends the node; the head goes on without it.
+//! One that aligns takes blocks that the head gives it, keeps their slices, fetches those it owns from other nodes, and
+//! writes its partitions into the one file of the run. One thread takes the head's orders and hands them to those that
+//! carry them out: one feeds the aligner, one takes its answers, one sorts and packs, a few fetch, a few write. Whatever
+//! fails ends the node; the head goes on without it.
 
 mod aligner;
 mod aligning;
@@ -26,8 +27,8 @@ use godwit_fleet::{Rendezvous, Token};
 use godwit_formats::with_causes;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::call::{self, CallWork};
 use crate::error::{Blame, PipelineError};
 use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
@@ -65,6 +66,16 @@ pub struct NodeOptions {
     pub wait: Duration,
 }
 
+/// What nodes work on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub(crate) enum NodeWork {
+    /// Blocks of reads.
+    Align(AlignWork),
+    /// Regions.
+    Call(CallWork),
+}
+
 /// What nodes have to know to align.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AlignWork {
@@ -95,7 +106,7 @@ pub(crate) struct LaneWork {
 }
 
 /// Something for the thread that leads a node.
-enum Input {
+pub(crate) enum Input {
     Order(Result<Order, ExchangeError>),
     Failed(PipelineError),
 }
@@ -210,7 +221,11 @@ fn work_once(
         Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
         other => return Err(nonsense(&other)),
     };
-    let worked = take_part(&link, id, job, head, options, cancelled);
+    let work = serde_json::from_value(job).map_err(|error| malformed(error.to_string()));
+    let worked = work.and_then(|work| match work {
+        NodeWork::Align(work) => take_part(&link, id, &work, head, options, cancelled),
+        NodeWork::Call(work) => call::node::take_part(&link, id, &work, options, cancelled),
+    });
     if let Err(error) = &worked
         && !matches!(error, PipelineError::Exchange(_))
     {
@@ -228,16 +243,15 @@ fn work_once(
 fn take_part(
     link: &Node,
     id: NodeId,
-    job: Value,
+    job: &AlignWork,
     head: SocketAddr,
     options: &NodeOptions,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<(), PipelineError> {
-    let job: AlignWork = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
     let scratch = options.temp.clone().unwrap_or_else(|| job.keep.otherwise.clone());
     let failed = PipelineError::file("use scratch space in", &scratch);
     let kept = Kept::open(&job.keep, options.temp.as_deref(), cancelled).map_err(failed)?;
-    let led = serve(link, (id, head), &job, &kept, scratch, options, cancelled);
+    let led = serve(link, (id, head), job, &kept, scratch, options, cancelled);
     // Whatever else ended it, another process may go on with what is there; but not where this machine's disk is the trouble.
     match &led {
         Err(error) if error.blame() != Blame::Machine => {}
@@ -298,9 +312,9 @@ fn join(found: &Rendezvous, keys: &Keys, name: &str) -> Result<(SocketAddr, Node
 }
 
 /// Passes orders on until the last one.
-fn hear(shared: &Shared, inputs: &Sender<Input>) {
+pub(crate) fn hear(link: &Node, inputs: &Sender<Input>) {
     loop {
-        let order = shared.link.next_order();
+        let order = link.next_order();
         let last = order.is_err() || matches!(order, Ok(Order::Finish));
         if inputs.send(Input::Order(order)).is_err() || last {
             return;
@@ -308,11 +322,12 @@ fn hear(shared: &Shared, inputs: &Sender<Input>) {
     }
 }
 
-fn next_input(shared: &Shared, inputs: &Receiver<Input>) -> Result<Input, PipelineError> {
+/// Waits for something to do.
+pub(crate) fn next_input(inputs: &Receiver<Input>, cancelled: &AtomicBool) -> Result<Input, PipelineError> {
     loop {
         match inputs.recv_timeout(Duration::from_millis(100)) {
             Ok(input) => return Ok(input),
-            Err(_) if shared.cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
+            Err(_) if cancelled.load(Ordering::Relaxed) => return Err(PipelineError::Interrupted),
             Err(_) => {}
         }
     }
@@ -337,7 +352,7 @@ fn lead(
     let write = Mutex::new(write);
     let writing = Writing::default();
     std::thread::scope(|scope| {
-        scope.spawn(move || hear(shared, &inputs_of_orders));
+        scope.spawn(move || hear(shared.link, &inputs_of_orders));
         let packing = to_pack.clone();
         scope.spawn(move || shared.guard(move || aligning::feed(shared, feeding, &packing, &feed)));
         if let Some(reader) = reader {
@@ -353,7 +368,7 @@ fn lead(
         }
         let led = (|| loop {
             // A thread that is gone has said why; that comes next.
-            match next_input(shared, &inputs)? {
+            match next_input(&inputs, shared.cancelled)? {
                 Input::Failed(error) => return Err(error),
                 Input::Order(order) => match order? {
                     Order::Finish => return Ok(()),
@@ -379,7 +394,10 @@ fn lead(
                     }
                     Order::Write { part } => drop(to_write.send(writing::Task::Write(part))),
                     Order::Place { part, offset } => drop(to_write.send(writing::Task::Place(part, offset))),
-                    other @ (Order::Welcome { .. } | Order::Refused { .. }) => return Err(nonsense(&other)),
+                    Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
+                    other @ (Order::Welcome { .. } | Order::Call { .. } | Order::Leave { .. }) => {
+                        return Err(nonsense(&other));
+                    }
                 },
             }
         })();
@@ -481,16 +499,19 @@ fn fetch_block(shared: &Shared, order: Fetch) -> Result<u64, PipelineError> {
     Ok(bytes_in_all)
 }
 
-fn machine_name() -> String {
+/// The name of this machine.
+pub(crate) fn machine_name() -> String {
     let read = std::fs::read_to_string("/proc/sys/kernel/hostname");
     read.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
 }
 
-fn malformed(problem: String) -> PipelineError {
+/// The head said something that makes no sense.
+pub(crate) fn malformed(problem: String) -> PipelineError {
     ExchangeError::Malformed { peer: "the head", problem }.into()
 }
 
-fn nonsense(order: &Order) -> PipelineError {
+/// An order that does not fit the work.
+pub(crate) fn nonsense(order: &Order) -> PipelineError {
     malformed(format!("{order:?} is out of place"))
 }
 

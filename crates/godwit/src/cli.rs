@@ -137,7 +137,6 @@ fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
 pub enum Verb {
     /// Make what the aligner needs beside a reference
     #[command(after_help = "Example:\n  godwit index ref.fa")]
@@ -179,7 +178,7 @@ pub enum Verb {
     /// Measure a network or a server
     #[command(subcommand, after_help = "Example:\n  godwit bench flight --streams 1,2,4")]
     Bench(BenchVerb),
-    /// Work for a run over many nodes; started by `godwit align --on`, not by people
+    /// Work for a run over many nodes; started by verbs with --on, not by people
     #[command(hide = true, after_help = "Example:\n  godwit node --meeting out/.godwit/nodes")]
     Node(NodeArgs),
     /// Decode a CRAM file for the process behind stdout; started by other verbs, not by people

@@ -46,6 +46,24 @@ fn items_are_handed_out_once_in_order_and_then_all_is_finished() {
 }
 
 #[test]
+fn an_item_that_does_not_suit_a_worker_waits_for_another_one() {
+    let mut leases = with_items(2);
+    assert_eq!(item(&mut leases, "a", 0), 0);
+    assert!(leases.give_back("a", FIRST, ItemId(0), seconds(1)), "it failed there");
+    let others = |item: ItemId| item != ItemId(0);
+    let next = leases.ask_for("a", FIRST, others, seconds(1));
+    assert_eq!(next, Answer::Work { item: ItemId(1), issue: 1, deadline: seconds(11) });
+    assert_eq!(leases.ask_for("a", FIRST, others, seconds(2)), Answer::Wait { until: Some(seconds(12)) });
+    let again = leases.ask_for("b", FIRST, |_| true, seconds(2));
+    assert_eq!(again, Answer::Work { item: ItemId(0), issue: 2, deadline: seconds(12) });
+    // Old by now, it is still not for that worker; nor is its own.
+    leases.set_straggler_after(seconds(3));
+    assert_eq!(leases.ask_for("a", FIRST, others, seconds(9)), Answer::Wait { until: Some(seconds(12)) });
+    let third = leases.ask_for("a", FIRST, |_| true, seconds(9));
+    assert_eq!(third, Answer::Work { item: ItemId(0), issue: 3, deadline: seconds(19) });
+}
+
+#[test]
 fn a_worker_waits_while_items_may_still_be_added() {
     let mut leases = Leases::new(TERMS);
     assert_eq!(leases.ask("a", FIRST, seconds(0)), Answer::Wait { until: None });

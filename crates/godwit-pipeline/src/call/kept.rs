@@ -13,11 +13,15 @@ use std::sync::{Mutex, PoisonError};
 use godwit_kernels::sort::Spill;
 use serde::{Deserialize, Serialize};
 
+use super::work::CalledRegion;
 use crate::error::PipelineError;
 use crate::journal::{Fact, Journal, Line};
 use crate::run_directory::{compare, give_names};
 use crate::scratch::{SpillFile, create_private_directory, unique};
-use crate::staging::{Staged, is_within, sync_directory};
+use crate::staging::{Staged, is_held, is_within, sync_directory};
+
+/// What nodes of a run share, within its directory.
+const NODES: &str = "nodes";
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,8 +66,19 @@ pub(super) struct KeptRegion {
     checksum: String,
     /// Wall time of the caller.
     pub(super) seconds: f64,
-    /// How often it was started.
+    /// How often it was started, and where.
+    #[serde(flatten)]
+    pub(super) effort: Effort,
+}
+
+/// What it took to call a region.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Effort {
+    /// How often the caller was started.
     pub(super) attempts: u32,
+    /// The node that called it, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
 }
 
 impl Place {
@@ -125,6 +140,8 @@ impl CallRun {
         let records = SpillFile::keep(&path.join("records")).map_err(failed)?;
         // Callers that died with their godwit leave what they wrote.
         let _ = fs::remove_dir_all(path.join("scratch"));
+        // Nodes of an earlier head see by it that nobody is there to come back to.
+        let _ = fs::remove_dir_all(path.join(NODES));
         let mut run = Self {
             directory: directory.to_owned(),
             path: path.clone(),
@@ -192,27 +209,20 @@ impl CallRun {
     ///
     /// # Errors
     /// What the file system reports.
-    pub(super) fn keep(
-        &self,
-        index: usize,
-        header: Vec<u8>,
-        called: (&[u8], u64),
-        seconds: f64,
-        attempts: u32,
-    ) -> io::Result<KeptRegion> {
-        let (lines, records) = called;
+    pub(super) fn keep(&self, index: usize, called: CalledRegion, effort: Effort) -> io::Result<KeptRegion> {
+        let CalledRegion { header, lines, records, seconds } = called;
         let mut headers = self.lock();
-        let checksum = checksum(&header, lines);
+        let checksum = checksum(&header, &lines);
         let append = |bytes: &[u8]| -> io::Result<Place> {
             Ok(Place { offset: self.records.append(bytes)?, bytes: bytes.len() as u64 })
         };
-        let lines = append(lines)?;
+        let lines = append(&lines)?;
         let header = match headers.get(&header) {
             Some(place) => *place,
             None => *headers.entry(header.clone()).insert_entry(append(&header)?).get(),
         };
         self.records.sync()?;
-        let kept = KeptRegion { header, lines, records, checksum, seconds, attempts };
+        let kept = KeptRegion { header, lines, records, checksum, seconds, effort };
         self.journal.append(&Entry::Region { index, kept: kept.clone() })?;
         Ok(kept)
     }
@@ -230,6 +240,15 @@ impl CallRun {
         let mut bytes = vec![0; place.bytes as usize];
         self.records.read_at(place.offset, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// A directory for what goes on between nodes, made where it is missing.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(super) fn for_nodes(&self) -> io::Result<PathBuf> {
+        let path = self.path.join(NODES);
+        create_private_directory(&path).map(|()| path)
     }
 
     /// A directory for what callers write: of this run, or below `temp`.
@@ -266,10 +285,16 @@ impl CallRun {
     pub(super) fn remove(self) {
         // Best effort: what is left is recognised and removed by the next run.
         let _ = fs::remove_dir_all(self.path.join("scratch"));
+        let _ = fs::remove_dir_all(self.path.join(NODES));
         let _ = fs::remove_file(self.path.join("records"));
         let _ = fs::remove_file(self.path.join("journal"));
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// Whether another process works on the output; a later start of a job waits for that to end.
+pub fn is_call_busy(out: &Path) -> bool {
+    is_held(&CallRun::path_of(out).join("journal"))
 }
 
 fn checksum(header: &[u8], lines: &[u8]) -> String {

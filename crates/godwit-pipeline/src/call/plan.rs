@@ -25,6 +25,15 @@ pub(super) struct PlannedRegion {
     pub(super) cost: f64,
 }
 
+impl PlannedRegion {
+    /// A region of the contig with that name.
+    pub(super) fn new(region: Region, contig: &str, ploidy: Option<u8>, cost: f64) -> Self {
+        let stretch = |span: &Span| Stretch { contig: contig.to_owned(), start: span.start, end: span.end };
+        let stretches = region.stretches.iter().map(stretch).collect();
+        Self { name: stretch(&region.extent()).text(), stretches, region, ploidy, cost }
+    }
+}
+
 /// Targets of each contig; `None` where all is called.
 type Targets = Option<Vec<Vec<(u32, u32)>>>;
 
@@ -55,14 +64,11 @@ pub(super) fn regions(
             if ploidy == Some(0) {
                 continue;
             }
-            let stretch = |span: &Span| Stretch { contig: name.clone(), start: span.start, end: span.end };
-            let stretches: Vec<Stretch> = region.stretches.iter().map(stretch).collect();
             let bytes = |span: &Span| {
                 reads.spread.bytes(span.contig.0 as usize, span.start, span.end) + f64::from(span.bases()) * BASE_COST
             };
             let cost = region.stretches.iter().map(bytes).sum();
-            let name = stretch(&region.extent()).text();
-            planned.push(PlannedRegion { region, name, stretches, ploidy, cost });
+            planned.push(PlannedRegion::new(region, name, ploidy, cost));
         }
     }
     if planned.is_empty() {

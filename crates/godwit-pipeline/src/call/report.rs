@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::CallJob;
-use super::kept::KeptRegion;
+use super::{CallJob, Called};
 use crate::observer::seconds;
 use crate::run_report::{InputFile, OutputFile, Stage};
 use crate::staging::Staged;
@@ -21,7 +20,7 @@ pub struct CallReport {
     pub caller: String,
     /// Its version; empty where it tells none.
     pub caller_version: String,
-    /// Callers that ran at a time, at most.
+    /// Callers that ran at a time, at most, over all nodes.
     pub workers: usize,
     /// How the genome was cut.
     pub grid: Cutting,
@@ -31,6 +30,12 @@ pub struct CallReport {
     pub outputs: Vec<OutputFile>,
     /// What took how long.
     pub stages: Vec<Stage>,
+    /// Nodes that were part of the run, where it was spread.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<CallingNode>,
+    /// Those of them that were lost on the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_nodes: Option<usize>,
     /// Regions in the order of the genome.
     pub regions: Vec<CalledRegionReport>,
     /// Regions that an earlier, stopped process had called.
@@ -69,38 +74,51 @@ pub struct CalledRegionReport {
     pub seconds: f64,
     /// How often the caller was started.
     pub attempts: u32,
+    /// The node that called it, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+/// A node of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallingNode {
+    /// Machine and process.
+    pub name: String,
+    /// Regions whose records are its.
+    pub regions: usize,
 }
 
 impl CallReport {
     /// The report of a job whose files are written.
-    pub(super) fn new(
-        job: &CallJob,
-        kept: &[KeptRegion],
-        records: u64,
-        mut stages: Vec<Stage>,
-        staged: &Staged,
-    ) -> Self {
+    pub(super) fn new(job: &CallJob, called: &Called, records: u64, mut stages: Vec<Stage>, staged: &Staged) -> Self {
         stages.iter_mut().for_each(|stage| stage.seconds = (stage.seconds * 1000.0).round() / 1000.0);
         let grid = super::plan::grid_options(job.options, &job.caller.habits());
-        let regions = job.regions.iter().zip(kept).map(|(planned, kept)| CalledRegionReport {
+        let regions = job.regions.iter().zip(&called.kept).map(|(planned, kept)| CalledRegionReport {
             region: planned.name.clone(),
             bases: planned.region.bases(),
             ploidy: planned.ploidy,
             records: kept.records,
             seconds: kept.seconds,
-            attempts: kept.attempts,
+            attempts: kept.effort.attempts,
+            node: kept.effort.node.clone(),
         });
         let outputs = staged.sizes().map(|(path, bytes)| OutputFile {
             name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             bytes,
         });
+        let of_node = |name: &String| {
+            let own = called.kept.iter().filter(|region| region.effort.node.as_ref() == Some(name));
+            CallingNode { name: name.clone(), regions: own.count() }
+        };
         Self {
             godwit: env!("CARGO_PKG_VERSION").into(),
             verb: "call",
             command: job.options.command.clone(),
             caller: job.caller.name().to_owned(),
             caller_version: job.caller.version().to_owned(),
-            workers: job.workers.count,
+            workers: called.workers,
+            nodes: called.nodes.iter().map(of_node).collect(),
+            lost_nodes: called.lost_nodes,
             grid: Cutting { window_bases: grid.window_bases, padding_bases: grid.padding_bases },
             inputs: job.inputs.clone(),
             outputs: outputs.collect(),

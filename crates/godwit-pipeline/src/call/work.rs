@@ -13,43 +13,91 @@ use godwit_formats::vcf_lines::Reader;
 use godwit_formats::with_causes;
 use godwit_model::Genome;
 
-use super::kept::{CallRun, KeptRegion};
+use super::kept::{CallRun, Effort, KeptRegion};
 use super::plan::PlannedRegion;
 use crate::error::PipelineError;
-use crate::observer::{Event, Observer};
+use crate::observer::{Event, Observer, seconds};
 
 /// How often a caller is started on a region before the run is given up.
-const ATTEMPTS: u32 = 2;
+pub(super) const ATTEMPTS: u32 = 2;
 
-/// What workers share.
-pub(super) struct Calling<'r> {
+/// How regions are called, on whichever machine.
+pub(super) struct RegionCaller<'r> {
     pub(super) caller: &'r dyn Caller,
     pub(super) reference: &'r Path,
     pub(super) reads: &'r Path,
     pub(super) genome: &'r Genome,
+    pub(super) threads_per_caller: usize,
+    pub(super) memory_per_caller: u64,
+}
+
+/// What workers share.
+pub(super) struct Calling<'r> {
+    pub(super) on: RegionCaller<'r>,
     pub(super) regions: &'r [PlannedRegion],
     pub(super) run: &'r CallRun,
     pub(super) scratch: &'r Path,
-    pub(super) threads_per_caller: usize,
-    pub(super) memory_per_caller: u64,
     pub(super) observer: &'r dyn Observer,
     pub(super) cancelled: &'r AtomicBool,
 }
 
-/// What was done so far.
-struct Done {
+/// What a caller wrote of a region, as far as it counts.
+pub(super) struct CalledRegion {
+    pub(super) header: Vec<u8>,
+    pub(super) lines: Vec<u8>,
+    pub(super) records: u64,
+    /// Wall time of the caller.
+    pub(super) seconds: f64,
+}
+
+/// What all regions left so far.
+pub(super) struct Tally {
     kept: Vec<Option<KeptRegion>>,
     regions: usize,
     records: u64,
-    /// Why the run ends early: the failure of the first region in the order of the genome.
-    failure: Option<(usize, PipelineError)>,
 }
 
-/// What a caller wrote of a region, as far as it counts.
-struct CalledRegion {
-    header: Vec<u8>,
-    lines: Vec<u8>,
-    records: u64,
+impl Tally {
+    /// What an earlier process left of so many regions.
+    pub(super) fn new(run: &CallRun, regions: usize) -> Self {
+        let mut kept: Vec<Option<KeptRegion>> = vec![None; regions];
+        for (index, region) in &run.finished {
+            if let Some(place) = kept.get_mut(*index) {
+                *place = Some(region.clone());
+            }
+        }
+        let records = kept.iter().flatten().map(|region| region.records).sum();
+        Self { regions: kept.iter().flatten().count(), records, kept }
+    }
+
+    /// Those of `order` that are not called yet.
+    pub(super) fn left(&self, order: &[usize]) -> Vec<usize> {
+        order.iter().copied().filter(|index| self.kept[*index].is_none()).collect()
+    }
+
+    /// Takes what a region left.
+    pub(super) fn take(&mut self, index: usize, region: KeptRegion, observer: &dyn Observer) {
+        (self.regions, self.records) = (self.regions + 1, self.records + region.records);
+        self.kept[index] = Some(region);
+        observer.event(&Event::Called { regions: self.regions, of: self.kept.len(), records: self.records });
+    }
+
+    /// What all of them left.
+    ///
+    /// # Errors
+    /// [`PipelineError::Lost`] where some are missing.
+    pub(super) fn complete(self) -> Result<Vec<KeptRegion>, PipelineError> {
+        let (taken, written) = (self.kept.len() as u64, self.regions as u64);
+        let kept: Option<Vec<KeptRegion>> = self.kept.into_iter().collect();
+        kept.ok_or(PipelineError::Lost { what: "regions", taken, written })
+    }
+}
+
+/// What was done so far.
+struct Done {
+    tally: Tally,
+    /// Why the run ends early: the failure of the first region in the order of the genome.
+    failure: Option<(usize, PipelineError)>,
 }
 
 impl Calling<'_> {
@@ -58,16 +106,9 @@ impl Calling<'_> {
     /// # Errors
     /// [`PipelineError::Region`] after the second failure, [`PipelineError::Interrupted`], [`PipelineError::File`].
     pub(super) fn work(&self, order: &[usize], workers: usize) -> Result<Vec<KeptRegion>, PipelineError> {
-        let mut kept: Vec<Option<KeptRegion>> = vec![None; self.regions.len()];
-        for (index, region) in &self.run.finished {
-            if let Some(place) = kept.get_mut(*index) {
-                *place = Some(region.clone());
-            }
-        }
-        let records = kept.iter().flatten().map(|region| region.records).sum();
-        let left: Vec<usize> = order.iter().copied().filter(|index| kept[*index].is_none()).collect();
-        let regions = self.regions.len() - left.len();
-        let done = Mutex::new(Done { kept, regions, records, failure: None });
+        let tally = Tally::new(self.run, self.regions.len());
+        let left = tally.left(order);
+        let done = Mutex::new(Done { tally, failure: None });
         let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let stop = || failed.load(Ordering::Relaxed) || self.cancelled.load(Ordering::Relaxed);
         let worker = || {
@@ -76,12 +117,7 @@ impl Calling<'_> {
                 let called = self.region(*index, &stop);
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 match called {
-                    Ok(region) => {
-                        (done.regions, done.records) = (done.regions + 1, done.records + region.records);
-                        done.kept[*index] = Some(region);
-                        let (regions, of, records) = (done.regions, self.regions.len(), done.records);
-                        self.observer.event(&Event::Called { regions, of, records });
-                    }
+                    Ok(region) => done.tally.take(*index, region, self.observer),
                     // Another worker's failure, or the user, stopped this one.
                     Err(PipelineError::Interrupted) => {}
                     Err(error) => {
@@ -99,16 +135,11 @@ impl Calling<'_> {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         });
-        let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = done.failure {
+        let Done { tally, failure } = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, error)) = failure {
             return Err(error);
         }
-        let (taken, written) = (self.regions.len() as u64, done.regions as u64);
-        if self.cancelled.load(Ordering::Relaxed) && written < taken {
-            return Err(PipelineError::Interrupted);
-        }
-        let kept: Option<Vec<KeptRegion>> = done.kept.into_iter().collect();
-        kept.ok_or(PipelineError::Lost { what: "regions", taken, written })
+        tally.complete().map_err(|error| error.unless_cancelled(self.cancelled))
     }
 
     /// Calls one region, again if it fails, and keeps it.
@@ -118,32 +149,49 @@ impl Calling<'_> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            // What a first attempt left must not be taken for the second's.
-            let _ = std::fs::remove_dir_all(&directory);
-            std::fs::create_dir(&directory).map_err(PipelineError::file("create", &directory))?;
-            let started = Instant::now();
-            let called = self.attempt(region, &directory, stop);
-            let seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
-            match called {
-                Ok(CalledRegion { header, lines, records }) => {
-                    let _ = std::fs::remove_dir_all(&directory);
-                    return self
-                        .run
-                        .keep(index, header, (&lines, records), seconds, attempts)
-                        .map_err(PipelineError::file("keep what was called in", self.scratch));
+            match self.on.call(region, &directory, stop) {
+                Ok(called) => {
+                    let kept = self.run.keep(index, called, Effort { attempts, node: None });
+                    return kept.map_err(PipelineError::file("keep what was called in", self.scratch));
                 }
                 Err(_) if stop() => return Err(PipelineError::Interrupted),
-                Err(error @ EngineError::Arguments { .. }) => return Err(error.into()),
-                Err(source) if attempts < ATTEMPTS => {
+                Err(PipelineError::Engine(source)) if is_of_region(&source) => {
+                    if attempts == ATTEMPTS {
+                        let (region, source) = (region.name.clone(), Box::new(source));
+                        return Err(PipelineError::Region { region, attempts, source });
+                    }
                     let message = format!("calling {} failed and is tried again: {source}", region.name);
                     self.observer.event(&Event::Warning { message: message.replace('\n', " | ") });
                 }
-                Err(error) => {
-                    let (region, source) = (region.name.clone(), Box::new(error));
-                    return Err(PipelineError::Region { region, attempts, source });
-                }
+                Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Whether a failure is one of a region, not of all of them.
+pub(super) fn is_of_region(error: &EngineError) -> bool {
+    !matches!(error, EngineError::Arguments { .. })
+}
+
+impl RegionCaller<'_> {
+    /// Calls one region once, in a directory of its own, which is made anew and stays where it fails.
+    ///
+    /// # Errors
+    /// [`PipelineError::Engine`], also where `stop` said so; [`PipelineError::File`].
+    pub(super) fn call(
+        &self,
+        region: &PlannedRegion,
+        directory: &Path,
+        stop: &impl Fn() -> bool,
+    ) -> Result<CalledRegion, PipelineError> {
+        // What a first attempt left must not be taken for the second's.
+        let _ = std::fs::remove_dir_all(directory);
+        std::fs::create_dir(directory).map_err(PipelineError::file("create", directory))?;
+        let started = Instant::now();
+        let called = self.attempt(region, directory, stop)?;
+        let _ = std::fs::remove_dir_all(directory);
+        Ok(CalledRegion { seconds: seconds(started.elapsed()), ..called })
     }
 
     fn attempt(
@@ -202,6 +250,6 @@ impl Calling<'_> {
         }
         let mut header = reader.header().clone();
         header.drop_volatile();
-        Ok(CalledRegion { header: header.text(), lines, records })
+        Ok(CalledRegion { header: header.text(), lines, records, seconds: 0.0 })
     }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use godwit_pipeline::CallerChoice;
 
-use super::Common;
 use super::values::{parse_bases, parse_caller, parse_size, parse_vcf};
+use super::{Common, PlaceArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -41,15 +41,20 @@ pub struct CallArgs {
     /// Bases that the caller sees on either side of a region [default: what it needs]
     #[arg(long, value_name = "BASES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub padding: Option<u32>,
-    /// Threads of each caller; --threads are those of all together
+    /// Threads of each caller; --threads are those of all together, on each node
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub caller_threads: u32,
-    /// Memory of each caller; --memory is that of all together [default: bcftools 512M, freebayes 1G, others 4G]
+    /// Memory of each caller; --memory is that of all together, on each node [default: bcftools 512M, freebayes 1G, others 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub caller_memory: Option<u64>,
     /// Go on with a run of the same command that was stopped; no finished region is called twice
     #[arg(long, help_heading = THIS_RUN)]
     pub resume: bool,
+    /// Print the job that --on slurm would submit, and write nothing
+    #[arg(long, requires = "on", help_heading = THIS_RUN)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub common: Common,
 }

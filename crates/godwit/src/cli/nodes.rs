@@ -48,7 +48,7 @@ pub struct SlurmArgs {
     /// Time limit, as 4:00:00 or 1-12
     #[arg(long, value_name = "TIME")]
     pub slurm_time: Option<String>,
-    /// Memory of each node, the aligner's included [default: the cluster's]
+    /// Memory of each node, the aligner's or the callers' included [default: the cluster's]
     #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
     pub slurm_memory: Option<u64>,
     /// Ask for that memory per processor, where the site wants it so
@@ -86,7 +86,7 @@ pub struct NodeArgs {
     /// The start of the job that this belongs to
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub attempt: u64,
-    /// Threads of the aligner, and parts written at a time [default: all cores]
+    /// Threads of the aligner, or of all callers, and parts written at a time [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Directory for scratch files [default: that of the run]

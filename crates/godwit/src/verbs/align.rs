@@ -1,66 +1,38 @@
 //! `godwit align`: the main job.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, has_stopped_run, plan_align};
 
-use godwit_formats::with_causes;
-use godwit_pipeline::{
-    AlignOptions, Format, PipelineError, ReadsOptions, RunReport, align, has_stopped_run, plan_align, work,
-};
-
-use super::slurm_job::SlurmJob;
-use super::spread::{Allocation, Nodes, planned};
+use super::spread::{Spreadable, planned};
 use super::{cancel_on_signal, or_stdin, plan};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// How long an earlier start of a job may take to be gone: servers of files hold the locks of a machine that lost its power for
-/// a minute and a half.
-const EARLIER_START: Duration = Duration::from_secs(180);
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
-    if args.dry_run && args.place.on == Some(Place::Slurm) {
-        return super::print(&SlurmJob::new(args)?.render()?);
-    }
-    if args.dry_run {
-        let plan = plan_align(&options(args), planned(args), &progress, &cancelled)?;
+    if args.dry_run && args.place.on != Some(Place::Slurm) {
+        let plan = plan_align(&options(args), planned(&args.place, &args.common), &progress, &cancelled)?;
         progress.clear();
         return plan::tell(&plan, args.common.json);
     }
-    if args.place.on == Some(Place::Slurm) {
-        return SlurmJob::new(args)?.run(!args.place.slurm.no_wait, &progress, &cancelled);
-    }
-    let allocation = match args.place.on {
-        Some(Place::Allocation) => Some(Allocation::from_environment()?),
-        _ => None,
+    let spreadable = Spreadable {
+        place: &args.place,
+        common: &args.common,
+        dry_run: args.dry_run,
+        directory: args.out.join("slurm"),
+        name: args.sample.clone(),
+        reads_stdin: args.lanes.iter().flatten().any(|file| file.as_os_str() == "-"),
     };
-    if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.node > 0) {
-        return match work(&allocation.node_options(args), &cancelled) {
-            Err(error @ PipelineError::Interrupted) => Err(error.into()),
-            // The head goes on without this node, and it is the head that tells how the job ended.
-            Err(error) => {
-                progress.say(&format!("this node left the run: {}", with_causes(&error)));
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        };
-    }
-    let nodes = Nodes::new(args, allocation.clone())?;
-    let spread = nodes.as_ref().map(|nodes| nodes.spread(args)).transpose()?;
+    let is_busy = || has_stopped_run(&args.out).is_err();
+    let Some(lead) = spreadable.lead(&progress, &cancelled, is_busy)? else { return Ok(()) };
+    let spread = lead.spread(&args.place)?;
     let mut options = options(args);
-    if allocation.as_ref().is_some_and(Allocation::is_restart) {
-        // SLURM started the job again: what its earlier start did is gone on with, when that has let go of it.
-        options.resume = true;
-        wait_for_earlier_start(&args.out, &progress, &cancelled);
-    }
+    // SLURM started the job again: what its earlier start did is gone on with.
+    options.resume |= lead.is_restart();
     let report = align(&options, spread.as_ref(), &progress, &cancelled)?;
-    allocation.map_or(Ok(()), |allocation| allocation.finished())?;
+    lead.finished()?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());
@@ -71,19 +43,6 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         progress.say(&format!("wrote {}", path.display()));
     }
     Ok(())
-}
-
-/// Waits until no process works in the output directory; not for ever, for then it is refused, and that is told.
-fn wait_for_earlier_start(out: &Path, progress: &Progress, cancelled: &AtomicBool) {
-    let until = Instant::now() + EARLIER_START;
-    let mut told = false;
-    while has_stopped_run(out).is_err() && Instant::now() < until && !cancelled.load(Ordering::Relaxed) {
-        if !told {
-            progress.say("an earlier start of this job still works there; waiting for it to end");
-            told = true;
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
 }
 
 /// One line about a report.

@@ -3,18 +3,38 @@
 use std::path::Path;
 
 use godwit_pipeline::model::PloidyTable;
-use godwit_pipeline::{CallOptions, call};
+use godwit_pipeline::{CallOptions, call, is_call_busy};
 
+use super::spread::Spreadable;
 use super::{cancel_on_signal, command_line};
-use crate::cli::CallArgs;
+use crate::cli::{CallArgs, Place};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Calls variants and tells the outcome.
 pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let options = options(args)?;
-    let report = call(&options, &progress, &*cancel_on_signal()?)?;
+    let cancelled = cancel_on_signal()?;
+    let mut options = options(args)?;
+    if args.dry_run && args.place.on != Some(Place::Slurm) {
+        let problem = "--dry-run of call shows the job of --on slurm, and here is none; leave it out".to_owned();
+        return Err(Failure::new(Exit::Usage, problem));
+    }
+    let name = args.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let spreadable = Spreadable {
+        place: &args.place,
+        common: &args.common,
+        dry_run: args.dry_run,
+        directory: args.out.with_file_name(format!("{name}.slurm")),
+        name,
+        reads_stdin: false,
+    };
+    let Some(lead) = spreadable.lead(&progress, &cancelled, || is_call_busy(&args.out))? else { return Ok(()) };
+    let spread = lead.spread(&args.place)?;
+    // SLURM started the job again: what its earlier start did is gone on with.
+    options.resume |= lead.is_restart();
+    let report = call(&options, spread.as_ref(), &progress, &cancelled)?;
+    lead.finished()?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

@@ -12,8 +12,8 @@ use godwit_fleet::{Ending, FleetError, JobHandle, JobSpec, JobStatus, Launcher};
 use godwit_pipeline::PipelineError;
 
 use super::node::cores;
-use super::spread::{finished_mark, last_error};
-use crate::cli::AlignArgs;
+use super::spread::{Spreadable, finished_mark, last_error};
+use crate::cli::PlaceArgs;
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
@@ -37,8 +37,8 @@ pub struct SlurmJob {
 }
 
 /// What SLURM is asked for, and how memory.
-fn profile(args: &AlignArgs) -> SlurmProfile {
-    let slurm = &args.place.slurm;
+fn profile(place: &PlaceArgs) -> SlurmProfile {
+    let slurm = &place.slurm;
     SlurmProfile {
         account: slurm.slurm_account.clone(),
         partition: slurm.slurm_partition.clone(),
@@ -54,29 +54,29 @@ fn profile(args: &AlignArgs) -> SlurmProfile {
 
 impl SlurmJob {
     /// The job of this command line.
-    pub fn new(args: &AlignArgs) -> Result<Self, Failure> {
+    pub fn new(asked: &Spreadable) -> Result<Self, Failure> {
         let machine =
             |what: &'static str| move |error| Failure::new(Exit::Machine, format!("cannot find {what}: {error}"));
         let program = std::env::current_exe().map_err(machine("this program"))?;
         let mut command: Vec<OsString> = vec![program.into()];
-        let job_directory = std::path::absolute(args.out.join("slurm")).map_err(machine("the output directory"))?;
+        let job_directory = std::path::absolute(&asked.directory).map_err(machine("the output directory"))?;
         let spooled = job_directory.join(SPOOLED_INPUT);
         // What is configured here and now holds for the job, wherever and whenever it starts.
-        let configured = args.common.configured.iter().map(OsString::from);
+        let configured = asked.common.configured.iter().map(OsString::from);
         command.extend(in_allocation(std::env::args_os().skip(1).chain(configured), &spooled));
-        let input = args.lanes.iter().flatten().any(|file| file.as_os_str() == "-").then_some(spooled);
+        let input = asked.reads_stdin.then_some(spooled);
         let job = JobSpec {
-            name: format!("godwit-{}", safe_name(&args.sample)),
+            name: format!("godwit-{}", safe_name(&asked.name)),
             command,
-            nodes: args.place.nodes,
-            cpus_per_node: args.common.threads.unwrap_or_else(|| cores() as u32),
-            memory_bytes_per_node: args.place.slurm.slurm_memory,
+            nodes: asked.place.nodes,
+            cpus_per_node: asked.common.threads.unwrap_or_else(|| cores() as u32),
+            memory_bytes_per_node: asked.place.slurm.slurm_memory,
             time_limit: None,
             working_directory: std::env::current_dir().map_err(machine("the working directory"))?,
             environment: Vec::new(),
             job_directory,
         };
-        Ok(Self { slurm: Slurm::new(profile(args)), job, input })
+        Ok(Self { slurm: Slurm::new(profile(asked.place)), job, input })
     }
 
     /// What would be submitted.

@@ -4,22 +4,30 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{Local, Ssh};
 use godwit_fleet::{FleetError, JobHandle, JobSpec, JobStatus, Launcher};
-use godwit_pipeline::{Launch, NodeOptions, PipelineError, PlannedNodes, Spread};
+use godwit_formats::with_causes;
+use godwit_pipeline::{Launch, NodeOptions, PipelineError, PlannedNodes, Spread, work};
 
 use super::node::{PATIENCE, cores};
-use crate::cli::{AlignArgs, Place};
+use super::slurm_job::SlurmJob;
+use crate::cli::{Common, Place, PlaceArgs};
 use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
 
+/// How long an earlier start of a job may take to be gone: servers of files hold the locks of a machine that lost its power for
+/// a minute and a half.
+const EARLIER_START: Duration = Duration::from_secs(180);
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long nodes have to end by themselves.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Nodes of one run, started by this process.
-pub struct Nodes {
+struct Nodes {
     launcher: Box<dyn Launcher>,
     program: PathBuf,
     directory: PathBuf,
@@ -35,16 +43,16 @@ pub struct Nodes {
 
 /// This process's part in a job that a launcher started.
 #[derive(Clone, Debug)]
-pub struct Allocation {
+struct Allocation {
     /// 0 for the head.
-    pub node: u32,
+    node: u32,
     attempt: u64,
     directory: PathBuf,
 }
 
 impl Allocation {
     /// From what the launcher put into the environment.
-    pub fn from_environment() -> Result<Self, Failure> {
+    fn from_environment() -> Result<Self, Failure> {
         let text = |name: &str| {
             let wrong = || format!("{name} is not set: --on allocation is for jobs that --on slurm submits");
             std::env::var(name).map_err(|_| Failure::new(Exit::Usage, wrong()))
@@ -58,7 +66,7 @@ impl Allocation {
     }
 
     /// Leaves word that the run is whole: a node that nobody can reach keeps SLURM from seeing the end of the job.
-    pub fn finished(&self) -> Result<(), Failure> {
+    fn finished(&self) -> Result<(), Failure> {
         let path = finished_mark(&self.directory, self.attempt);
         let failed = |error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display()));
         std::fs::write(&path, "").map_err(failed)
@@ -74,19 +82,115 @@ impl Allocation {
     }
 
     /// Whether the job was started before, so that there may be something to go on with.
-    pub fn is_restart(&self) -> bool {
+    fn is_restart(&self) -> bool {
         self.starts().iter().any(|start| *start < self.attempt)
     }
 
-    /// How to be one of the nodes beside the head.
-    pub fn node_options(&self, args: &AlignArgs) -> NodeOptions {
-        NodeOptions {
+    /// Is one of the nodes beside the head until all is done.
+    fn work(&self, common: &Common, progress: &Progress, cancelled: &Arc<AtomicBool>) -> Result<(), Failure> {
+        let options = NodeOptions {
             meeting: self.directory.clone(),
             attempt: self.attempt,
-            threads: args.common.threads.map_or_else(cores, |threads| threads as usize),
-            temp: args.common.temp.clone(),
+            threads: common.threads.map_or_else(cores, |threads| threads as usize),
+            temp: common.temp.clone(),
             wait: PATIENCE,
+        };
+        match work(&options, cancelled) {
+            Err(error @ PipelineError::Interrupted) => Err(error.into()),
+            // The head goes on without this node, and it is the head that tells how the job ended.
+            Err(error) => {
+                progress.say(&format!("this node left the run: {}", with_causes(&error)));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
+    }
+}
+
+/// A verb that may be spread over nodes, as it was asked for.
+pub struct Spreadable<'a> {
+    /// Where.
+    pub place: &'a PlaceArgs,
+    /// With what.
+    pub common: &'a Common,
+    /// Only to be shown.
+    pub dry_run: bool,
+    /// Where a job of SLURM keeps its script and its logs.
+    pub directory: PathBuf,
+    /// What such a job is called.
+    pub name: String,
+    /// Whether it reads standard input.
+    pub reads_stdin: bool,
+}
+
+/// A process that does the work, or leads those that do.
+pub struct Lead(Option<Nodes>);
+
+impl Lead {
+    /// How the work is spread, where it is.
+    pub fn spread<'l>(&'l self, place: &PlaceArgs) -> Result<Option<Spread<'l>>, Failure> {
+        self.0.as_ref().map(|nodes| nodes.spread(place)).transpose()
+    }
+
+    /// Whether this is a later start of a job, which goes on with what its earlier one did.
+    pub fn is_restart(&self) -> bool {
+        self.allocation().is_some_and(Allocation::is_restart)
+    }
+
+    /// Leaves word that the run is whole, where others wait for it.
+    pub fn finished(&self) -> Result<(), Failure> {
+        self.allocation().map_or(Ok(()), Allocation::finished)
+    }
+
+    fn allocation(&self) -> Option<&Allocation> {
+        self.0.as_ref()?.allocation.as_ref()
+    }
+}
+
+impl Spreadable<'_> {
+    /// Does what is not to be done by the verb itself; `None` where nothing is left, because this process submitted a job, or was
+    /// a node of one. `is_busy`: whether another process works on the same output.
+    pub fn lead(
+        &self,
+        progress: &Progress,
+        cancelled: &Arc<AtomicBool>,
+        is_busy: impl Fn() -> bool,
+    ) -> Result<Option<Lead>, Failure> {
+        let place = self.place.on;
+        if place == Some(Place::Slurm) {
+            let job = SlurmJob::new(self)?;
+            if self.dry_run {
+                super::print(&job.render()?)?;
+            } else {
+                job.run(!self.place.slurm.no_wait, progress, cancelled)?;
+            }
+            return Ok(None);
+        }
+        let allocation = match place {
+            Some(Place::Allocation) => Some(Allocation::from_environment()?),
+            _ => None,
+        };
+        if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.node > 0) {
+            allocation.work(self.common, progress, cancelled)?;
+            return Ok(None);
+        }
+        if allocation.as_ref().is_some_and(Allocation::is_restart) {
+            wait_for_earlier_start(is_busy, progress, cancelled);
+        }
+        Ok(Some(Lead(Nodes::new(self.place, self.common, allocation)?)))
+    }
+}
+
+/// Waits until no process works on the output; not for ever, for then it is refused, and that is told.
+fn wait_for_earlier_start(is_busy: impl Fn() -> bool, progress: &Progress, cancelled: &AtomicBool) {
+    let until = Instant::now() + EARLIER_START;
+    let mut told = false;
+    while is_busy() && Instant::now() < until && !cancelled.load(Ordering::Relaxed) {
+        if !told {
+            progress.say("an earlier start of this job still works there; waiting for it to end");
+            told = true;
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
@@ -97,8 +201,7 @@ pub fn finished_mark(job_directory: &Path, attempt: u64) -> PathBuf {
 
 impl Nodes {
     /// What starts the nodes, where this process leads a run over several.
-    pub fn new(args: &AlignArgs, allocation: Option<Allocation>) -> Result<Option<Self>, Failure> {
-        let place = &args.place;
+    fn new(place: &PlaceArgs, common: &Common, allocation: Option<Allocation>) -> Result<Option<Self>, Failure> {
         let launcher: Box<dyn Launcher> = match place.on {
             Some(Place::Ssh) => Box::new(Ssh::new(place.hosts.clone().unwrap_or_default(), place.ssh_option.clone())),
             Some(Place::Local | Place::Allocation) => Box::new(Local::new()),
@@ -109,22 +212,22 @@ impl Nodes {
             std::env::current_exe().and_then(|program| Ok((program, std::env::current_dir()?))).map_err(missing)?;
         // In an allocation the other nodes are there already; the head's machine has one too.
         let count = if allocation.is_some() { 1 } else { place.nodes };
-        let threads = node_threads(args);
-        let temp = args.common.temp.as_ref().map(|temp| directory.join(temp));
+        let threads = node_threads(place, common);
+        let temp = common.temp.as_ref().map(|temp| directory.join(temp));
         let (started, told) = Default::default();
         Ok(Some(Self { launcher, program, directory, count, threads, temp, allocation, started, told }))
     }
 
     /// How the run is spread.
-    pub fn spread<'l>(&'l self, args: &AlignArgs) -> Result<Spread<'l>, Failure> {
-        let one_machine = args.place.on == Some(Place::Local);
-        let addresses = match &args.place.interface {
+    fn spread<'l>(&'l self, place: &PlaceArgs) -> Result<Spread<'l>, Failure> {
+        let one_machine = place.on == Some(Place::Local);
+        let addresses = match &place.interface {
             Some(choice) => vec![choice.resolve().map_err(PipelineError::from)?],
             None if one_machine => vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             None => godwit_fleet::address::all().map_err(PipelineError::from)?,
         };
         Ok(Spread {
-            nodes: args.place.nodes,
+            nodes: place.nodes,
             addresses,
             meeting: self.allocation.as_ref().map(|allocation| allocation.directory.clone()),
             attempt: self.allocation.as_ref().map_or(0, |allocation| allocation.attempt),
@@ -211,14 +314,14 @@ impl Launch for Nodes {
 }
 
 /// Threads of each node: those asked for, else its share of the cores.
-fn node_threads(args: &AlignArgs) -> usize {
-    let shared_by = if args.place.on == Some(Place::Local) { args.place.nodes as usize } else { 1 };
-    args.common.threads.map_or((cores() / shared_by).max(1), |threads| threads as usize)
+fn node_threads(place: &PlaceArgs, common: &Common) -> usize {
+    let shared_by = if place.on == Some(Place::Local) { place.nodes as usize } else { 1 };
+    common.threads.map_or((cores() / shared_by).max(1), |threads| threads as usize)
 }
 
 /// The nodes that a run would start, where it is spread.
-pub fn planned(args: &AlignArgs) -> Option<PlannedNodes> {
-    args.place.on.map(|_| PlannedNodes { nodes: args.place.nodes, threads: node_threads(args) })
+pub fn planned(place: &PlaceArgs, common: &Common) -> Option<PlannedNodes> {
+    place.on.map(|_| PlannedNodes { nodes: place.nodes, threads: node_threads(place, common) })
 }
 
 /// Whether a launcher calls a node so: `node 3`, or `node 3 on HOST`.

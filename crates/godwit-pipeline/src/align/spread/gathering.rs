@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use godwit_exchange::{Event as LedgerEvent, Incoming, NodeId, Order, Share};
+use godwit_exchange::{Event as LedgerEvent, NodeId, Order, Share};
 use godwit_model::BlockId;
 
 use super::HeadOfRun;
 use crate::error::PipelineError;
 use crate::observer::Event;
+use crate::spread::News;
 
 /// How long to wait for nodes that have not come, once one is ready. Those that have come are waited for until they have said
 /// what they have: reading it takes a minute for a hundred gigabytes, aligning that again takes hours.
@@ -30,14 +31,14 @@ impl HeadOfRun<'_> {
         self.wait_for_all()?;
         // There may be fewer of them now, and what the others had may lie where these find it.
         self.recalled.clear();
-        self.tell_all(&Order::Inherit { starts, shares });
+        self.crew.tell_all(&Order::Inherit { starts, shares });
         self.wait_for_all()?;
         self.tell(LedgerEvent::Planned { shares });
         let blocks = self.run.finished_blocks().map(|block| block.id);
         let held: BTreeSet<BlockId> = blocks.filter(|block| self.ledger.has_aligned(*block)).collect();
         let lost = self.run.finished().0 - held.len();
         if lost > 0 {
-            self.warn(format!("{lost} blocks that were aligned are on no node any more, and are aligned again"));
+            self.crew.warn(format!("{lost} blocks that were aligned are on no node any more, and are aligned again"));
         }
         self.observer.event(&Event::Resumed { blocks: held.len(), partitions: 0 });
         self.report.kept_blocks = held.len() as u64;
@@ -48,12 +49,13 @@ impl HeadOfRun<'_> {
     fn wait_for_all(&mut self) -> Result<(), PipelineError> {
         let since = Instant::now();
         loop {
-            let all_said = !self.peers.is_empty() && self.peers.keys().all(|node| self.recalled.contains(node));
-            let all_came = self.peers.len() >= self.spread.nodes as usize || since.elapsed() > FOR_OTHERS;
+            let there = self.crew.members().len();
+            let all_said = there > 0 && self.crew.members().all(|node| self.recalled.contains(&node));
+            let all_came = there >= self.crew.started() || since.elapsed() > FOR_OTHERS;
             if all_said && all_came {
                 return Ok(());
             }
-            if let Some(Incoming::Said(node, report)) = self.next()? {
+            if let Some(News::Said(node, report)) = self.next()? {
                 self.said(node, report);
             }
         }

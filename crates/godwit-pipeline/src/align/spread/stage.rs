@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow_buffer::MutableBuffer;
-use godwit_exchange::{Action, Event as LedgerEvent, FILES, Gift, Incoming, NodeId, Order, PerFile, Report, Share};
+use godwit_exchange::{Action, Event as LedgerEvent, FILES, Gift, NodeId, Order, PerFile, Report, Share};
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{BlockId, DuplicateCounts, PartitionPlan, RecordId, SortKey};
 
@@ -23,6 +23,7 @@ use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartEdges, PartExtent};
 use crate::reduce::{BlockElsewhere, Collector, Decided, Gathering, Opened, RankedPart, Reduced, ranks};
 use crate::runs::{Shares, SplitPartition};
+use crate::spread::News;
 
 /// Blocks that are read ahead beyond one for each node.
 const BLOCKS_AHEAD: usize = 2;
@@ -67,9 +68,9 @@ impl SpreadJob<'_> {
         let aligned = Instant::now();
         let mut decided = collector.decide(self.given.genome, self.given.observer)?;
         let reduced = self.write(&mut head, &mut decided, plan, opened)?;
-        head.check_current(Duration::ZERO)?;
-        head.finish();
-        Ok(Worked { fed, reduced, aligned, exchange: Some(std::mem::take(&mut head.report)) })
+        head.crew.check_current()?;
+        head.crew.finish();
+        Ok(Worked { fed, reduced, aligned, exchange: Some(head.take_report()) })
     }
 
     fn align(
@@ -78,7 +79,7 @@ impl SpreadJob<'_> {
         feed_lanes: Vec<FeedLane>,
         collector: &Collector,
     ) -> Result<(FeedReport, Option<PartitionPlan>), PipelineError> {
-        let nodes = head.spread.nodes as usize;
+        let nodes = head.crew.started();
         let mut held = head.gather()?;
         // What comes through a pipe is spooled again, because it cannot be read again when nodes are lost.
         held.retain(|block| !self.spool.keeps(*block));
@@ -183,7 +184,7 @@ impl SpreadJob<'_> {
         };
         let job = serde_json::to_value(job).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
         let orders = Order::Decided { job };
-        head.tell_all(&orders);
+        head.crew.tell_all(&orders);
         head.decided = Some(orders);
         let mut writing = Writing { observer, gathering, placed: 0, kept: 0, parts: decided.parts().len() };
         self.parts(head, &mut writing, shares)?;
@@ -224,8 +225,8 @@ impl SpreadJob<'_> {
                 head.fed(block);
             }
             match head.next()? {
-                Some(Incoming::Said(node, report)) => head.said(node, report),
-                Some(Incoming::Gave(node, gift, pieces)) => {
+                Some(News::Said(node, report)) => head.said(node, report),
+                Some(News::Gave(node, gift, pieces)) => {
                     head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
                     match gift {
                         Gift::Block { block, .. } => head.tell(LedgerEvent::Aligned(node, block)),
@@ -233,7 +234,7 @@ impl SpreadJob<'_> {
                     }
                 }
                 // Joining and leaving is dealt with.
-                Some(Incoming::Joined { .. } | Incoming::Lost(..)) | None => {}
+                Some(News::Lost(_)) | None => {}
             }
             head.tick();
         }
@@ -291,7 +292,7 @@ impl<'s> Aligning<'s, '_> {
             for action in std::mem::take(&mut head.actions) {
                 match action {
                     Action::Decide => {
-                        head.compare_with_nodes(self.taken.len());
+                        head.crew.compare_with_work(self.taken.len(), "blocks", "align");
                         head.report.exposed_seconds = self.last_aligned.elapsed().as_secs_f64();
                         head.report.blocks = self.taken.len() as u64;
                         return Ok(report.unwrap_or_default());
@@ -326,15 +327,15 @@ impl<'s> Aligning<'s, '_> {
         });
     }
 
-    fn take(&mut self, head: &mut HeadOfRun, incoming: Incoming) -> Result<(), PipelineError> {
+    fn take(&mut self, head: &mut HeadOfRun, incoming: News) -> Result<(), PipelineError> {
         match incoming {
-            Incoming::Said(_, Report::Cut { starts }) if self.plan.is_none() => self.cut(head, starts)?,
-            Incoming::Said(node, report) => head.said(node, report),
-            Incoming::Gave(node, Gift::Block { block, reads, records, counts }, pieces) => {
+            News::Said(_, Report::Cut { starts }) if self.plan.is_none() => self.cut(head, starts)?,
+            News::Said(node, report) => head.said(node, report),
+            News::Gave(node, Gift::Block { block, reads, records, counts }, pieces) => {
                 self.take_block(head, node, (block, reads, records, counts), &pieces)?;
             }
             // Parts are not asked for yet; joining and leaving is dealt with.
-            Incoming::Gave(..) | Incoming::Joined { .. } | Incoming::Lost(..) => {}
+            News::Gave(..) | News::Lost(_) => {}
         }
         Ok(())
     }
@@ -345,7 +346,7 @@ impl<'s> Aligning<'s, '_> {
             plan.ok_or_else(|| PipelineError::Options { problem: "a node cut the genome in a wrong way".into() })?;
         let Some(over) = self.job.given.run.over_nodes() else { return Ok(()) };
         let order = plan_order(&plan, over);
-        head.tell_all(&order);
+        head.crew.tell_all(&order);
         head.tell(LedgerEvent::Planned { shares: shares_of(&order) });
         head.plan = Some(order);
         self.plan = Some(plan);
@@ -362,7 +363,7 @@ impl<'s> Aligning<'s, '_> {
         let Some(plan) = self.plan.as_ref().filter(|_| head.ledger.is_leased(node, block)) else { return Ok(()) };
         head.report.head_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         if self.taken.insert(block) {
-            let malformed = || head.wrong(node, format!("what it says of {} cannot be read", named(block)));
+            let malformed = || head.crew.wrong(node, format!("what it says of {} cannot be read", named(block)));
             let BlockPieces { pairs, ends, table, details } = BlockPieces::from_bytes(pieces).ok_or_else(malformed)?;
             let library = self.job.lane_libraries.get(usize::from(block.lane)).copied().ok_or_else(malformed)?;
             let mut by_library = vec![DuplicateCounts::default(); usize::from(library) + 1];
@@ -395,14 +396,14 @@ struct Writing<'c> {
 
 impl PartWork for Writing<'_> {
     fn write(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize) -> Result<(), PipelineError> {
-        head.order(node, &Order::Write { part });
+        head.crew.order(node, &Order::Write { part });
         Ok(())
     }
 
     fn place(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize, offset: PerFile) {
         let header_bytes = self.gathering.header_bytes();
         let offset = std::array::from_fn(|file| offset[file] + header_bytes[file]);
-        head.order(node, &Order::Place { part, offset });
+        head.crew.order(node, &Order::Place { part, offset });
     }
 
     fn take(
@@ -427,7 +428,7 @@ impl PartWork for Writing<'_> {
                 self.observer.event(&Event::Written { partitions: self.placed, of: self.parts });
                 head.tell(LedgerEvent::Placed(node, part));
             }
-            (gift, _) => return Err(head.wrong(node, format!("{gift:?} came without its data"))),
+            (gift, _) => return Err(head.crew.wrong(node, format!("{gift:?} came without its data"))),
         }
         Ok(())
     }
@@ -443,7 +444,7 @@ impl PartWork for Ranking {
     fn write(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize) -> Result<(), PipelineError> {
         let job = serde_json::to_value(self.parts.get(part));
         let job = job.map_err(|error| PipelineError::Options { problem: error.to_string() })?;
-        head.order(node, &Order::Rank { part, job });
+        head.crew.order(node, &Order::Rank { part, job });
         Ok(())
     }
 
@@ -460,7 +461,7 @@ impl PartWork for Ranking {
         pieces: &[MutableBuffer],
     ) -> Result<(), PipelineError> {
         let (Gift::Ranked { part, records }, [found]) = (&gift, pieces) else {
-            return Err(head.wrong(node, format!("{gift:?} came without its data")));
+            return Err(head.crew.wrong(node, format!("{gift:?} came without its data")));
         };
         let found = found.as_slice().chunks_exact(size_of::<[u64; 2]>()).map(bytemuck::pod_read_unaligned::<[u64; 2]>);
         let found = found.map(|[record, place]| (RecordId(record), place)).collect();
