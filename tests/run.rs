@@ -19,6 +19,7 @@ mod flight;
 mod formats;
 mod identity;
 mod inputs;
+mod joint;
 mod node_options;
 mod nodes;
 mod nodes_chaos;

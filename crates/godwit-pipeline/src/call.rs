@@ -33,7 +33,7 @@ use crate::staging::Staged;
 use kept::{CallRun, Opened};
 use output::{Assembly, stage_json};
 use plan::PlannedRegion;
-use reads::AlignedReads;
+use reads::CallInputs;
 use reference::ScannedReference;
 pub use report::{CallReport, CalledRegionReport, Cutting};
 use work::Calling;
@@ -47,8 +47,9 @@ const HEAD_BYTES: u64 = 1 << 20;
 pub struct CallOptions {
     /// The reference.
     pub reference: PathBuf,
-    /// BAM or CRAM with its index, or the output directory of `align`.
-    pub reads: PathBuf,
+    /// BAM or CRAM with its index, or the output directory of `align`, of each sample; they are called together. GVCFs with
+    /// their indexes for a caller that takes those.
+    pub reads: Vec<PathBuf>,
     /// The VCF, ending in `.vcf.gz`.
     pub out: PathBuf,
     /// The caller.
@@ -98,7 +99,7 @@ pub fn call(
     let caller = options.caller.find(&options.caller_args)?;
     let workers = Workers::new(options, &*caller)?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
-    let reads = AlignedReads::open(&options.reads, &options.program)?;
+    let reads = CallInputs::open(&options.reads, caller.habits().gvcfs, &options.program)?;
     let inputs = inputs(options, &reads)?;
     let reference = ScannedReference::scan(&options.reference)?;
     let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
@@ -156,10 +157,12 @@ impl Workers {
     }
 }
 
-fn inputs(options: &CallOptions, reads: &AlignedReads) -> Result<Vec<InputFile>, PipelineError> {
-    let mut inputs =
-        vec![InputFile::of("the reference", &options.reference)?, InputFile::of("the reads", &reads.path)?];
-    inputs.push(InputFile::of("the index", &reads.index)?);
+fn inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
+    for file in &reads.files {
+        inputs.push(InputFile::of("the reads", &file.path)?);
+        inputs.push(InputFile::of("the index", &file.index)?);
+    }
     if let Some(bed) = &options.regions {
         inputs.push(InputFile::of("the regions", bed)?);
     }
@@ -171,17 +174,10 @@ fn inputs(options: &CallOptions, reads: &AlignedReads) -> Result<Vec<InputFile>,
 fn facts(
     options: &CallOptions,
     caller: &dyn Caller,
-    reads: &AlignedReads,
+    reads: &CallInputs,
     reference: &ScannedReference,
     bed: Option<&[BedRegion]>,
 ) -> Result<Vec<Fact>, PipelineError> {
-    let content = |path: &Path, most: u64| {
-        let read = std::fs::File::open(path).and_then(|file| {
-            let bytes = file.metadata()?.len();
-            Ok(format!("{bytes} bytes, {}", &checksum(&file, 0, bytes.min(most))?[..16]))
-        });
-        read.map_err(PipelineError::file("read", path))
-    };
     let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
     let grid = plan::grid_options(options, &caller.habits());
     let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
@@ -190,8 +186,8 @@ fn facts(
         ("the version of the caller", format!("{} {}", caller.name(), caller.version())),
         ("the command", caller.command_line()),
         ("the reference", reference.checksum.clone()),
-        ("the reads", content(&reads.path, HEAD_BYTES)?),
-        ("the index of the reads", content(&reads.index, u64::MAX)?),
+        ("the reads", contents(reads.files.iter().map(|file| (&*file.path, HEAD_BYTES)))?),
+        ("the index of the reads", contents(reads.files.iter().map(|file| (&*file.index, u64::MAX)))?),
         ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
         ("--ploidy", table.unwrap_or("none".to_owned())),
         ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
@@ -199,6 +195,18 @@ fn facts(
         ("--padding", grid.padding_bases.to_string()),
     ];
     Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
+}
+
+/// Sizes of files, and checksums of as many bytes of each as are named with it.
+fn contents<'p>(files: impl Iterator<Item = (&'p Path, u64)>) -> Result<String, PipelineError> {
+    let content = |(path, most): (&Path, u64)| {
+        let read = std::fs::File::open(path).and_then(|file| {
+            let bytes = file.metadata()?.len();
+            Ok(format!("{bytes} bytes, {}", &checksum(&file, 0, bytes.min(most))?[..16]))
+        });
+        read.map_err(PipelineError::file("read", path))
+    };
+    Ok(files.map(content).collect::<Result<Vec<_>, _>>()?.join("; "))
 }
 
 fn manifest_path(out: &Path) -> PathBuf {
@@ -266,7 +274,7 @@ struct CallJob<'r> {
     options: &'r CallOptions,
     caller: &'r dyn Caller,
     workers: Workers,
-    reads: AlignedReads,
+    reads: CallInputs,
     inputs: Vec<InputFile>,
     regions: Vec<PlannedRegion>,
     facts: Vec<Fact>,
@@ -284,11 +292,12 @@ impl CallJob<'_> {
         self.observer.event(&Event::Stage { name: "calling" });
         let temp = options.temp.as_deref();
         let scratch = run.scratch(temp).map_err(PipelineError::file("create", CallRun::path_of(&options.out)))?;
+        let reads = self.reads.paths();
         let calling = Calling {
             caller,
             reference: &options.reference,
-            reads: &self.reads.path,
-            genome: &self.reads.genome,
+            reads: &reads,
+            genome: self.reads.genome(),
             regions: &self.regions,
             run,
             scratch: &scratch,
@@ -305,7 +314,7 @@ impl CallJob<'_> {
         self.observer.event(&Event::Stage { name: "writing" });
         let mut staged = Staged::default();
         let provenance = self.provenance();
-        let (out, genome, regions) = (&options.out, &self.reads.genome, &self.regions);
+        let (out, genome, regions) = (&options.out, self.reads.genome(), &self.regions);
         let assembly = Assembly { out, genome, regions, kept: &kept, run, provenance };
         let records = assembly.write(&mut staged)?;
         let taken = kept.iter().map(|region| region.records).sum();

@@ -1,7 +1,7 @@
 //! Regions over workers: each called, checked, cut to what it owns, and kept.
 
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -24,7 +24,7 @@ const ATTEMPTS: u32 = 2;
 pub(super) struct Calling<'r> {
     pub(super) caller: &'r dyn Caller,
     pub(super) reference: &'r Path,
-    pub(super) reads: &'r Path,
+    pub(super) reads: &'r [PathBuf],
     pub(super) genome: &'r Genome,
     pub(super) regions: &'r [PlannedRegion],
     pub(super) run: &'r CallRun,
@@ -152,7 +152,7 @@ impl Calling<'_> {
         stop: &impl Fn() -> bool,
     ) -> Result<CalledRegion, EngineError> {
         let output = directory.join("out.vcf");
-        let chain = self.caller.start(&RegionWork {
+        let work = RegionWork {
             reference: self.reference,
             reads: self.reads,
             stretches: &region.stretches,
@@ -161,7 +161,11 @@ impl Calling<'_> {
             output: &output,
             threads: self.threads_per_caller,
             memory_bytes: self.memory_per_caller,
-        })?;
+        };
+        if let Some(before) = self.caller.prepare(&work)? {
+            before.wait(stop)?;
+        }
+        let chain = self.caller.start(&work)?;
         chain.wait(stop)?;
         self.owned(region, &output, &chain)
     }
