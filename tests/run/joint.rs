@@ -183,7 +183,7 @@ fn what_is_no_gvcf_is_not_genotyped() {
     };
     refused(&[plain], 3, &["plain.vcf.gz", "no GVCF", "-ERC GVCF"]);
     refused(&[directory.join("none.g.vcf.gz")], 4, &["none.g.vcf.gz is missing"]);
-    refused(&[cohort.reference.clone()], 3, &["ref.fa"]);
+    refused(std::slice::from_ref(&cohort.reference), 3, &["ref.fa"]);
     let gvcf = &cohort.gvcfs()[0];
     refused(&[gvcf.clone(), gvcf.clone()], 2, &["given twice"]);
     let bare = directory.join("bare.g.vcf.gz");

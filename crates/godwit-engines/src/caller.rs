@@ -8,6 +8,7 @@ mod choice;
 pub mod freebayes;
 mod gatk;
 pub mod joint;
+pub mod mutect2;
 mod region;
 pub mod template;
 
@@ -26,6 +27,8 @@ pub struct RegionWork<'a> {
     /// Aligned reads, BAM or CRAM, or GVCFs, each with its index beside it: one file, or those of several samples on the
     /// same contigs.
     pub reads: &'a [PathBuf],
+    /// The healthy tissue beside a tumour, which `reads` then are of.
+    pub normal: Option<Normal<'a>>,
     /// Stretches of one contig, ascending, apart from each other; at least one.
     pub stretches: &'a [Stretch],
     /// Copies of the contig there; `None`: whatever the caller takes for granted.
@@ -38,6 +41,15 @@ pub struct RegionWork<'a> {
     pub threads: usize,
     /// Memory it may take, bytes.
     pub memory_bytes: u64,
+}
+
+/// Reads of healthy tissue.
+#[derive(Clone, Copy, Debug)]
+pub struct Normal<'a> {
+    /// BAM or CRAM, with its index beside it.
+    pub reads: &'a Path,
+    /// The one sample that it is of.
+    pub sample: &'a str,
 }
 
 /// What calling by region has to know of a caller.
@@ -56,6 +68,8 @@ pub struct Habits {
     pub needs_dictionary: bool,
     /// Whether it takes GVCFs, not reads.
     pub gvcfs: bool,
+    /// Whether it calls a tumour beside a normal.
+    pub pairs: bool,
 }
 
 /// A caller that was found.

@@ -11,9 +11,11 @@ mod error;
 pub mod gatk;
 mod locate;
 pub mod normalizer;
+pub mod recalibrator;
 pub mod stream;
 mod survey;
 pub mod trimmer;
+pub mod variant_filter;
 mod words;
 
 pub use child::{Chain, ChildHandle, Link};

@@ -4,10 +4,12 @@
 //! first; of what it writes those records count that start in the region; they are put together in the order of the
 //! genome. A finished region is kept, so that another process can go on.
 
+mod attempts;
 mod kept;
 mod output;
 mod plan;
 mod reads;
+mod recalibrate;
 mod reference;
 mod report;
 mod work;
@@ -31,10 +33,13 @@ use crate::scratch::create_private_directory;
 use crate::staging::Staged;
 
 use kept::{CallRun, Opened};
-use output::{Assembly, stage_json};
+use output::Assembly;
+pub(crate) use output::stage_json;
 use plan::PlannedRegion;
 use reads::CallInputs;
-use reference::ScannedReference;
+pub(crate) use reads::index_of;
+pub use recalibrate::{RecalibrateOptions, RecalibrationReport, recalibrate};
+pub(crate) use reference::ScannedReference;
 pub use report::{CallReport, CalledRegionReport, Cutting};
 use work::Calling;
 
@@ -50,6 +55,8 @@ pub struct CallOptions {
     /// BAM or CRAM with its index, or the output directory of `align`, of each sample; they are called together. GVCFs with
     /// their indexes for a caller that takes those.
     pub reads: Vec<PathBuf>,
+    /// Reads of the normal beside a tumour, which `reads` then are of.
+    pub normal: Option<PathBuf>,
     /// The VCF, ending in `.vcf.gz`.
     pub out: PathBuf,
     /// The caller.
@@ -97,9 +104,14 @@ pub fn call(
 ) -> Result<CallReport, PipelineError> {
     let started = Instant::now();
     let caller = options.caller.find(&options.caller_args)?;
-    let workers = Workers::new(options, &*caller)?;
+    let memory_each = options.caller_memory_bytes.unwrap_or(caller.habits().memory_bytes);
+    let workers = Workers::new(
+        (options.threads, options.caller_threads),
+        (options.memory_bytes, memory_each),
+        (caller.name(), "--caller-memory"),
+    )?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
-    let reads = CallInputs::open(&options.reads, caller.habits().gvcfs, &options.program)?;
+    let reads = CallInputs::open(options, &*caller)?;
     let inputs = inputs(options, &reads)?;
     let reference = ScannedReference::scan(&options.reference)?;
     let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
@@ -110,25 +122,21 @@ pub fn call(
     for directory in directory.into_iter().chain(options.temp.as_deref()) {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    if let Some(report) = complete(options, &facts)? {
-        return Ok(report);
-    }
-    let run = match CallRun::open(&options.out, &facts, options.resume)? {
-        Opened::Run(run) => *run,
-        Opened::Complete => {
-            return complete(options, &facts)?.ok_or(PipelineError::Lost { what: "files", taken: 1, written: 0 });
+    let run = match open(&options.out, options.resume, &facts, observer)? {
+        Found::Work(run) => *run,
+        Found::Complete { records } => {
+            return Ok(CallReport { records, already_complete: true, ..CallReport::default() });
         }
     };
-    announce(&run, options, observer);
     let resumed = run.finished.len();
     let caller = &*caller;
     let job =
         CallJob { options, caller, workers, reads, inputs, regions, facts, resumed, observer, cancelled, started };
     let outcome = job.run(&run);
-    close(outcome, run, options, observer)
+    close(outcome, run, &options.out, observer)
 }
 
-/// How many callers run at a time.
+/// How many programs run at a time.
 #[derive(Clone, Copy)]
 struct Workers {
     count: usize,
@@ -136,24 +144,27 @@ struct Workers {
 }
 
 impl Workers {
-    fn new(options: &CallOptions, caller: &dyn Caller) -> Result<Self, PipelineError> {
-        let memory_per_caller = options.caller_memory_bytes.unwrap_or(caller.habits().memory_bytes);
-        let by_threads = (options.threads / options.caller_threads.max(1)).max(1);
-        let memory = match options.memory_bytes {
-            Some(bytes) if bytes < memory_per_caller => {
-                let problem = format!(
-                    "--memory is less than one {} takes; give at least {}M, or set --caller-memory",
-                    caller.name(),
-                    memory_per_caller.div_ceil(1 << 20)
-                );
+    /// `threads`: of all programs, and of each; `memory`: likewise, in bytes. `program`: what it is called, and the option
+    /// that says how much one takes.
+    fn new(
+        (threads, threads_each): (usize, usize),
+        (memory, memory_each): (Option<u64>, u64),
+        (name, option): (&str, &str),
+    ) -> Result<Self, PipelineError> {
+        let by_threads = (threads / threads_each.max(1)).max(1);
+        let memory = match memory {
+            Some(bytes) if bytes < memory_each => {
+                let least = memory_each.div_ceil(1 << 20);
+                let problem =
+                    format!("--memory is less than one {name} takes; give at least {least}M, or set {option}");
                 return Err(PipelineError::Options { problem });
             }
             Some(bytes) => bytes,
             // One runs in any case: whether it fits is known only when it has tried.
             None => machine::memory_bytes().unwrap_or(u64::MAX) / 2,
         };
-        let by_memory = usize::try_from(memory / memory_per_caller.max(1)).unwrap_or(usize::MAX).max(1);
-        Ok(Self { count: by_threads.min(by_memory), memory_per_caller })
+        let by_memory = usize::try_from(memory / memory_each.max(1)).unwrap_or(usize::MAX).max(1);
+        Ok(Self { count: by_threads.min(by_memory), memory_per_caller: memory_each })
     }
 }
 
@@ -187,6 +198,7 @@ fn facts(
         ("the command", caller.command_line()),
         ("the reference", reference.checksum.clone()),
         ("the reads", contents(reads.files.iter().map(|file| (&*file.path, HEAD_BYTES)))?),
+        ("--normal", reads.normal().map_or("none", |normal| normal.sample).to_owned()),
         ("the index of the reads", contents(reads.files.iter().map(|file| (&*file.index, u64::MAX)))?),
         ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
         ("--ploidy", table.unwrap_or("none".to_owned())),
@@ -198,7 +210,7 @@ fn facts(
 }
 
 /// Sizes of files, and checksums of as many bytes of each as are named with it.
-fn contents<'p>(files: impl Iterator<Item = (&'p Path, u64)>) -> Result<String, PipelineError> {
+pub(crate) fn contents<'p>(files: impl Iterator<Item = (&'p Path, u64)>) -> Result<String, PipelineError> {
     let content = |(path, most): (&Path, u64)| {
         let read = std::fs::File::open(path).and_then(|file| {
             let bytes = file.metadata()?.len();
@@ -213,12 +225,12 @@ fn manifest_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}{}", out.display(), manifest::SUFFIX))
 }
 
-/// The report of outputs that are all there and are those of this command, where a run is to be gone on with.
-fn complete(options: &CallOptions, facts: &[Fact]) -> Result<Option<CallReport>, PipelineError> {
-    if !options.resume || CallRun::path_of(&options.out).join("journal").exists() {
+/// The manifest of outputs that are all there and are those of this command, where a run is to be gone on with.
+pub(crate) fn complete(out: &Path, resume: bool, facts: &[Fact]) -> Result<Option<Manifest>, PipelineError> {
+    if !resume || CallRun::path_of(out).join("journal").exists() {
         return Ok(None);
     }
-    let path = manifest_path(&options.out);
+    let path = manifest_path(out);
     let manifest = match Manifest::read(&path) {
         Ok(manifest) => manifest,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -227,31 +239,54 @@ fn complete(options: &CallOptions, facts: &[Fact]) -> Result<Option<CallReport>,
     let directory = path.parent().unwrap_or(Path::new(""));
     let Some(manifest) = manifest.filter(|manifest| manifest.is_complete(directory)) else { return Ok(None) };
     compare(directory, &manifest.identity, facts)?;
-    Ok(Some(CallReport { records: manifest.records, already_complete: true, ..CallReport::default() }))
+    Ok(Some(manifest))
 }
 
-/// Says what an earlier run left.
-fn announce(run: &CallRun, options: &CallOptions, observer: &dyn Observer) {
-    if run.dropped > 0 && !options.resume {
-        let regions = run.dropped;
+/// What an earlier process left.
+enum Found {
+    /// Work, perhaps all of it.
+    Work(Box<CallRun>),
+    /// None: the outputs are there.
+    Complete {
+        /// Records in them.
+        records: u64,
+    },
+}
+
+/// Finds out what there is to do for an output, and says what an earlier run left.
+fn open(out: &Path, resume: bool, facts: &[Fact], observer: &dyn Observer) -> Result<Found, PipelineError> {
+    if let Some(Manifest { records, .. }) = complete(out, resume, facts)? {
+        return Ok(Found::Complete { records });
+    }
+    let run = match CallRun::open(out, facts, resume)? {
+        Opened::Run(run) => run,
+        Opened::Complete => {
+            let lost = PipelineError::Lost { what: "files", taken: 1, written: 0 };
+            return complete(out, resume, facts)?
+                .map_or(Err(lost), |done| Ok(Found::Complete { records: done.records }));
+        }
+    };
+    if run.dropped > 0 && !resume {
+        let pieces = run.dropped;
         let message = format!(
-            "{regions} called regions of a run that was stopped are dropped; with --resume they would have been kept"
+            "{pieces} called regions of a run that was stopped are dropped; with --resume they would have been kept"
         );
         observer.event(&Event::Warning { message });
     }
     if !run.finished.is_empty() {
         observer.event(&Event::CallResumed { regions: run.finished.len() });
     }
+    Ok(Found::Work(run))
 }
 
 /// Removes the directory of a run that is whole, or that left nothing; keeps all others and says so.
-fn close(
-    outcome: Result<CallReport, PipelineError>,
+fn close<R>(
+    outcome: Result<R, PipelineError>,
     run: CallRun,
-    options: &CallOptions,
+    out: &Path,
     observer: &dyn Observer,
-) -> Result<CallReport, PipelineError> {
-    let path = CallRun::path_of(&options.out);
+) -> Result<R, PipelineError> {
+    let path = CallRun::path_of(out);
     match outcome {
         Err(error) if error.blame() != Blame::Bug && run.has_work() => match error {
             PipelineError::Interrupted => Err(PipelineError::Paused { run: path }),
@@ -267,6 +302,38 @@ fn close(
             outcome
         }
     }
+}
+
+/// Writes the manifest of files that are whole. `records`: those of the output itself.
+pub(crate) fn stage_manifest(
+    verb: &str,
+    out: &Path,
+    records: u64,
+    facts: &[Fact],
+    staged: &mut Staged,
+) -> Result<(), PipelineError> {
+    let mut files = Vec::new();
+    for file in staged.files() {
+        let mut entry = whole(file).map_err(PipelineError::file("read", file.path()))?;
+        entry.records = (file.path() == out).then_some(records);
+        files.push(entry);
+    }
+    let manifest = Manifest {
+        godwit: env!("CARGO_PKG_VERSION").into(),
+        verb: verb.into(),
+        identity: facts.to_vec(),
+        records,
+        files,
+        ..Manifest::default()
+    };
+    stage_json(staged, &manifest_path(out), &manifest)
+}
+
+/// Writes the report, and gives all files their names.
+fn publish(run: &CallRun, out: &Path, mut staged: Staged, report: &impl serde::Serialize) -> Result<(), PipelineError> {
+    stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", out.display())), report)?;
+    run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", out))?;
+    staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
 }
 
 /// What is to be done, once it is known to make sense.
@@ -297,6 +364,7 @@ impl CallJob<'_> {
             caller,
             reference: &options.reference,
             reads: &reads,
+            normal: self.reads.normal(),
             genome: self.reads.genome(),
             regions: &self.regions,
             run,
@@ -363,26 +431,10 @@ impl CallJob<'_> {
         kept: &[kept::KeptRegion],
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
-        let options = self.options;
-        let mut files = Vec::new();
-        for file in staged.files() {
-            let mut entry = whole(file).map_err(PipelineError::file("read", file.path()))?;
-            entry.records = (file.path() == options.out).then_some(records);
-            files.push(entry);
-        }
-        let manifest = Manifest {
-            godwit: env!("CARGO_PKG_VERSION").into(),
-            verb: "call".into(),
-            identity: self.facts.clone(),
-            records,
-            files,
-            ..Manifest::default()
-        };
-        stage_json(&mut staged, &manifest_path(&options.out), &manifest)?;
+        let out = &self.options.out;
+        stage_manifest("call", out, records, &self.facts, &mut staged)?;
         let report = CallReport::new(self, kept, records, stages, &staged);
-        stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", options.out.display())), &report)?;
-        run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", &options.out))?;
-        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        publish(run, out, staged, &report)?;
         Ok(report)
     }
 }

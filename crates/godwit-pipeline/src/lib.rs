@@ -8,6 +8,7 @@ mod align;
 mod call;
 mod compare;
 mod error;
+mod filtering;
 mod job;
 mod journal;
 mod key_numbers;
@@ -36,6 +37,7 @@ pub mod simulate;
 mod staging;
 mod variants;
 mod verify;
+mod workflow;
 
 pub use godwit_cram::{DecodeRequest, decode};
 pub use godwit_engines::aligner::AlignerChoice;
@@ -45,9 +47,13 @@ pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, Launch, ReadsOptions, Spread, align};
-pub use call::{CallOptions, CallReport, CalledRegionReport, Cutting, call};
+pub use call::{
+    CallOptions, CallReport, CalledRegionReport, Cutting, RecalibrateOptions, RecalibrationReport, call, recalibrate,
+};
 pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
 pub use error::{Blame, PipelineError, with_causes};
+pub use filtering::{FilterOptions, FilterReport, filter};
+pub use godwit_engines::variant_filter::Resource;
 pub use job::JobOptions;
 pub use journal::Fact;
 pub use key_numbers::KeyNumbers;
@@ -65,3 +71,6 @@ pub use run_plan::{Certainty, DiskNeed, LanePlan, MemoryNeed, RunPlan, show_byte
 pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
 pub use variants::{VariantFormat, write_variants};
 pub use verify::{Check, Verdict, verify};
+pub use workflow::{
+    SampleOutcome, StepTime, Workflow, WorkflowOptions, WorkflowReport, run_workflow, sample_name_problem,
+};

@@ -127,6 +127,7 @@ impl Caller for Bcftools {
             blocks: false,
             needs_dictionary: false,
             gvcfs: false,
+            pairs: false,
         }
     }
 

@@ -7,6 +7,7 @@ use super::bcftools::{self, Bcftools};
 use super::freebayes::{self, Freebayes};
 use super::gatk::Gatk;
 use super::joint::{self, JointGatk};
+use super::mutect2::{self, Mutect2};
 use super::template::CallTemplate;
 use crate::{EngineError, gatk};
 
@@ -21,6 +22,8 @@ pub enum CallerChoice {
     Gatk,
     /// GATK's joint genotyping of GVCFs.
     GatkJoint,
+    /// GATK Mutect2.
+    Mutect2,
     /// Any program, by a command line with open places.
     Template(CallTemplate),
 }
@@ -33,6 +36,7 @@ impl CallerChoice {
             Self::Freebayes => freebayes::PROGRAM,
             Self::Gatk => gatk::PROGRAM,
             Self::GatkJoint => joint::NAME,
+            Self::Mutect2 => mutect2::NAME,
             Self::Template(template) => template.text(),
         }
     }
@@ -47,6 +51,7 @@ impl CallerChoice {
             Self::Freebayes => Ok(Box::new(Freebayes::find(arguments)?)),
             Self::Gatk => Ok(Box::new(Gatk::find(arguments)?)),
             Self::GatkJoint => Ok(Box::new(JointGatk::find(arguments)?)),
+            Self::Mutect2 => Ok(Box::new(Mutect2::find(arguments)?)),
             Self::Template(_) if !arguments.trim().is_empty() => {
                 let message = "options of a caller given as a command line belong into it".to_owned();
                 Err(EngineError::Arguments { message })
@@ -66,10 +71,11 @@ impl FromStr for CallerChoice {
             freebayes::PROGRAM => Ok(Self::Freebayes),
             gatk::PROGRAM => Ok(Self::Gatk),
             joint::NAME => Ok(Self::GatkJoint),
+            mutect2::NAME => Ok(Self::Mutect2),
             _ if text.contains([' ', '{']) => CallTemplate::parse(text).map(Self::Template),
             _ => Err(EngineError::Arguments {
                 message: format!(
-                    "{text:?} is none of bcftools, freebayes and gatk, and no command line such as 'octopus -R {{reference}} \
+                    "{text:?} is none of bcftools, freebayes, gatk and mutect2, and no command line such as 'octopus -R {{reference}} \
                      -I {{bam}} -T {{region}} -o {{out}}'"
                 ),
             }),

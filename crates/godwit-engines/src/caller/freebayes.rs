@@ -89,6 +89,7 @@ impl Caller for Freebayes {
             blocks: false,
             needs_dictionary: false,
             gvcfs: false,
+            pairs: false,
         }
     }
 

@@ -5,6 +5,7 @@
 //! which ends where the region does, so nothing is shown beyond it then, as those who scatter GATK do.
 
 use std::ffi::OsStr;
+use std::process::Command;
 
 use super::region::Told;
 use super::{Caller, Habits, RegionWork, words};
@@ -12,7 +13,7 @@ use crate::gatk::{PROGRAM, Toolkit};
 use crate::{Chain, EngineError};
 
 const SET_HERE: &str = "it is set by godwit call";
-const REFUSED: [(&str, &str); 22] = [
+pub(super) const REFUSED: [(&str, &str); 22] = [
     ("-I", SET_HERE),
     ("--input", SET_HERE),
     ("-O", SET_HERE),
@@ -81,6 +82,7 @@ impl Caller for Gatk {
             blocks: self.blocks,
             needs_dictionary: true,
             gvcfs: false,
+            pairs: false,
         }
     }
 
@@ -90,18 +92,24 @@ impl Caller for Gatk {
             return Err(EngineError::Arguments { message });
         }
         let mut command = self.toolkit.command("HaplotypeCaller", work.memory_bytes, work.directory);
-        command.arg("-R").arg(work.reference);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-I"), input.as_os_str()]));
-        match work.told()? {
-            Told::Words(stretch) => command.args(["-L", &stretch.text()]),
-            Told::Bed(path) => command.arg("-L").arg(path),
-        };
+        tell(&mut command, work)?;
         if let Some(ploidy) = work.ploidy {
             command.args(["--sample-ploidy", &ploidy.to_string()]);
         }
         command.args(["--native-pair-hmm-threads", &work.threads.to_string()]);
-        command.args(["--create-output-variant-index", "false"]);
         command.args(&self.arguments).arg("-O").arg(work.output);
         self.toolkit.start(command)
     }
+}
+
+/// Says reference and region, and that nobody needs an index of what is written.
+pub(super) fn tell(command: &mut Command, work: &RegionWork) -> Result<(), EngineError> {
+    command.arg("-R").arg(work.reference);
+    match work.told()? {
+        Told::Words(stretch) => command.args(["-L", &stretch.text()]),
+        Told::Bed(path) => command.arg("-L").arg(path),
+    };
+    command.args(["--create-output-variant-index", "false"]);
+    Ok(())
 }

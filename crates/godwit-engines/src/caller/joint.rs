@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::region::Told;
+use super::gatk::tell;
 use super::{Caller, Habits, RegionWork, words};
 use crate::gatk::Toolkit;
 use crate::{Chain, EngineError};
@@ -85,6 +85,7 @@ impl Caller for JointGatk {
             blocks: false,
             needs_dictionary: true,
             gvcfs: true,
+            pairs: false,
         }
     }
 
@@ -94,25 +95,18 @@ impl Caller for JointGatk {
             return Err(EngineError::Arguments { message });
         }
         let mut command = self.toolkit.command("GenomicsDBImport", work.memory_bytes, work.directory);
-        command.arg("-R").arg(work.reference);
         command.args(work.reads.iter().flat_map(|input| [OsStr::new("-V"), input.as_os_str()]));
-        match work.told()? {
-            Told::Words(stretch) => command.args(["-L", &stretch.text()]),
-            // One database for all of them, not one each.
-            Told::Bed(path) => command.arg("-L").arg(path).args(["--merge-input-intervals", "true"]),
-        };
+        tell(&mut command, work)?;
+        // One database for all stretches, not one each.
+        command.args(["--merge-input-intervals", "true"]);
         command.args(["--batch-size", BATCH, "--genomicsdb-workspace-path"]).arg(Self::database(work));
         self.toolkit.start(command).map(Some)
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
         let mut command = self.toolkit.command("GenotypeGVCFs", work.memory_bytes, work.directory);
-        command.arg("-R").arg(work.reference).arg("-V").arg(format!("gendb://{}", Self::database(work).display()));
-        match work.told()? {
-            Told::Words(stretch) => command.args(["-L", &stretch.text()]),
-            Told::Bed(path) => command.arg("-L").arg(path),
-        };
-        command.args(["--create-output-variant-index", "false"]);
+        command.arg("-V").arg(format!("gendb://{}", Self::database(work).display()));
+        tell(&mut command, work)?;
         command.args(&self.arguments).arg("-O").arg(work.output);
         self.toolkit.start(command)
     }

@@ -9,10 +9,12 @@ use crate::words::Words;
 use crate::{Chain, EngineError, Link};
 
 /// What may stand between braces, and what it becomes.
-pub const PLACEHOLDERS: [(&str, &str); 9] = [
+pub const PLACEHOLDERS: [(&str, &str); 11] = [
     ("reference", "path of the reference"),
     ("bam", "path of the BAM or CRAM"),
     ("bams", "path of a file with the paths of the BAMs or CRAMs of all samples, one a line"),
+    ("tumor", "path of the BAM or CRAM of a tumour"),
+    ("normal", "path of that of the normal"),
     ("region", "the region to call, as chr1:1-1000, 1-based"),
     ("bed", "path of a BED file with the region, or with its targets where there are any"),
     ("out", "path to write the VCF to, ending in .vcf; without it, the VCF is what the program prints"),
@@ -35,9 +37,9 @@ impl CallTemplate {
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let template = Self(Words::parse("caller", text, &PLACEHOLDERS)?);
         let uses = |place| template.0.uses(place);
-        if !(uses("bam") || uses("bams")) || !(uses("region") || uses("bed")) {
+        if !(uses("bam") || uses("bams") || uses("tumor")) || !(uses("region") || uses("bed")) {
             let message = format!(
-                "the caller {text:?} must be told the reads by {{bam}} or {{bams}} and the region by {{region}} or {{bed}}"
+                "the caller {text:?} must be told the reads by {{bam}}, {{bams}} or {{tumor}} and the region by {{region}} or {{bed}}"
             );
             return Err(EngineError::Arguments { message });
         }
@@ -94,21 +96,26 @@ impl Caller for TemplateCaller {
             blocks: false,
             needs_dictionary: false,
             gvcfs: false,
+            pairs: self.template.0.uses("normal"),
         }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
         let uses = |place| self.template.0.uses(place);
-        if uses("bam") && work.reads.len() > 1 {
-            let message = "{bam} is one file, and there are reads of several; use {bams}".to_owned();
-            return Err(EngineError::Arguments { message });
+        let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
+        if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
+            return wrong("{bam} and {tumor} are one file, and there are reads of several; use {bams}");
+        }
+        if uses("normal") && work.normal.is_none() {
+            return wrong("the caller asks for {normal}: name its reads with --normal");
         }
         let bed = if uses("bed") { work.bed()? } else { PathBuf::new() };
         let bams = if uses("bams") { list(work)? } else { PathBuf::new() };
         let show = |path: &std::path::Path| path.display().to_string();
         let arguments = self.template.0.arguments(|place| match place {
             "reference" => show(work.reference),
-            "bam" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
+            "normal" => work.normal.map(|normal| show(normal.reads)).unwrap_or_default(),
+            "bam" | "tumor" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
             "bams" => show(&bams),
             "region" => work.extent().text(),
             "bed" => show(&bed),

@@ -41,7 +41,7 @@ pub(super) fn regions(
     bed: Option<&[BedRegion]>,
 ) -> Result<Vec<PlannedRegion>, PipelineError> {
     let targets = match (bed, &options.regions) {
-        (Some(bed), Some(path)) => Some(targets(bed, path, &reads.genome())?),
+        (Some(bed), Some(path)) => Some(targets(bed, path, reads.genome())?),
         _ => None,
     };
     let grid = grid_options(options, habits);

@@ -7,12 +7,14 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use godwit_engines::caller::{Caller, Normal};
 use godwit_formats::bgzf::EOF_BLOCK;
 use godwit_formats::index::{DataSpread, IndexReadError};
 use godwit_formats::sam::Header;
 use godwit_formats::{bam, bgzf};
 use godwit_model::{Contig, Genome};
 
+use super::CallOptions;
 use crate::error::{AlignmentsError, PipelineError};
 use crate::manifest::{Manifest, SUFFIX};
 
@@ -22,25 +24,48 @@ pub(super) struct AlignedReads {
     pub(super) index: PathBuf,
     pub(super) genome: Genome,
     pub(super) spread: DataSpread,
+    /// Its header, where it is of reads.
+    pub(super) header: Header,
     /// Samples of its read groups; the path where they name none, as callers do.
     samples: Vec<String>,
 }
 
 /// What is called together: the same contigs in all files, and every sample in one of them.
 pub(super) struct CallInputs {
-    /// At least one.
+    /// At least one; that of the normal, where there is one, is the last.
     pub(super) files: Vec<AlignedReads>,
+    /// The sample that is the normal.
+    normal: Option<String>,
 }
 
 impl CallInputs {
-    /// Opens files or directories of `align`, as [`AlignedReads::open`] does, or GVCFs.
+    /// Opens files or directories of `align`, as [`AlignedReads::open`] does, or GVCFs for a caller that takes those.
     ///
     /// # Errors
     /// Those of [`AlignedReads::open`] and [`gvcf::open`]; [`PipelineError::Corrupt`] for other contigs than those of the first, [`PipelineError::Options`] for a
     /// file or sample that comes twice.
-    pub(super) fn open(given: &[PathBuf], gvcfs: bool, program: &Path) -> Result<Self, PipelineError> {
-        let open = |given: &PathBuf| if gvcfs { gvcf::open(given) } else { AlignedReads::open(given, program) };
-        let files: Vec<AlignedReads> = given.iter().map(open).collect::<Result<_, _>>()?;
+    pub(super) fn open(options: &CallOptions, caller: &dyn Caller) -> Result<Self, PipelineError> {
+        let CallOptions { reads, normal, program, .. } = options;
+        let (name, habits) = (caller.name(), caller.habits());
+        if normal.is_some() && !habits.pairs {
+            let problem = format!(
+                "{name} calls no tumour beside a normal; use --caller mutect2, or a command line with {{tumor}} and {{normal}}"
+            );
+            return Err(PipelineError::Options { problem });
+        }
+        let open = |given: &PathBuf| if habits.gvcfs { gvcf::open(given) } else { AlignedReads::open(given, program) };
+        let files: Vec<AlignedReads> = reads.iter().chain(normal).map(open).collect::<Result<_, _>>()?;
+        let normal = match (normal, files.last()) {
+            (None, _) | (_, None) => None,
+            (Some(_), Some(file)) => match &file.samples[..] {
+                [sample] => Some(sample.clone()),
+                several => {
+                    let (path, count) = (file.path.display(), several.len());
+                    let problem = format!("{path} has {count} samples; the normal is one");
+                    return Err(PipelineError::Options { problem });
+                }
+            },
+        };
         let Some(first) = files.first() else {
             return Err(PipelineError::Options { problem: "no reads were named to call from".to_owned() });
         };
@@ -67,7 +92,7 @@ impl CallInputs {
                 }
             }
         }
-        Ok(Self { files })
+        Ok(Self { files, normal })
     }
 
     /// The file that was named first.
@@ -75,8 +100,16 @@ impl CallInputs {
         &self.files[0].path
     }
 
+    /// The files, but for that of the normal.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        self.files.iter().map(|file| file.path.clone()).collect()
+        let count = self.files.len() - usize::from(self.normal.is_some());
+        self.files[..count].iter().map(|file| file.path.clone()).collect()
+    }
+
+    /// The normal, where there is one.
+    pub(super) fn normal(&self) -> Option<Normal<'_>> {
+        let reads = &self.files.last()?.path;
+        self.normal.as_ref().map(|sample| Normal { reads, sample })
     }
 
     /// The contigs of all files.
@@ -152,7 +185,7 @@ impl AlignedReads {
                 problem: format!("{error}; make it again with `samtools index {}`", path.display()),
             },
         })?;
-        Ok(Self { path, index, genome, spread, samples })
+        Ok(Self { path, index, genome, spread, header, samples })
     }
 }
 
@@ -227,7 +260,7 @@ fn cram_head(path: &Path, program: &Path) -> Result<(Genome, Header), PipelineEr
 }
 
 /// The index beside a file, under any of the names that samtools looks for.
-fn index_of(path: &Path, endings: &[&str], maker: &str) -> Result<PathBuf, PipelineError> {
+pub(crate) fn index_of(path: &Path, endings: &[&str], maker: &str) -> Result<PathBuf, PipelineError> {
     let appended = |ending: &&str| PathBuf::from(format!("{}.{ending}", path.display()));
     let replaced = |ending: &&str| path.with_extension(ending);
     let candidates: Vec<PathBuf> = endings.iter().flat_map(|ending| [appended(ending), replaced(ending)]).collect();

@@ -90,10 +90,6 @@ impl CallReport {
             seconds: kept.seconds,
             attempts: kept.attempts,
         });
-        let outputs = staged.sizes().map(|(path, bytes)| OutputFile {
-            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            bytes,
-        });
         Self {
             godwit: env!("CARGO_PKG_VERSION").into(),
             verb: "call",
@@ -103,7 +99,7 @@ impl CallReport {
             workers: job.workers.count,
             grid: Cutting { window_bases: grid.window_bases, padding_bases: grid.padding_bases },
             inputs: job.inputs.clone(),
-            outputs: outputs.collect(),
+            outputs: OutputFile::of(staged),
             stages,
             regions: regions.collect(),
             resumed_regions: job.resumed,

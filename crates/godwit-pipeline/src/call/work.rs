@@ -4,27 +4,25 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
-use godwit_engines::caller::{Caller, RegionWork};
+use godwit_engines::caller::{Caller, Normal, RegionWork};
 use godwit_engines::{Chain, EngineError};
 use godwit_formats::bgzf;
 use godwit_formats::vcf_lines::Reader;
 use godwit_model::Genome;
 
+use super::attempts::{Named, attempted};
 use super::kept::{CallRun, KeptRegion};
 use super::plan::PlannedRegion;
 use crate::error::{PipelineError, with_causes};
 use crate::observer::{Event, Observer};
-
-/// How often a caller is started on a region before the run is given up.
-const ATTEMPTS: u32 = 2;
 
 /// What workers share.
 pub(super) struct Calling<'r> {
     pub(super) caller: &'r dyn Caller,
     pub(super) reference: &'r Path,
     pub(super) reads: &'r [PathBuf],
+    pub(super) normal: Option<Normal<'r>>,
     pub(super) genome: &'r Genome,
     pub(super) regions: &'r [PlannedRegion],
     pub(super) run: &'r CallRun,
@@ -114,35 +112,13 @@ impl Calling<'_> {
     fn region(&self, index: usize, stop: &impl Fn() -> bool) -> Result<KeptRegion, PipelineError> {
         let region = &self.regions[index];
         let directory = self.scratch.join(index.to_string());
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            // What a first attempt left must not be taken for the second's.
-            let _ = std::fs::remove_dir_all(&directory);
-            std::fs::create_dir(&directory).map_err(PipelineError::file("create", &directory))?;
-            let started = Instant::now();
-            let called = self.attempt(region, &directory, stop);
-            let seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
-            match called {
-                Ok(CalledRegion { header, lines, records }) => {
-                    let _ = std::fs::remove_dir_all(&directory);
-                    return self
-                        .run
-                        .keep(index, header, (&lines, records), seconds, attempts)
-                        .map_err(PipelineError::file("keep what was called in", self.scratch));
-                }
-                Err(_) if stop() => return Err(PipelineError::Interrupted),
-                Err(error @ EngineError::Arguments { .. }) => return Err(error.into()),
-                Err(source) if attempts < ATTEMPTS => {
-                    let message = format!("calling {} failed and is tried again: {source}", region.name);
-                    self.observer.event(&Event::Warning { message: message.replace('\n', " | ") });
-                }
-                Err(error) => {
-                    let (region, source) = (region.name.clone(), Box::new(error));
-                    return Err(PipelineError::Region { region, attempts, source });
-                }
-            }
-        }
+        let named = Named { doing: "calling", piece: &region.name };
+        let attempt = || self.attempt(region, &directory, stop);
+        let called = attempted(named, &directory, self.observer, stop, attempt)?;
+        let CalledRegion { header, lines, records } = called.value;
+        self.run
+            .keep(index, header, (&lines, records), called.seconds, called.attempts)
+            .map_err(PipelineError::file("keep what was called in", self.scratch))
     }
 
     fn attempt(
@@ -155,6 +131,7 @@ impl Calling<'_> {
         let work = RegionWork {
             reference: self.reference,
             reads: self.reads,
+            normal: self.normal,
             stretches: &region.stretches,
             ploidy: region.ploidy,
             directory,

@@ -38,6 +38,7 @@ fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
     Ok(CallOptions {
         reference: args.reference.clone(),
         reads: reads.clone(),
+        normal: args.normal.clone(),
         out: args.out.clone(),
         caller,
         caller_args: args.caller_args.clone(),

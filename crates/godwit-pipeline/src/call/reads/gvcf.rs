@@ -5,6 +5,7 @@ use std::path::Path;
 
 use godwit_formats::bgzf;
 use godwit_formats::index::DataSpread;
+use godwit_formats::sam;
 use godwit_formats::vcf_lines::{Header, Reader};
 use godwit_model::{Contig, Genome};
 
@@ -38,7 +39,14 @@ pub(super) fn open(path: &Path) -> Result<AlignedReads, PipelineError> {
         return Err(wrong("it has no sample".to_owned()));
     }
     let index = index_of(path, &["tbi", "csi"], "tabix -p vcf")?;
-    Ok(AlignedReads { path: path.to_owned(), index, genome, spread: DataSpread::default(), samples })
+    Ok(AlignedReads {
+        path: path.to_owned(),
+        index,
+        genome,
+        spread: DataSpread::default(),
+        header: sam::Header::default(),
+        samples,
+    })
 }
 
 fn contigs(header: &Header) -> Option<Vec<Contig>> {
