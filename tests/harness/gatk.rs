@@ -50,9 +50,14 @@ fn fetched() -> Result<PathBuf, String> {
 /// # Panics
 /// When it fails.
 pub fn haplotype_caller(reference: &Path, bam: &Path, out: &Path, words: &[&str]) {
+    let mut command = tool("HaplotypeCaller");
+    succeed(command.arg("-R").arg(reference).arg("-I").arg(bam).arg("-O").arg(out).args(words));
+}
+
+/// A command line that starts with a tool of GATK.
+pub fn tool(name: &str) -> Command {
     let mut command = Tool::need("java").command();
     command.args(["-Xmx1500m", "-XX:+UseSerialGC", "-cp"]).arg(jars().join("*"));
-    command.args(["org.broadinstitute.hellbender.Main", "HaplotypeCaller", "--verbosity", "ERROR"]);
-    command.arg("-R").arg(reference).arg("-I").arg(bam).arg("-O").arg(out).args(words);
-    succeed(&mut command);
+    command.args(["org.broadinstitute.hellbender.Main", name, "--verbosity", "ERROR"]);
+    command
 }

@@ -12,7 +12,7 @@ use godwit_tests::{gatk, needs, needs_gatk, scratch, skip};
 use super::picard::shared_data;
 
 /// Contigs of the sample's genome. The first has a stretch of N in the middle.
-const CONTIGS: [(&str, usize); 3] = [("chr1", 50_000), ("chrX", 20_000), ("chrM", 5_000)];
+pub(super) const CONTIGS: [(&str, usize); 3] = [("chr1", 50_000), ("chrX", 20_000), ("chrM", 5_000)];
 const WORKERS: [&str; 3] = ["1", "2", "4"];
 
 /// A sample that was aligned: a reference, and the output directory of `align`.
@@ -28,17 +28,7 @@ impl Aligned {
         ALIGNED.get_or_init(|| {
             let directory = scratch::directory("calling");
             let (reference, run) = (directory.join("ref.fa"), directory.join("out"));
-            let mut random = Random::new(5);
-            let mut text = String::new();
-            for (name, count) in CONTIGS {
-                let mut bases = random.bases(count);
-                if name == "chr1" {
-                    bases[22_000..25_000].fill(b'N');
-                }
-                let lines: Vec<&[u8]> = bases.chunks(70).collect();
-                text += &format!(">{name}\n{}\n", String::from_utf8_lossy(&lines.join(&b'\n')));
-            }
-            fs::write(&reference, text).expect("the scratch directory can be written to");
+            write_reference(&reference);
             godwit().arg("index").arg(&reference).succeeds();
             let prefix = directory.join("reads");
             let simulate = godwit().arg("simulate").arg("--reference").arg(&reference);
@@ -81,8 +71,23 @@ impl Aligned {
     }
 }
 
+/// The genome of all samples here.
+pub(super) fn write_reference(path: &Path) {
+    let mut random = Random::new(5);
+    let mut text = String::new();
+    for (name, count) in CONTIGS {
+        let mut bases = random.bases(count);
+        if name == "chr1" {
+            bases[22_000..25_000].fill(b'N');
+        }
+        let lines: Vec<&[u8]> = bases.chunks(70).collect();
+        text += &format!(">{name}\n{}\n", String::from_utf8_lossy(&lines.join(&b'\n')));
+    }
+    fs::write(path, text).expect("the scratch directory can be written to");
+}
+
 /// Lines of records in the text of a VCF.
-fn records_of(text: &[u8]) -> Vec<u8> {
+pub(super) fn records_of(text: &[u8]) -> Vec<u8> {
     text.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"#")).flatten().copied().collect()
 }
 
@@ -91,19 +96,19 @@ pub(super) fn records(vcf: &Path) -> Vec<u8> {
     records_of(&Tool::need("bgzip").run(["-dc".as_ref(), vcf.as_os_str()]).stdout)
 }
 
-/// Contig, position, alleles and genotype of each record.
-fn genotypes(records: &[u8]) -> Vec<String> {
+/// Contig, position, alleles and genotype of every sample of each record.
+pub(super) fn genotypes(records: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(records);
     let genotype = |line: &str| {
         let fields: Vec<&str> = line.split('\t').collect();
-        let genotype = fields[9].split(':').next().unwrap_or_default();
-        format!("{} {} {} {} {genotype}", fields[0], fields[1], fields[3], fields[4])
+        let genotypes: Vec<&str> = fields[9..].iter().map(|sample| sample.split(':').next().unwrap_or("")).collect();
+        format!("{} {} {} {} {}", fields[0], fields[1], fields[3], fields[4], genotypes.join(" "))
     };
     text.lines().map(genotype).collect()
 }
 
 #[track_caller]
-fn assert_same_text(found: &[u8], expected: &[u8]) {
+pub(super) fn assert_same_text(found: &[u8], expected: &[u8]) {
     assert!(!expected.is_empty(), "nothing was called, so nothing is shown");
     let (found, expected) = (String::from_utf8_lossy(found), String::from_utf8_lossy(expected));
     for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
@@ -113,7 +118,7 @@ fn assert_same_text(found: &[u8], expected: &[u8]) {
 }
 
 /// Calls with 1, 2 and 4 workers, wants one file of them, and returns it.
-fn same_at_any_workers(call: impl Fn(&Path) -> Godwit) -> PathBuf {
+pub(super) fn same_at_any_workers(call: impl Fn(&Path) -> Godwit) -> PathBuf {
     let directory = scratch::directory("workers");
     let files = WORKERS.map(|workers| {
         let out = directory.join(format!("{workers}.vcf.gz"));

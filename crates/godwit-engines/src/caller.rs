@@ -6,11 +6,13 @@
 pub mod bcftools;
 mod choice;
 pub mod freebayes;
-pub mod gatk;
+mod gatk;
+pub mod joint;
+pub mod mutect2;
 mod region;
 pub mod template;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Chain, EngineError};
 
@@ -22,8 +24,11 @@ pub use region::Stretch;
 pub struct RegionWork<'a> {
     /// The reference, FASTA, with its `.fai` beside it.
     pub reference: &'a Path,
-    /// Aligned reads, BAM or CRAM, with their index beside them.
-    pub reads: &'a Path,
+    /// Aligned reads, BAM or CRAM, or GVCFs, each with its index beside it: one file, or those of several samples on the
+    /// same contigs.
+    pub reads: &'a [PathBuf],
+    /// The healthy tissue beside a tumour, which `reads` then are of.
+    pub normal: Option<Normal<'a>>,
     /// Stretches of one contig, ascending, apart from each other; at least one.
     pub stretches: &'a [Stretch],
     /// Copies of the contig there; `None`: whatever the caller takes for granted.
@@ -36,6 +41,15 @@ pub struct RegionWork<'a> {
     pub threads: usize,
     /// Memory it may take, bytes.
     pub memory_bytes: u64,
+}
+
+/// Reads of healthy tissue.
+#[derive(Clone, Copy, Debug)]
+pub struct Normal<'a> {
+    /// BAM or CRAM, with its index beside it.
+    pub reads: &'a Path,
+    /// The one sample that it is of.
+    pub sample: &'a str,
 }
 
 /// What calling by region has to know of a caller.
@@ -52,6 +66,10 @@ pub struct Habits {
     pub blocks: bool,
     /// Whether it needs a sequence dictionary (`REF.dict`) beside the reference.
     pub needs_dictionary: bool,
+    /// Whether it takes GVCFs, not reads.
+    pub gvcfs: bool,
+    /// Whether it calls a tumour beside a normal.
+    pub pairs: bool,
 }
 
 /// A caller that was found.
@@ -68,17 +86,19 @@ pub trait Caller: Send + Sync {
     /// How it is to be treated.
     fn habits(&self) -> Habits;
 
+    /// Starts what has to end before the caller is started on a region; most callers need nothing.
+    ///
+    /// # Errors
+    /// As for [`Caller::start`].
+    fn prepare(&self, _work: &RegionWork) -> Result<Option<Chain>, EngineError> {
+        Ok(None)
+    }
+
     /// Starts it on a region.
     ///
     /// # Errors
     /// [`EngineError::Io`]; [`EngineError::Arguments`] for a ploidy that it cannot do.
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError>;
-}
-
-/// Takes version numbers apart and compares the first two.
-fn is_at_least(version: &str, oldest: [u32; 2]) -> bool {
-    let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
-    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= oldest
 }
 
 /// Words of an option that names further options of a caller.

@@ -8,13 +8,22 @@ pub mod aligner;
 pub mod caller;
 mod child;
 mod error;
+pub mod gatk;
 mod locate;
 pub mod normalizer;
+pub mod recalibrator;
 pub mod stream;
 mod survey;
 pub mod trimmer;
+pub mod variant_filter;
 mod words;
 
 pub use child::{Chain, ChildHandle, Link};
 pub use error::EngineError;
 pub use survey::{Surveyed, survey};
+
+/// Takes version numbers apart and compares the first two.
+fn is_at_least(version: &str, oldest: [u32; 2]) -> bool {
+    let mut numbers = version.split(['.', '-', '+']).map_while(|number| number.parse::<u32>().ok());
+    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= oldest
+}

@@ -4,11 +4,13 @@
 //! first; of what it writes those records count that start in the region; they are put together in the order of the
 //! genome. A finished region is kept, so that another process can go on.
 
+mod attempts;
 mod kept;
 pub(crate) mod node;
 mod output;
 mod plan;
 mod reads;
+mod recalibrate;
 mod reference;
 mod report;
 mod spread;
@@ -37,13 +39,18 @@ use crate::staging::Staged;
 pub use kept::is_call_busy;
 use kept::{CallRun, KeptRegion, Opened};
 pub(crate) use node::CallWork;
-use output::{Assembly, stage_json};
+use output::Assembly;
+pub(crate) use output::stage_json;
 use plan::PlannedRegion;
-use reads::AlignedReads;
-use reference::ScannedReference;
+use reads::CallInputs;
+pub(crate) use reads::index_of;
+pub use recalibrate::{RecalibrateOptions, RecalibrationReport, recalibrate};
+pub(crate) use reference::ScannedReference;
 pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
 use work::{Calling, RegionCaller};
 
+/// The option that says how much memory one caller takes.
+const CALLER_MEMORY: &str = "--caller-memory";
 /// Bytes at the start of a file of reads that tell it from others. All of it is too much to read twice; what its index says
 /// of every block of it counts too.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -56,8 +63,11 @@ const CALLER_VERSION: &str = "the version of the caller";
 pub struct CallOptions {
     /// The reference.
     pub reference: PathBuf,
-    /// BAM or CRAM with its index, or the output directory of `align`.
-    pub reads: PathBuf,
+    /// BAM or CRAM with its index, or the output directory of `align`, of each sample; they are called together. GVCFs with
+    /// their indexes for a caller that takes those.
+    pub reads: Vec<PathBuf>,
+    /// Reads of the normal beside a tumour, which `reads` then are of.
+    pub normal: Option<PathBuf>,
     /// The VCF, ending in `.vcf.gz`.
     pub out: PathBuf,
     /// The caller.
@@ -106,9 +116,9 @@ pub fn call(
 ) -> Result<CallReport, PipelineError> {
     let started = Instant::now();
     let caller = options.caller.find(&options.caller_args)?;
-    let workers = Workers::new(&Budget::of(options), &*caller)?;
+    let workers = Workers::new(&Budget::of(options), caller.habits().memory_bytes, (caller.name(), CALLER_MEMORY))?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
-    let reads = AlignedReads::open(&options.reads, &options.program)?;
+    let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.program, &*caller)?;
     let inputs = inputs(options, &reads)?;
     let reference = ScannedReference::scan(&options.reference)?;
     let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
@@ -119,16 +129,12 @@ pub fn call(
     for directory in directory.into_iter().chain(options.temp.as_deref()) {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
     }
-    if let Some(report) = complete(options, &facts)? {
-        return Ok(report);
-    }
-    let run = match CallRun::open(&options.out, &facts, options.resume)? {
-        Opened::Run(run) => *run,
-        Opened::Complete => {
-            return complete(options, &facts)?.ok_or(PipelineError::Lost { what: "files", taken: 1, written: 0 });
+    let run = match open(&options.out, options.resume, &facts, observer)? {
+        Found::Work(run) => *run,
+        Found::Complete { records } => {
+            return Ok(CallReport { records, already_complete: true, ..CallReport::default() });
         }
     };
-    announce(&run, options, observer);
     let resumed = run.finished.len();
     let caller = &*caller;
     let job = CallJob {
@@ -146,18 +152,18 @@ pub fn call(
         started,
     };
     let outcome = job.run(&run);
-    close(outcome, run, options, observer)
+    close(outcome, run, &options.out, observer)
 }
 
-/// Threads and memory of all callers of a process together, and of each.
+/// Threads and memory of all programs of a process together, and of each.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Budget {
     threads: usize,
-    threads_per_caller: usize,
+    threads_each: usize,
     /// Half the machine's where `None`.
     memory_bytes: Option<u64>,
     /// What it usually takes where `None`.
-    memory_per_caller: Option<u64>,
+    memory_each: Option<u64>,
     /// Processes that share the machine.
     shared_by: u32,
 }
@@ -166,15 +172,15 @@ impl Budget {
     fn of(options: &CallOptions) -> Self {
         Self {
             threads: options.threads,
-            threads_per_caller: options.caller_threads,
+            threads_each: options.caller_threads,
             memory_bytes: options.memory_bytes,
-            memory_per_caller: options.caller_memory_bytes,
+            memory_each: options.caller_memory_bytes,
             shared_by: 1,
         }
     }
 }
 
-/// How many callers run at a time.
+/// How many programs run at a time.
 #[derive(Clone, Copy)]
 struct Workers {
     count: usize,
@@ -182,31 +188,33 @@ struct Workers {
 }
 
 impl Workers {
-    fn new(budget: &Budget, caller: &dyn Caller) -> Result<Self, PipelineError> {
-        let memory_per_caller = budget.memory_per_caller.unwrap_or(caller.habits().memory_bytes);
-        let by_threads = (budget.threads / budget.threads_per_caller.max(1)).max(1);
+    /// `usual_bytes`: memory of one program where the budget does not say; then what it is called, and the option that says
+    /// how much one takes.
+    fn new(budget: &Budget, usual_bytes: u64, (name, option): (&str, &str)) -> Result<Self, PipelineError> {
+        let memory_each = budget.memory_each.unwrap_or(usual_bytes);
+        let by_threads = (budget.threads / budget.threads_each.max(1)).max(1);
         let memory = match budget.memory_bytes {
-            Some(bytes) if bytes < memory_per_caller => {
-                let problem = format!(
-                    "--memory is less than one {} takes; give at least {}M, or set --caller-memory",
-                    caller.name(),
-                    memory_per_caller.div_ceil(1 << 20)
-                );
+            Some(bytes) if bytes < memory_each => {
+                let least = memory_each.div_ceil(1 << 20);
+                let problem =
+                    format!("--memory is less than one {name} takes; give at least {least}M, or set {option}");
                 return Err(PipelineError::Options { problem });
             }
             Some(bytes) => bytes,
             // One runs in any case: whether it fits is known only when it has tried.
             None => machine::memory_bytes().unwrap_or(u64::MAX) / 2 / u64::from(budget.shared_by.max(1)),
         };
-        let by_memory = usize::try_from(memory / memory_per_caller.max(1)).unwrap_or(usize::MAX).max(1);
-        Ok(Self { count: by_threads.min(by_memory), memory_per_caller })
+        let by_memory = usize::try_from(memory / memory_each.max(1)).unwrap_or(usize::MAX).max(1);
+        Ok(Self { count: by_threads.min(by_memory), memory_per_caller: memory_each })
     }
 }
 
-fn inputs(options: &CallOptions, reads: &AlignedReads) -> Result<Vec<InputFile>, PipelineError> {
-    let mut inputs =
-        vec![InputFile::of("the reference", &options.reference)?, InputFile::of("the reads", &reads.path)?];
-    inputs.push(InputFile::of("the index", &reads.index)?);
+fn inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, PipelineError> {
+    let mut inputs = vec![InputFile::of("the reference", &options.reference)?];
+    for file in &reads.files {
+        inputs.push(InputFile::of("the reads", &file.path)?);
+        inputs.push(InputFile::of("the index", &file.index)?);
+    }
     if let Some(bed) = &options.regions {
         inputs.push(InputFile::of("the regions", bed)?);
     }
@@ -218,7 +226,7 @@ fn inputs(options: &CallOptions, reads: &AlignedReads) -> Result<Vec<InputFile>,
 fn facts(
     options: &CallOptions,
     caller: &dyn Caller,
-    reads: &AlignedReads,
+    reads: &CallInputs,
     reference: &ScannedReference,
     bed: Option<&[BedRegion]>,
 ) -> Result<Vec<Fact>, PipelineError> {
@@ -239,34 +247,40 @@ fn facts(
 }
 
 /// Those of them that every machine sees for itself.
-fn seen(caller: &dyn Caller, reads: &AlignedReads, reference: &ScannedReference) -> Result<Vec<Fact>, PipelineError> {
-    let content = |path: &Path, most: u64| {
+fn seen(caller: &dyn Caller, reads: &CallInputs, reference: &ScannedReference) -> Result<Vec<Fact>, PipelineError> {
+    let facts = [
+        (CALLER_VERSION, format!("{} {}", caller.name(), caller.version())),
+        ("the command", caller.command_line()),
+        ("the reference", reference.checksum.clone()),
+        ("the reads", contents(reads.files.iter().map(|file| (&*file.path, HEAD_BYTES)))?),
+        ("--normal", reads.normal().map_or("none", |normal| normal.sample).to_owned()),
+        ("the index of the reads", contents(reads.files.iter().map(|file| (&*file.index, u64::MAX)))?),
+    ];
+    Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
+}
+
+/// Sizes of files, and checksums of as many bytes of each as are named with it.
+pub(crate) fn contents<'p>(files: impl Iterator<Item = (&'p Path, u64)>) -> Result<String, PipelineError> {
+    let content = |(path, most): (&Path, u64)| {
         let read = std::fs::File::open(path).and_then(|file| {
             let bytes = file.metadata()?.len();
             Ok(format!("{bytes} bytes, {}", &checksum(&file, 0, bytes.min(most))?[..16]))
         });
         read.map_err(PipelineError::file("read", path))
     };
-    let facts = [
-        (CALLER_VERSION, format!("{} {}", caller.name(), caller.version())),
-        ("the command", caller.command_line()),
-        ("the reference", reference.checksum.clone()),
-        ("the reads", content(&reads.path, HEAD_BYTES)?),
-        ("the index of the reads", content(&reads.index, u64::MAX)?),
-    ];
-    Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
+    Ok(files.map(content).collect::<Result<Vec<_>, _>>()?.join("; "))
 }
 
 fn manifest_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}{}", out.display(), manifest::SUFFIX))
 }
 
-/// The report of outputs that are all there and are those of this command, where a run is to be gone on with.
-fn complete(options: &CallOptions, facts: &[Fact]) -> Result<Option<CallReport>, PipelineError> {
-    if !options.resume || CallRun::path_of(&options.out).join("journal").exists() {
+/// The manifest of outputs that are all there and are those of this command, where a run is to be gone on with.
+pub(crate) fn complete(out: &Path, resume: bool, facts: &[Fact]) -> Result<Option<Manifest>, PipelineError> {
+    if !resume || CallRun::path_of(out).join("journal").exists() {
         return Ok(None);
     }
-    let path = manifest_path(&options.out);
+    let path = manifest_path(out);
     let manifest = match Manifest::read(&path) {
         Ok(manifest) => manifest,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -275,31 +289,54 @@ fn complete(options: &CallOptions, facts: &[Fact]) -> Result<Option<CallReport>,
     let directory = path.parent().unwrap_or(Path::new(""));
     let Some(manifest) = manifest.filter(|manifest| manifest.is_complete(directory)) else { return Ok(None) };
     compare(directory, &manifest.identity, facts)?;
-    Ok(Some(CallReport { records: manifest.records, already_complete: true, ..CallReport::default() }))
+    Ok(Some(manifest))
 }
 
-/// Says what an earlier run left.
-fn announce(run: &CallRun, options: &CallOptions, observer: &dyn Observer) {
-    if run.dropped > 0 && !options.resume {
-        let regions = run.dropped;
+/// What an earlier process left.
+enum Found {
+    /// Work, perhaps all of it.
+    Work(Box<CallRun>),
+    /// None: the outputs are there.
+    Complete {
+        /// Records in them.
+        records: u64,
+    },
+}
+
+/// Finds out what there is to do for an output, and says what an earlier run left.
+fn open(out: &Path, resume: bool, facts: &[Fact], observer: &dyn Observer) -> Result<Found, PipelineError> {
+    if let Some(Manifest { records, .. }) = complete(out, resume, facts)? {
+        return Ok(Found::Complete { records });
+    }
+    let run = match CallRun::open(out, facts, resume)? {
+        Opened::Run(run) => run,
+        Opened::Complete => {
+            let lost = PipelineError::Lost { what: "files", taken: 1, written: 0 };
+            return complete(out, resume, facts)?
+                .map_or(Err(lost), |done| Ok(Found::Complete { records: done.records }));
+        }
+    };
+    if run.dropped > 0 && !resume {
+        let pieces = run.dropped;
         let message = format!(
-            "{regions} called regions of a run that was stopped are dropped; with --resume they would have been kept"
+            "{pieces} called regions of a run that was stopped are dropped; with --resume they would have been kept"
         );
         observer.event(&Event::Warning { message });
     }
     if !run.finished.is_empty() {
         observer.event(&Event::CallResumed { regions: run.finished.len() });
     }
+    Ok(Found::Work(run))
 }
 
 /// Removes the directory of a run that is whole, or that left nothing; keeps all others and says so.
-fn close(
-    outcome: Result<CallReport, PipelineError>,
+fn close<R>(
+    outcome: Result<R, PipelineError>,
     run: CallRun,
-    options: &CallOptions,
+    out: &Path,
     observer: &dyn Observer,
-) -> Result<CallReport, PipelineError> {
-    let path = CallRun::path_of(&options.out);
+) -> Result<R, PipelineError> {
+    let path = CallRun::path_of(out);
     match outcome {
         Err(error) if error.blame() != Blame::Bug && run.has_work() => match error {
             PipelineError::Interrupted => Err(PipelineError::Paused { run: path }),
@@ -317,13 +354,45 @@ fn close(
     }
 }
 
+/// Writes the manifest of files that are whole. `records`: those of the output itself.
+pub(crate) fn stage_manifest(
+    verb: &str,
+    out: &Path,
+    records: u64,
+    facts: &[Fact],
+    staged: &mut Staged,
+) -> Result<(), PipelineError> {
+    let mut files = Vec::new();
+    for file in staged.files() {
+        let mut entry = whole(file).map_err(PipelineError::file("read", file.path()))?;
+        entry.records = (file.path() == out).then_some(records);
+        files.push(entry);
+    }
+    let manifest = Manifest {
+        godwit: env!("CARGO_PKG_VERSION").into(),
+        verb: verb.into(),
+        identity: facts.to_vec(),
+        records,
+        files,
+        ..Manifest::default()
+    };
+    stage_json(staged, &manifest_path(out), &manifest)
+}
+
+/// Writes the report, and gives all files their names.
+fn publish(run: &CallRun, out: &Path, mut staged: Staged, report: &impl serde::Serialize) -> Result<(), PipelineError> {
+    stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", out.display())), report)?;
+    run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", out))?;
+    staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
+}
+
 /// What is to be done, once it is known to make sense.
 struct CallJob<'r> {
     options: &'r CallOptions,
     spread: Option<&'r Spread<'r>>,
     caller: &'r dyn Caller,
     workers: Workers,
-    reads: AlignedReads,
+    reads: CallInputs,
     inputs: Vec<InputFile>,
     regions: Vec<PlannedRegion>,
     facts: Vec<Fact>,
@@ -358,7 +427,7 @@ impl CallJob<'_> {
         self.observer.event(&Event::Stage { name: "writing" });
         let mut staged = Staged::default();
         let provenance = self.provenance();
-        let (out, genome, regions) = (&options.out, &self.reads.genome, &self.regions);
+        let (out, genome, regions) = (&options.out, self.reads.genome(), &self.regions);
         let assembly = Assembly { out, genome, regions, kept: &called.kept, run, provenance };
         let records = assembly.write(&mut staged)?;
         let taken = called.kept.iter().map(|region| region.records).sum();
@@ -381,11 +450,13 @@ impl CallJob<'_> {
         let Self { options, workers, .. } = self;
         let scratch = run.scratch(options.temp.as_deref());
         let scratch = scratch.map_err(PipelineError::file("create", CallRun::path_of(&options.out)))?;
+        let reads = self.reads.paths();
         let on = RegionCaller {
             caller: self.caller,
             reference: &options.reference,
-            reads: &self.reads.path,
-            genome: &self.reads.genome,
+            reads: &reads,
+            normal: self.reads.normal(),
+            genome: self.reads.genome(),
             threads_per_caller: options.caller_threads,
             memory_per_caller: workers.memory_per_caller,
         };
@@ -429,26 +500,10 @@ impl CallJob<'_> {
         called: &Called,
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
-        let options = self.options;
-        let mut files = Vec::new();
-        for file in staged.files() {
-            let mut entry = whole(file).map_err(PipelineError::file("read", file.path()))?;
-            entry.records = (file.path() == options.out).then_some(records);
-            files.push(entry);
-        }
-        let manifest = Manifest {
-            godwit: env!("CARGO_PKG_VERSION").into(),
-            verb: "call".into(),
-            identity: self.facts.clone(),
-            records,
-            files,
-            ..Manifest::default()
-        };
-        stage_json(&mut staged, &manifest_path(&options.out), &manifest)?;
+        let out = &self.options.out;
+        stage_manifest("call", out, records, &self.facts, &mut staged)?;
         let report = CallReport::new(self, called, records, stages, &staged);
-        stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", options.out.display())), &report)?;
-        run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", &options.out))?;
-        staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
+        publish(run, out, staged, &report)?;
         Ok(report)
     }
 }

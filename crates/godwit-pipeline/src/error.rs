@@ -123,10 +123,12 @@ pub enum PipelineError {
     /// The aligner.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A caller failed on one region, again.
-    #[error("calling {region} failed {attempts} times")]
+    /// A program failed on one region or slice, again.
+    #[error("{doing} {region} failed {attempts} times")]
     Region {
-        /// The region, as `chr1:1-1000`, 1-based.
+        /// What was done to it, as `calling`.
+        doing: &'static str,
+        /// The region, as `chr1:1-1000`, 1-based, or which records.
         region: String,
         /// How often it was tried.
         attempts: u32,
@@ -206,6 +208,26 @@ pub enum PipelineError {
         /// Come out.
         written: u64,
     },
+    /// A sheet of samples.
+    #[error("{}, {place}: {problem}", .path.display())]
+    Sheet {
+        /// The file.
+        path: PathBuf,
+        /// Line, and column where that is known; from 1.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Some samples of several failed.
+    #[error("{}", samples(failed, *of))]
+    Samples {
+        /// Which, and why.
+        failed: Vec<(String, String)>,
+        /// Samples in all.
+        of: usize,
+        /// Who can do something about the first failure.
+        blame: Blame,
+    },
     /// A file of variants.
     #[error(transparent)]
     Vcf(#[from] VcfError),
@@ -280,6 +302,14 @@ pub enum AlignmentsError {
     Cram(#[from] CramError),
 }
 
+fn samples(failed: &[(String, String)], of: usize) -> String {
+    let reasons: Vec<String> = failed.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
+    let (count, reasons) = (failed.len(), reasons.join("; "));
+    format!(
+        "{count} of {of} samples failed: {reasons}; all others are done: mend these and add --resume to the same command"
+    )
+}
+
 impl From<ExchangeError> for PipelineError {
     fn from(error: ExchangeError) -> Self {
         Self::Exchange(Box::new(error))
@@ -314,6 +344,8 @@ impl PipelineError {
             Self::Vcf(_) | Self::Bed(_) | Self::Incomparable { .. } => Blame::Input,
             Self::Cram(_) | Self::Columns(_) => Blame::Input,
             Self::Fastq(_) | Self::Alignments { .. } | Self::Header { .. } | Self::RepeatedName { .. } => Blame::Input,
+            Self::Samples { blame, .. } => *blame,
+            Self::Sheet { .. } => Blame::Input,
             Self::Corrupt { .. } | Self::StaleIndex { .. } | Self::Index { .. } => Blame::Input,
             Self::Fasta { .. } | Self::Barcode(_) => Blame::Input,
             Self::Missing { .. } | Self::File { .. } => Blame::Machine,

@@ -8,6 +8,7 @@ mod align;
 mod call;
 mod compare;
 mod error;
+mod filtering;
 mod job;
 mod journal;
 mod key_numbers;
@@ -37,6 +38,7 @@ mod spread;
 mod staging;
 mod variants;
 mod verify;
+mod workflow;
 
 pub use godwit_cram::{DecodeRequest, decode};
 pub use godwit_engines::aligner::AlignerChoice;
@@ -46,9 +48,14 @@ pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, ReadsOptions, align};
-pub use call::{CallOptions, CallReport, CalledRegionReport, CallingNode, Cutting, call, is_call_busy};
+pub use call::{
+    CallOptions, CallReport, CalledRegionReport, CallingNode, Cutting, RecalibrateOptions, RecalibrationReport, call,
+    is_call_busy, recalibrate,
+};
 pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
 pub use error::{Blame, PipelineError};
+pub use filtering::{FilterOptions, FilterReport, filter};
+pub use godwit_engines::variant_filter::Resource;
 pub use job::JobOptions;
 pub use journal::Fact;
 pub use key_numbers::KeyNumbers;
@@ -67,3 +74,6 @@ pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunRepor
 pub use spread::{Launch, Spread};
 pub use variants::{VariantFormat, write_variants};
 pub use verify::{Check, Verdict, verify};
+pub use workflow::{
+    SampleOutcome, StepTime, Workflow, WorkflowOptions, WorkflowReport, run_workflow, sample_name_problem,
+};

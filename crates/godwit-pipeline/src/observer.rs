@@ -61,6 +61,22 @@ pub enum Event {
         /// Records in them.
         records: u64,
     },
+    /// A step of a workflow began.
+    Step {
+        /// The sample, or `all samples`.
+        sample: String,
+        /// Which step.
+        step: &'static str,
+    },
+    /// A slice of the reads went through a step of recalibration.
+    Recalibrated {
+        /// 1: its qualities were counted; 2: they were changed.
+        step: u8,
+        /// Slices that went through this step so far, by an earlier process too.
+        slices: usize,
+        /// Records in them.
+        records: u64,
+    },
     /// Something the user should know.
     Warning {
         /// What.

@@ -8,6 +8,7 @@ mod figures;
 mod html;
 mod plot;
 mod tables;
+mod workflow_page;
 
 use godwit_kernels::markdup::Metrics;
 
@@ -15,6 +16,7 @@ use crate::key_numbers::KeyNumbers;
 use crate::reduce::Qc;
 use crate::run_report::RunReport;
 use html::{escaped, grouped};
+pub(crate) use workflow_page::WorkflowPage;
 
 const STYLE: &str = include_str!("report_page/style.css");
 
@@ -37,24 +39,13 @@ pub(crate) struct ReportPage<'p> {
 impl ReportPage<'_> {
     /// The page.
     pub(crate) fn to_html(&self) -> String {
-        let name = escaped(self.sample);
-        let mut page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n<title>{name}: sequencing report</title>\n\
-             <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<p class=\"kicker\">Sequencing report</p>\n\
-             <h1>{name}</h1>\n<p class=\"lead\">{}</p>\n</header>\n<main>\n",
-            self.lead()
-        );
+        let mut page = String::new();
         page += &self.key_numbers();
         page += &section("Reads", &[self.qualities(), self.gc_by_cycle(), self.gc_content(), self.mapping_qualities()]);
         page += &section("Library", &[self.insert_sizes(), self.duplicate_sets(), self.libraries()]);
         page += &section("Coverage", &[self.coverage(), self.contigs()]);
         page += &section("Run", &[self.stages(), self.facts()]);
-        let version = escaped(&self.run.godwit);
-        page += &format!("</main>\n<footer><p>Made by godwit {version}.</p></footer>\n</body>\n</html>\n");
-        page
+        document(self.sample, "Sequencing report", &self.lead(), &page, &self.run.godwit)
     }
 
     fn lead(&self) -> String {
@@ -110,4 +101,21 @@ fn section(title: &str, figures: &[String]) -> String {
         return content;
     }
     format!("<section>\n<h2>{title}</h2>\n<div class=\"figures\">\n{content}</div>\n</section>\n")
+}
+
+/// A whole page. `lead` and `content` are HTML, the others text.
+fn document(name: &str, kicker: &str, lead: &str, content: &str, version: &str) -> String {
+    let [name, kicker, version] = [name, kicker, version].map(escaped);
+    let (title, mut page) = (kicker.to_lowercase(), String::new());
+    page += &format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{name}: {title}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n<p class=\"kicker\">{kicker}</p>\n\
+         <h1>{name}</h1>\n<p class=\"lead\">{lead}</p>\n</header>\n<main>\n"
+    );
+    page += content;
+    page += &format!("</main>\n<footer><p>Made by godwit {version}.</p></footer>\n</body>\n</html>\n");
+    page
 }

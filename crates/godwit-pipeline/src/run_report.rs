@@ -16,6 +16,7 @@ use crate::observer::seconds;
 use crate::reduce::{Format, Outputs, Reduced};
 use crate::report_page::ReportPage;
 use crate::run_directory::RunDirectory;
+use crate::staging::Staged;
 
 /// The report of a job.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -107,6 +108,14 @@ pub struct OutputFile {
     pub name: String,
     /// Size.
     pub bytes: u64,
+}
+
+impl OutputFile {
+    /// Files that wait for their names.
+    pub(crate) fn of(staged: &Staged) -> Vec<Self> {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        staged.sizes().map(|(path, bytes)| Self { name: name(path), bytes }).collect()
+    }
 }
 
 /// Part of a job. Stages overlap: reading goes on while blocks are aligned.
@@ -288,7 +297,7 @@ pub struct Publication<'p> {
 }
 
 /// A moment as ISO 8601 writes it, to the second.
-fn utc(moment: SystemTime) -> String {
+pub(crate) fn utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -3,9 +3,12 @@
 mod call;
 mod compare;
 mod decode_cram;
+mod filter;
 mod flight;
 mod marking;
 mod nodes;
+mod recalibrate;
+mod run;
 mod shuffle;
 mod values;
 mod variants;
@@ -26,8 +29,11 @@ use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, pars
 pub use call::CallArgs;
 pub use compare::CompareArgs;
 pub use decode_cram::DecodeCramArgs;
+pub use filter::{FilterArgs, ResourceArgs};
 pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use nodes::{NodeArgs, Place, PlaceArgs};
+pub use recalibrate::RecalibrateArgs;
+pub use run::RunArgs;
 pub use shuffle::BenchShuffleArgs;
 pub use variants::VariantsArgs;
 
@@ -105,7 +111,10 @@ impl Cli {
             Verb::Index(args) => Some(&args.common),
             Verb::Align(args) => Some(&args.common),
             Verb::Markdup(args) => Some(&args.common),
+            Verb::Run(args) => Some(&args.common),
             Verb::Call(args) => Some(&args.common),
+            Verb::Filter(args) => Some(&args.common),
+            Verb::Recalibrate(args) => Some(&args.common),
             Verb::Verify(args) => Some(&args.common),
             Verb::Compare(args) => Some(&args.common),
             Verb::Variants(args) => Some(&args.common),
@@ -119,7 +128,10 @@ impl Cli {
             Verb::Index(args) => Some(&mut args.common),
             Verb::Align(args) => Some(&mut args.common),
             Verb::Markdup(args) => Some(&mut args.common),
+            Verb::Run(args) => Some(&mut args.common),
             Verb::Call(args) => Some(&mut args.common),
+            Verb::Filter(args) => Some(&mut args.common),
+            Verb::Recalibrate(args) => Some(&mut args.common),
             Verb::Verify(args) => Some(&mut args.common),
             Verb::Compare(args) => Some(&mut args.common),
             Verb::Variants(args) => Some(&mut args.common),
@@ -149,9 +161,22 @@ pub enum Verb {
     /// Sort and mark duplicates in reads aligned elsewhere
     #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
+    /// Many samples from FASTQ to variants
+    #[command(after_help = "Example:\n  godwit run --reference ref.fa --samples sheet.csv --out out")]
+    Run(RunArgs),
     /// Call variants by region, with the records of one run over everything
     #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
     Call(CallArgs),
+    /// Recalibrate base qualities by GATK, with the table and the qualities of one run over everything
+    #[command(
+        after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"
+    )]
+    Recalibrate(RecalibrateArgs),
+    /// Judge variants by GATK: recalibration (VQSR), or hard filters where there are too few to learn from
+    #[command(
+        after_help = "Example:\n  godwit filter --reference ref.fa --variants joint.vcf.gz --out joint.filtered.vcf.gz"
+    )]
+    Filter(FilterArgs),
     /// Check files against their manifest: sizes, checksums, record counts
     #[command(after_help = "Example:\n  godwit verify out/S.bam")]
     Verify(VerifyArgs),

@@ -141,10 +141,15 @@ impl Observer for Progress {
                     format!("{partitions} of {of} partitions written"),
                 );
             }
-            Event::CallResumed { regions } => self.say(&format!("going on after {regions} called regions")),
+            Event::CallResumed { regions } => self.say(&format!("going on after {regions} finished regions or slices")),
             Event::Called { regions, of, records } => {
                 let fraction = *regions as f64 / (*of).max(1) as f64;
                 self.step(Some(fraction), format!("{regions} of {of} regions called, {records} records"));
+            }
+            Event::Step { sample, step } => self.say(&format!("{sample}: {step}")),
+            Event::Recalibrated { step, records, .. } => {
+                let done = if *step == 1 { "counted" } else { "changed" };
+                self.step(None, format!("qualities of {records} records {done}"));
             }
             Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
                 Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),

@@ -9,11 +9,14 @@ mod config;
 mod decode_cram;
 mod demo;
 mod doctor;
+mod filter;
 mod index;
 mod man;
 mod markdup;
 mod node;
 mod plan;
+mod recalibrate;
+mod run;
 mod simulate;
 mod slurm_job;
 mod spread;
@@ -41,7 +44,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Index(args) => index::run(&args),
         Verb::Align(args) => align::run(&args),
         Verb::Markdup(args) => markdup::run(&args),
+        Verb::Run(args) => run::run(&args),
         Verb::Call(args) => call::run(&args),
+        Verb::Filter(args) => filter::run(&args),
+        Verb::Recalibrate(args) => recalibrate::run(&args),
         Verb::Verify(args) => verify::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Variants(args) => variants::run(&args),

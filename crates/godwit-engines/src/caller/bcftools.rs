@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::region::Told;
-use super::{Caller, Habits, RegionWork, is_at_least, output_file, words};
+use super::{Caller, Habits, RegionWork, output_file, words};
 use crate::aligner::foreign::version_of;
 use crate::locate::locate;
 use crate::normalizer::bcftools::PROGRAM_VARIABLE;
-use crate::{Chain, EngineError, Link};
+use crate::{Chain, EngineError, Link, is_at_least};
 
 /// Name of the program.
 pub const PROGRAM: &str = "bcftools";
@@ -112,6 +112,8 @@ impl Caller for Bcftools {
             depends_on_grid: false,
             blocks: false,
             needs_dictionary: false,
+            gvcfs: false,
+            pairs: false,
         }
     }
 
@@ -122,7 +124,7 @@ impl Caller for Bcftools {
             Told::Words(stretch) => mpileup.args(["-r", &stretch.text()]),
             Told::Bed(path) => mpileup.arg("-R").arg(path),
         };
-        mpileup.args(&self.mpileup).arg(work.reads);
+        mpileup.args(&self.mpileup).args(work.reads);
         let mut call = Command::new(&self.program);
         call.args(["call", "-Ov"]);
         if let Some(ploidy) = work.ploidy {

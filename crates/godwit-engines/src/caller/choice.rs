@@ -5,9 +5,11 @@ use std::str::FromStr;
 use super::Caller;
 use super::bcftools::{self, Bcftools};
 use super::freebayes::{self, Freebayes};
-use super::gatk::{self, Gatk};
+use super::gatk::Gatk;
+use super::joint::{self, JointGatk};
+use super::mutect2::{self, Mutect2};
 use super::template::CallTemplate;
-use crate::EngineError;
+use crate::{EngineError, gatk};
 
 /// Which caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub enum CallerChoice {
     Freebayes,
     /// GATK HaplotypeCaller.
     Gatk,
+    /// GATK's joint genotyping of GVCFs.
+    GatkJoint,
+    /// GATK Mutect2.
+    Mutect2,
     /// Any program, by a command line with open places.
     Template(CallTemplate),
 }
@@ -29,6 +35,8 @@ impl CallerChoice {
             Self::Bcftools => bcftools::PROGRAM,
             Self::Freebayes => freebayes::PROGRAM,
             Self::Gatk => gatk::PROGRAM,
+            Self::GatkJoint => joint::NAME,
+            Self::Mutect2 => mutect2::NAME,
             Self::Template(template) => template.text(),
         }
     }
@@ -42,6 +50,8 @@ impl CallerChoice {
             Self::Bcftools => Ok(Box::new(Bcftools::find(arguments)?)),
             Self::Freebayes => Ok(Box::new(Freebayes::find(arguments)?)),
             Self::Gatk => Ok(Box::new(Gatk::find(arguments)?)),
+            Self::GatkJoint => Ok(Box::new(JointGatk::find(arguments)?)),
+            Self::Mutect2 => Ok(Box::new(Mutect2::find(arguments)?)),
             Self::Template(_) if !arguments.trim().is_empty() => {
                 let message = "options of a caller given as a command line belong into it".to_owned();
                 Err(EngineError::Arguments { message })
@@ -60,10 +70,12 @@ impl FromStr for CallerChoice {
             bcftools::PROGRAM => Ok(Self::Bcftools),
             freebayes::PROGRAM => Ok(Self::Freebayes),
             gatk::PROGRAM => Ok(Self::Gatk),
+            joint::NAME => Ok(Self::GatkJoint),
+            mutect2::NAME => Ok(Self::Mutect2),
             _ if text.contains([' ', '{']) => CallTemplate::parse(text).map(Self::Template),
             _ => Err(EngineError::Arguments {
                 message: format!(
-                    "{text:?} is none of bcftools, freebayes and gatk, and no command line such as 'octopus -R {{reference}} \
+                    "{text:?} is none of bcftools, freebayes, gatk and mutect2, and no command line such as 'octopus -R {{reference}} \
                      -I {{bam}} -T {{region}} -o {{out}}'"
                 ),
             }),

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::region::Told;
-use super::{Caller, Habits, RegionWork, is_at_least, output_file, words};
+use super::{Caller, Habits, RegionWork, output_file, words};
 use crate::aligner::foreign::{find_program, version_of};
-use crate::{Chain, EngineError, Link};
+use crate::{Chain, EngineError, Link, is_at_least};
 
 /// Name of the program.
 pub const PROGRAM: &str = "freebayes";
@@ -88,6 +88,8 @@ impl Caller for Freebayes {
             depends_on_grid: true,
             blocks: false,
             needs_dictionary: false,
+            gvcfs: false,
+            pairs: false,
         }
     }
 
@@ -101,7 +103,7 @@ impl Caller for Freebayes {
         if let Some(ploidy) = work.ploidy {
             command.args(["-p", &ploidy.to_string()]);
         }
-        command.args(&self.arguments).arg(work.reads);
+        command.args(&self.arguments).args(work.reads);
         let link = Link { program: self.program.clone(), version: self.version.clone(), command };
         Chain::start(vec![link], Stdio::from(output_file(work)?))
     }

@@ -9,9 +9,12 @@ use crate::words::Words;
 use crate::{Chain, EngineError, Link};
 
 /// What may stand between braces, and what it becomes.
-pub const PLACEHOLDERS: [(&str, &str); 8] = [
+pub const PLACEHOLDERS: [(&str, &str); 11] = [
     ("reference", "path of the reference"),
     ("bam", "path of the BAM or CRAM"),
+    ("bams", "path of a file with the paths of the BAMs or CRAMs of all samples, one a line"),
+    ("tumor", "path of the BAM or CRAM of a tumour"),
+    ("normal", "path of that of the normal"),
     ("region", "the region to call, as chr1:1-1000, 1-based"),
     ("bed", "path of a BED file with the region, or with its targets where there are any"),
     ("out", "path to write the VCF to, ending in .vcf; without it, the VCF is what the program prints"),
@@ -34,9 +37,9 @@ impl CallTemplate {
     pub fn parse(text: &str) -> Result<Self, EngineError> {
         let template = Self(Words::parse("caller", text, &PLACEHOLDERS)?);
         let uses = |place| template.0.uses(place);
-        if !uses("bam") || !(uses("region") || uses("bed")) {
+        if !(uses("bam") || uses("bams") || uses("tumor")) || !(uses("region") || uses("bed")) {
             let message = format!(
-                "the caller {text:?} must be told the reads by {{bam}} and the region by {{region}} or {{bed}}"
+                "the caller {text:?} must be told the reads by {{bam}}, {{bams}} or {{tumor}} and the region by {{region}} or {{bed}}"
             );
             return Err(EngineError::Arguments { message });
         }
@@ -92,15 +95,28 @@ impl Caller for TemplateCaller {
             depends_on_grid: true,
             blocks: false,
             needs_dictionary: false,
+            gvcfs: false,
+            pairs: self.template.0.uses("normal"),
         }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
-        let bed = if self.template.0.uses("bed") { work.bed()? } else { PathBuf::new() };
+        let uses = |place| self.template.0.uses(place);
+        let wrong = |message: &str| Err(EngineError::Arguments { message: message.to_owned() });
+        if (uses("bam") || uses("tumor")) && work.reads.len() > 1 {
+            return wrong("{bam} and {tumor} are one file, and there are reads of several; use {bams}");
+        }
+        if uses("normal") && work.normal.is_none() {
+            return wrong("the caller asks for {normal}: name its reads with --normal");
+        }
+        let bed = if uses("bed") { work.bed()? } else { PathBuf::new() };
+        let bams = if uses("bams") { list(work)? } else { PathBuf::new() };
         let show = |path: &std::path::Path| path.display().to_string();
         let arguments = self.template.0.arguments(|place| match place {
             "reference" => show(work.reference),
-            "bam" => show(work.reads),
+            "normal" => work.normal.map(|normal| show(normal.reads)).unwrap_or_default(),
+            "bam" | "tumor" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
+            "bams" => show(&bams),
             "region" => work.extent().text(),
             "bed" => show(&bed),
             "out" => show(work.output),
@@ -114,6 +130,15 @@ impl Caller for TemplateCaller {
         let link = Link { program: self.program.clone(), version: self.version.clone(), command };
         Chain::start(vec![link], printed)
     }
+}
+
+/// Writes the list of files of reads.
+fn list(work: &RegionWork) -> Result<PathBuf, EngineError> {
+    let path = work.directory.join("reads.list");
+    let lines: String = work.reads.iter().map(|reads| format!("{}\n", reads.display())).collect();
+    let written = std::fs::write(&path, lines);
+    written.map_err(|source| EngineError::Io { program: path.clone(), action: "write", source })?;
+    Ok(path)
 }
 
 #[cfg(test)]

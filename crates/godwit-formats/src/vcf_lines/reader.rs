@@ -128,7 +128,8 @@ impl<R: BufRead> Reader<R> {
                 break;
             }
         }
-        if self.line.last() == Some(&b'\r') {
+        // All of them: a line that is written again must not end otherwise.
+        while self.line.last() == Some(&b'\r') {
             self.line.pop();
         }
         self.number += 1;

@@ -18,11 +18,12 @@ use godwit_model::region_grid::Region;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::attempts::is_of_piece;
 use super::plan::PlannedRegion;
-use super::reads::AlignedReads;
+use super::reads::CallInputs;
 use super::reference::ScannedReference;
-use super::work::{CalledRegion, RegionCaller, is_of_region};
-use super::{Budget, Workers, seen};
+use super::work::{CalledRegion, RegionCaller};
+use super::{Budget, CALLER_MEMORY, Workers, seen};
 use crate::error::PipelineError;
 use crate::node::{Input, NodeOptions, hear, malformed, next_input, nonsense};
 use crate::scratch::{create_private_directory, unique};
@@ -31,7 +32,9 @@ use crate::scratch::{create_private_directory, unique};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CallWork {
     pub(super) reference: PathBuf,
-    pub(super) reads: PathBuf,
+    /// Without that of the normal.
+    pub(super) reads: Vec<PathBuf>,
+    pub(super) normal: Option<PathBuf>,
     /// As `--caller` takes it.
     pub(super) caller: String,
     pub(super) caller_args: String,
@@ -106,19 +109,22 @@ pub(crate) fn take_part(
     cancelled: &AtomicBool,
 ) -> Result<(), PipelineError> {
     let caller = work.caller.parse::<CallerChoice>()?.find(&work.caller_args)?;
-    let workers = Workers::new(&Budget { threads: options.threads, ..work.budget }, &*caller)?;
-    let reads = AlignedReads::open(&work.reads, &work.program)?;
+    let budget = Budget { threads: options.threads, ..work.budget };
+    let workers = Workers::new(&budget, caller.habits().memory_bytes, (caller.name(), CALLER_MEMORY))?;
+    let reads = CallInputs::open(&work.reads, work.normal.as_deref(), &work.program, &*caller)?;
     let reference = ScannedReference::scan(&work.reference)?;
     let facts = serde_json::to_value(seen(&*caller, &reads, &reference)?);
     let facts = facts.map_err(|error| PipelineError::Options { problem: error.to_string() })?;
     let scratch = CallScratch::create(work, options.temp.as_deref())?;
     link.say(Report::ReadyToCall { callers: workers.count, facts })?;
+    let paths = reads.paths();
     let on = RegionCaller {
         caller: &*caller,
         reference: &work.reference,
-        reads: &reads.path,
-        genome: &reads.genome,
-        threads_per_caller: work.budget.threads_per_caller,
+        reads: &paths,
+        normal: reads.normal(),
+        genome: reads.genome(),
+        threads_per_caller: work.budget.threads_each,
         memory_per_caller: workers.memory_per_caller,
     };
     let (left, over) = Default::default();
@@ -185,7 +191,7 @@ impl CallNode<'_> {
                 }
                 Err(_) if ends() => return Ok(()),
                 Err(_) if stop() => {}
-                Err(PipelineError::Engine(error)) if is_of_region(&error) => {
+                Err(PipelineError::Engine(error)) if is_of_piece(&error) => {
                     self.link.say(Report::CallFailed { item, message: with_causes(&error) })?;
                 }
                 Err(error) => return Err(error),

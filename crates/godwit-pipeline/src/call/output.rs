@@ -98,7 +98,7 @@ impl Assembly<'_> {
 }
 
 /// Writes a small file with the others.
-pub(super) fn stage_json(staged: &mut Staged, path: &Path, value: &impl serde::Serialize) -> Result<(), PipelineError> {
+pub(crate) fn stage_json(staged: &mut Staged, path: &Path, value: &impl serde::Serialize) -> Result<(), PipelineError> {
     let text = serde_json::to_vec_pretty(value).map_err(io::Error::other);
     text.and_then(|text| staged.write(path, &text)).map_err(PipelineError::file("write", path))
 }

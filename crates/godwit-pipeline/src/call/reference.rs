@@ -12,7 +12,7 @@ use crate::staging::write_whole;
 const MIN_GAP_BASES: u32 = 500;
 
 /// A reference that was read from end to end.
-pub(super) struct ScannedReference {
+pub(crate) struct ScannedReference {
     pub(super) contigs: Vec<FaiRecord>,
     /// Stretches of N of each contig.
     pub(super) gaps: Vec<Vec<(u32, u32)>>,
@@ -60,7 +60,7 @@ impl ScannedReference {
     ///
     /// # Errors
     /// [`PipelineError::Missing`], [`PipelineError::Fasta`].
-    pub(super) fn scan(path: &Path) -> Result<Self, PipelineError> {
+    pub(crate) fn scan(path: &Path) -> Result<Self, PipelineError> {
         if !path.exists() {
             let remedy = "check its path".to_owned();
             return Err(PipelineError::Missing { what: "the reference", path: path.to_owned(), remedy });
@@ -94,7 +94,7 @@ impl ScannedReference {
     /// # Errors
     /// [`PipelineError::Missing`] for the index of a compressed reference, [`PipelineError::Corrupt`] for one that is not
     /// of this reference, [`PipelineError::File`].
-    pub(super) fn prepare(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
+    pub(crate) fn prepare(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
         let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
         let fai = beside("fai");
         let remedy = format!("make it with `samtools faidx {}`", path.display());

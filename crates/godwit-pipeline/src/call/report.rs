@@ -102,10 +102,6 @@ impl CallReport {
             attempts: kept.effort.attempts,
             node: kept.effort.node.clone(),
         });
-        let outputs = staged.sizes().map(|(path, bytes)| OutputFile {
-            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            bytes,
-        });
         let of_node = |name: &String| {
             let own = called.kept.iter().filter(|region| region.effort.node.as_ref() == Some(name));
             CallingNode { name: name.clone(), regions: own.count() }
@@ -121,7 +117,7 @@ impl CallReport {
             lost_nodes: called.lost_nodes,
             grid: Cutting { window_bases: grid.window_bases, padding_bases: grid.padding_bases },
             inputs: job.inputs.clone(),
-            outputs: outputs.collect(),
+            outputs: OutputFile::of(staged),
             stages,
             regions: regions.collect(),
             resumed_regions: job.resumed,

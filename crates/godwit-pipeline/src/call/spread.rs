@@ -16,9 +16,10 @@ use godwit_fleet::Leases;
 use godwit_fleet::leases::{Answer, Attempt, Commit, ItemId, Terms};
 use serde_json::Value;
 
+use super::attempts::ATTEMPTS;
 use super::kept::{CallRun, Effort};
 use super::node::{CallWork, RegionJob};
-use super::work::{ATTEMPTS, CalledRegion, Tally};
+use super::work::{CalledRegion, Tally};
 use super::{Budget, CallJob, Called, plan};
 use crate::error::PipelineError;
 use crate::journal::Fact;
@@ -116,7 +117,8 @@ fn work(job: &CallJob, spread: &Spread, between: &Path) -> Result<CallWork, Pipe
     Ok(CallWork {
         // As they were given, for callers write them into headers: launchers start nodes in the head's working directory.
         reference: options.reference.clone(),
-        reads: job.reads.path.clone(),
+        reads: job.reads.paths(),
+        normal: job.reads.normal().map(|normal| normal.reads.to_owned()),
         caller: options.caller.text().to_owned(),
         caller_args: options.caller_args.clone(),
         budget: Budget { shared_by: if spread.one_machine { spread.nodes } else { 1 }, ..Budget::of(options) },

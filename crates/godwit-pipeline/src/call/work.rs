@@ -1,31 +1,29 @@
 //! Regions over workers: each called, checked, cut to what it owns, and kept.
 
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
-use godwit_engines::caller::{Caller, RegionWork};
+use godwit_engines::caller::{Caller, Normal, RegionWork};
 use godwit_engines::{Chain, EngineError};
 use godwit_formats::bgzf;
 use godwit_formats::vcf_lines::Reader;
 use godwit_formats::with_causes;
 use godwit_model::Genome;
 
+use super::attempts::{Attempted, Named, attempted, once};
 use super::kept::{CallRun, Effort, KeptRegion};
 use super::plan::PlannedRegion;
 use crate::error::PipelineError;
-use crate::observer::{Event, Observer, seconds};
-
-/// How often a caller is started on a region before the run is given up.
-pub(super) const ATTEMPTS: u32 = 2;
+use crate::observer::{Event, Observer};
 
 /// How regions are called, on whichever machine.
 pub(super) struct RegionCaller<'r> {
     pub(super) caller: &'r dyn Caller,
     pub(super) reference: &'r Path,
-    pub(super) reads: &'r Path,
+    pub(super) reads: &'r [PathBuf],
+    pub(super) normal: Option<Normal<'r>>,
     pub(super) genome: &'r Genome,
     pub(super) threads_per_caller: usize,
     pub(super) memory_per_caller: u64,
@@ -146,32 +144,12 @@ impl Calling<'_> {
     fn region(&self, index: usize, stop: &impl Fn() -> bool) -> Result<KeptRegion, PipelineError> {
         let region = &self.regions[index];
         let directory = self.scratch.join(index.to_string());
-        let mut attempts = 0;
-        loop {
-            attempts += 1;
-            match self.on.call(region, &directory, stop) {
-                Ok(called) => {
-                    let kept = self.run.keep(index, called, Effort { attempts, node: None });
-                    return kept.map_err(PipelineError::file("keep what was called in", self.scratch));
-                }
-                Err(_) if stop() => return Err(PipelineError::Interrupted),
-                Err(PipelineError::Engine(source)) if is_of_region(&source) => {
-                    if attempts == ATTEMPTS {
-                        let (region, source) = (region.name.clone(), Box::new(source));
-                        return Err(PipelineError::Region { region, attempts, source });
-                    }
-                    let message = format!("calling {} failed and is tried again: {source}", region.name);
-                    self.observer.event(&Event::Warning { message: message.replace('\n', " | ") });
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let named = Named { doing: "calling", piece: &region.name };
+        let attempt = || self.on.attempt(region, &directory, stop);
+        let Attempted { value, seconds, attempts } = attempted(named, &directory, self.observer, stop, attempt)?;
+        let kept = self.run.keep(index, CalledRegion { seconds, ..value }, Effort { attempts, node: None });
+        kept.map_err(PipelineError::file("keep what was called in", self.scratch))
     }
-}
-
-/// Whether a failure is one of a region, not of all of them.
-pub(super) fn is_of_region(error: &EngineError) -> bool {
-    !matches!(error, EngineError::Arguments { .. })
 }
 
 impl RegionCaller<'_> {
@@ -185,13 +163,8 @@ impl RegionCaller<'_> {
         directory: &Path,
         stop: &impl Fn() -> bool,
     ) -> Result<CalledRegion, PipelineError> {
-        // What a first attempt left must not be taken for the second's.
-        let _ = std::fs::remove_dir_all(directory);
-        std::fs::create_dir(directory).map_err(PipelineError::file("create", directory))?;
-        let started = Instant::now();
-        let called = self.attempt(region, directory, stop)?;
-        let _ = std::fs::remove_dir_all(directory);
-        Ok(CalledRegion { seconds: seconds(started.elapsed()), ..called })
+        let (called, seconds) = once(directory, || self.attempt(region, directory, stop))?;
+        Ok(CalledRegion { seconds, ..called })
     }
 
     fn attempt(
@@ -201,16 +174,21 @@ impl RegionCaller<'_> {
         stop: &impl Fn() -> bool,
     ) -> Result<CalledRegion, EngineError> {
         let output = directory.join("out.vcf");
-        let chain = self.caller.start(&RegionWork {
+        let work = RegionWork {
             reference: self.reference,
             reads: self.reads,
+            normal: self.normal,
             stretches: &region.stretches,
             ploidy: region.ploidy,
             directory,
             output: &output,
             threads: self.threads_per_caller,
             memory_bytes: self.memory_per_caller,
-        })?;
+        };
+        if let Some(before) = self.caller.prepare(&work)? {
+            before.wait(stop)?;
+        }
+        let chain = self.caller.start(&work)?;
         chain.wait(stop)?;
         self.owned(region, &output, &chain)
     }

@@ -7,9 +7,9 @@ use super::html::{escaped, grouped, short};
 const CONTIGS: usize = 25;
 
 /// A row: cells of text, and the length of its bar, 0 to 1.
-struct Row {
-    cells: Vec<String>,
-    bar: f64,
+pub(super) struct Row {
+    pub(super) cells: Vec<String>,
+    pub(super) bar: f64,
 }
 
 impl ReportPage<'_> {
@@ -104,12 +104,12 @@ impl ReportPage<'_> {
     }
 }
 
-fn figure(title: &str, note: &str, content: &str) -> String {
+pub(super) fn figure(title: &str, note: &str, content: &str) -> String {
     format!("<figure>\n<figcaption><h3>{title}</h3><p>{note}</p></figcaption>\n{content}</figure>\n")
 }
 
 /// The first column is text, the others are numbers.
-fn table(headings: &[&str], rows: &[Row]) -> String {
+pub(super) fn table(headings: &[&str], rows: &[Row]) -> String {
     let head: String = headings.iter().map(|heading| format!("<th scope=\"col\">{heading}</th>")).collect();
     let row = |row: &Row| {
         let (name, numbers) = row.cells.split_first()?;

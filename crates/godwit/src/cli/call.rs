@@ -14,13 +14,19 @@ pub struct CallArgs {
     /// The reference that the reads were aligned to, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// BAM or CRAM with its index, or the output directory of `godwit align`
-    #[arg(long, value_name = "FILE|DIR", help_heading = THIS_RUN)]
-    pub reads: PathBuf,
+    /// BAM or CRAM with its index, or the output directory of `godwit align`; several samples are called together
+    #[arg(long, value_name = "FILE|DIR", num_args = 1.., required_unless_present = "gvcfs", help_heading = THIS_RUN)]
+    pub reads: Vec<PathBuf>,
+    /// GVCFs with their indexes, one of each sample, to genotype together by GATK; in place of --reads
+    #[arg(long, value_name = "NAME.g.vcf.gz", num_args = 1.., conflicts_with = "reads", help_heading = THIS_RUN)]
+    pub gvcfs: Vec<PathBuf>,
+    /// Reads of the normal beside a tumour, which --reads then are of: for mutect2 or a command line with {normal}
+    #[arg(long, value_name = "FILE|DIR", conflicts_with = "gvcfs", help_heading = THIS_RUN)]
+    pub normal: Option<PathBuf>,
     /// The VCF to write, ending in .vcf.gz; its index, manifest and report go beside it
     #[arg(long, value_name = "NAME.vcf.gz", value_parser = parse_vcf, help_heading = THIS_RUN)]
     pub out: PathBuf,
-    /// bcftools, freebayes, gatk, or a command line: 'octopus -R {reference} -I {bam} -T {region} -o {out}'
+    /// bcftools, freebayes, gatk, mutect2, or a command line: 'octopus -R {reference} -I {bam} -T {region} -o {out}'
     #[arg(long, value_name = "NAME|COMMAND", default_value = "bcftools", value_parser = parse_caller)]
     pub caller: CallerChoice,
     /// Options of the caller that change records, in one string; for bcftools those of mpileup, | and those of call

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
+use godwit_pipeline::{Resource, sample_name_problem};
 
 /// Bits a second, in decimal units as networks are sold: `10G`, `500M`.
 pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
@@ -44,15 +45,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Sample names become file names and `SM` values.
 pub(super) fn parse_sample(text: &str) -> Result<String, String> {
-    let fine = !text.is_empty()
-        && text.len() <= 200
-        && !text.starts_with('.')
-        && text.chars().all(|c| !c.is_control() && c != '/');
-    if fine {
-        Ok(text.into())
-    } else {
-        Err("a sample name is a file name: no /, no control characters, no leading dot".into())
-    }
+    sample_name_problem(text).map_or_else(|| Ok(text.into()), |problem| Err(problem.into()))
 }
 
 /// The two letters of a SAM tag (SAMv1 §1.5, 2023-05-24).
@@ -99,6 +92,17 @@ pub(super) fn parse_bases(text: &str) -> Result<u32, String> {
 pub(super) fn parse_vcf(text: &str) -> Result<PathBuf, String> {
     let stem = text.strip_suffix(".vcf.gz").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
     stem.map(|_| PathBuf::from(text)).ok_or_else(|| "it is a bgzipped VCF, so its name ends in .vcf.gz".into())
+}
+
+/// Tags and a file.
+pub(super) fn parse_resource(text: &str) -> Result<Resource, String> {
+    text.parse().map_err(|error: EngineError| error.to_string())
+}
+
+/// The name of a BAM.
+pub(super) fn parse_bam(text: &str) -> Result<PathBuf, String> {
+    let stem = text.strip_suffix(".bam").filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
+    stem.map(|_| PathBuf::from(text)).ok_or_else(|| "its name ends in .bam".into())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Arg, Command};
 use godwit_engines::aligner::bwa::{self, IndexKind};
-use godwit_engines::caller::gatk;
+use godwit_engines::gatk;
 use godwit_engines::normalizer::bcftools;
 use godwit_engines::trimmer::fastp;
 

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
-use godwit_engines::caller::{CallerChoice, bcftools, freebayes, gatk};
+use godwit_engines::caller::{CallerChoice, bcftools, freebayes};
+use godwit_engines::gatk;
 use godwit_engines::trimmer::fastp;
 use godwit_engines::{EngineError, survey};
 

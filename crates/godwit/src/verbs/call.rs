@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use godwit_pipeline::model::PloidyTable;
-use godwit_pipeline::{CallOptions, call, is_call_busy};
+use godwit_pipeline::{CallOptions, CallerChoice, call, is_call_busy};
 
 use super::spread::Spreadable;
 use super::{cancel_on_signal, command_line};
@@ -48,11 +48,19 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
 
 fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
     let ploidy = args.ploidy.as_deref().map(|text| ploidy(text, args.sex.as_deref())).transpose()?;
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
+    let (reads, caller) = match (&args.gvcfs[..], &args.caller) {
+        ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint takes GVCFs: name them with --gvcfs"),
+        ([], caller) => (&args.reads, caller.clone()),
+        (_, CallerChoice::Bcftools | CallerChoice::GatkJoint) => (&args.gvcfs, CallerChoice::GatkJoint),
+        _ => return usage("GVCFs are genotyped by GATK: leave --caller out, or say --caller gatk-joint"),
+    };
     Ok(CallOptions {
         reference: args.reference.clone(),
-        reads: args.reads.clone(),
+        reads: reads.clone(),
+        normal: args.normal.clone(),
         out: args.out.clone(),
-        caller: args.caller.clone(),
+        caller,
         caller_args: args.caller_args.clone(),
         regions: args.regions.clone(),
         ploidy,

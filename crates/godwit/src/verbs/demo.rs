@@ -99,7 +99,8 @@ fn call_variants(
     let calls = aligned.out.join(format!("{SAMPLE}.vcf.gz"));
     let options = CallOptions {
         reference: aligned.reference.clone(),
-        reads: aligned.out.clone(),
+        reads: vec![aligned.out.clone()],
+        normal: None,
         out: calls.clone(),
         caller: CallerChoice::Bcftools,
         caller_args: String::new(),
@@ -118,7 +119,7 @@ fn call_variants(
         program: aligned.job.program.clone(),
         command: Vec::new(),
     };
-    call(&options, progress, cancelled)?;
+    call(&options, None, progress, cancelled)?;
     let everywhere = CompareOptions {
         calls,
         truth: aligned.out.join(TRUTH),

@@ -1,0 +1,112 @@
+//! The page about a workflow: samples, steps, hours of each step, genomes a day.
+
+use super::html::{escaped, grouped};
+use super::tables::{Row, figure, table};
+use super::{document, section};
+use crate::workflow::{SampleOutcome, StepTime, WorkflowReport};
+
+/// What the page is about.
+pub(crate) struct WorkflowPage<'p> {
+    /// The run.
+    pub(crate) report: &'p WorkflowReport,
+    /// Path of the reference.
+    pub(crate) reference: &'p str,
+}
+
+impl WorkflowPage<'_> {
+    /// The page.
+    pub(crate) fn to_html(&self) -> String {
+        let report = self.report;
+        let failed = report.samples.iter().filter(|sample| sample.error.is_some()).count();
+        let lead = format!(
+            "Workflow <b>{}</b> against <b>{}</b>: {} of {} samples done, {:.2} hours.",
+            escaped(report.workflow),
+            escaped(self.reference.rsplit('/').next().unwrap_or(self.reference)),
+            report.samples.len() - failed,
+            report.samples.len(),
+            report.seconds / 3600.0
+        );
+        let numbers = [
+            ("Samples done", grouped((report.samples.len() - failed) as u64)),
+            ("Samples failed", grouped(failed as u64)),
+            ("Hours", format!("{:.2}", report.seconds / 3600.0)),
+            ("Genomes a day", format!("{:.1}", report.genomes_per_day)),
+        ];
+        let cells = numbers.map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"));
+        let mut content = format!("<dl class=\"numbers\" aria-label=\"Key numbers\">\n{}</dl>\n", cells.concat());
+        content += &section("Samples", &[self.samples()]);
+        content += &section("Steps", &[self.hours(), self.cohort(), self.notes()]);
+        document("Samples", "Run of many samples", &lead, &content, &report.godwit)
+    }
+
+    /// Steps that any sample went through, in their order.
+    fn steps(&self) -> Vec<&'static str> {
+        let mut steps: Vec<&'static str> = Vec::new();
+        for step in self.report.samples.iter().flat_map(|sample| &sample.steps) {
+            if !steps.contains(&step.step) {
+                steps.push(step.step);
+            }
+        }
+        steps
+    }
+
+    fn samples(&self) -> String {
+        let steps = self.steps();
+        let total = |sample: &SampleOutcome| sample.steps.iter().map(|step| step.seconds).sum::<f64>();
+        let longest = self.report.samples.iter().map(total).fold(1e-9, f64::max);
+        let row = |sample: &SampleOutcome| {
+            let cell = |name: &&str| match sample.steps.iter().find(|step| step.step == *name) {
+                Some(step) => format!("{:.1}{}", step.seconds, if step.done_before { " *" } else { "" }),
+                None => "–".to_owned(),
+            };
+            let outcome =
+                sample.error.as_deref().map_or("done".to_owned(), |error| format!("failed: {}", escaped(error)));
+            let mut cells = vec![escaped(&sample.sample), sample.lanes.to_string()];
+            cells.extend(steps.iter().map(cell));
+            cells.push(outcome);
+            Row { cells, bar: total(sample) / longest }
+        };
+        let headings = steps.iter().map(|step| format!("{step}, s"));
+        let headings: Vec<String> = ["Sample".to_owned(), "Lanes".to_owned()]
+            .into_iter()
+            .chain(headings)
+            .chain(["Outcome".to_owned()])
+            .collect();
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        let rows: Vec<Row> = self.report.samples.iter().map(row).collect();
+        figure("Samples", "Seconds of each step; * was done by an earlier start.", &table(&headings, &rows))
+    }
+
+    fn hours(&self) -> String {
+        let longest = self.report.hours.iter().map(|step| step.hours).fold(1e-9, f64::max);
+        let row = |step: &crate::workflow::StepHours| Row {
+            cells: vec![escaped(step.step), format!("{:.4}", step.hours)],
+            bar: step.hours / longest,
+        };
+        let rows: Vec<Row> = self.report.hours.iter().map(row).collect();
+        figure("Hours by step", "Over all samples; steps run one after the other.", &table(&["Step", "Hours"], &rows))
+    }
+
+    fn cohort(&self) -> String {
+        if self.report.cohort.is_empty() {
+            return String::new();
+        }
+        let row = |step: &StepTime| Row {
+            cells: vec![escaped(step.step), format!("{:.1}", step.seconds), grouped(step.records)],
+            bar: 0.0,
+        };
+        let rows: Vec<Row> = self.report.cohort.iter().map(row).collect();
+        figure("All samples together", "", &table(&["Step", "Seconds", "Records"], &rows))
+    }
+
+    fn notes(&self) -> String {
+        let mut notes: Vec<String> = self.report.left_out.iter().map(|note| escaped(note)).collect();
+        notes.extend(self.report.cohort_error.iter().map(|error| format!("The cohort failed: {}", escaped(error))));
+        notes.extend(self.report.filters.iter().map(|how| format!("Variants were judged by {}.", escaped(how))));
+        if notes.is_empty() {
+            return String::new();
+        }
+        let notes: String = notes.iter().map(|note| format!("<li>{note}</li>\n")).collect();
+        figure("Notes", "What was left out, or done otherwise.", &format!("<ul>\n{notes}</ul>\n"))
+    }
+}

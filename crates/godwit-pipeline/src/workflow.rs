@@ -1,0 +1,370 @@
+//! Many samples from FASTQ to variants on one machine: the jobs of this crate one after the other, for each sample of a sheet.
+//!
+//! A sample's files lie in a directory of its own, as the jobs write them. A sample that fails does not keep the others
+//! from being done; what is done of the cohort needs all of them. Each job can be gone on with, and so can the whole.
+
+mod report;
+mod sheet;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime};
+
+use godwit_engines::aligner::AlignerChoice;
+use godwit_engines::caller::CallerChoice;
+use godwit_engines::gatk::Toolkit;
+use godwit_engines::variant_filter::Resource;
+use godwit_formats::with_causes;
+
+use crate::align::{AlignOptions, ReadsOptions, align};
+use crate::call::{CallOptions, RecalibrateOptions, call, recalibrate};
+use crate::error::{Blame, PipelineError};
+use crate::filtering::{FilterOptions, filter};
+use crate::job::JobOptions;
+use crate::observer::{Event, Observer};
+use crate::reduce::Format;
+use crate::run_report::utc;
+use crate::scratch::create_private_directory;
+
+pub use report::{SampleOutcome, StepHours, StepTime, WorkflowReport};
+pub use sheet::sample_name_problem;
+use sheet::{SheetSample, read_sheet};
+
+/// Options of HaplotypeCaller for what is genotyped together later.
+const GVCF: &str = "-ERC GVCF";
+/// Records of reads that one GATK recalibrates at a time.
+pub const SLICE_RECORDS: u64 = 500_000;
+
+/// What is done with each sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workflow {
+    /// Aligned, then called.
+    #[default]
+    Default,
+    /// As the Broad Institute's best practices for germline short variants.
+    Gatk,
+}
+
+impl Workflow {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Gatk => "gatk",
+        }
+    }
+}
+
+/// What to run on which samples.
+#[derive(Clone, Debug)]
+pub struct WorkflowOptions {
+    /// The reference, with the aligner's index beside it.
+    pub reference: PathBuf,
+    /// The sheet of samples.
+    pub sheet: PathBuf,
+    /// Output directory; made where it is missing.
+    pub out: PathBuf,
+    /// What is done.
+    pub workflow: Workflow,
+    /// What `align` is told; its memory is that of godwit itself.
+    pub job: JobOptions,
+    /// Bases per block of the aligner.
+    pub block_bases: u64,
+    /// The aligner.
+    pub aligner: AlignerChoice,
+    /// The caller of the default workflow.
+    pub caller: CallerChoice,
+    /// Options of that caller that change records.
+    pub caller_args: String,
+    /// VCFs of known variants, for recalibration.
+    pub known_sites: Vec<PathBuf>,
+    /// Known SNPs that recalibration of variants learns from.
+    pub snp_resources: Vec<Resource>,
+    /// Known indels that it learns from.
+    pub indel_resources: Vec<Resource>,
+    /// Bases of a region.
+    pub window_bases: u32,
+    /// Memory of each caller, and of each GATK; what it usually takes where `None`.
+    pub caller_memory_bytes: Option<u64>,
+    /// Go on with a run that was stopped.
+    pub resume: bool,
+}
+
+/// Runs a workflow and returns its report, which is also in `OUT/run.json`, and for people in `OUT/report.html`.
+///
+/// # Errors
+/// [`PipelineError::Samples`] where some samples failed: what could be done is done then, and the report is written.
+/// [`PipelineError`] for what keeps all samples from being done.
+pub fn run_workflow(
+    options: &WorkflowOptions,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<WorkflowReport, PipelineError> {
+    let samples = read_sheet(&options.sheet)?;
+    check(options)?;
+    create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
+    let report = WorkflowReport {
+        godwit: env!("CARGO_PKG_VERSION").into(),
+        verb: "run",
+        command: options.job.command.clone(),
+        started: utc(SystemTime::now()),
+        workflow: options.workflow.name(),
+        threads: options.job.threads,
+        ..WorkflowReport::default()
+    };
+    let mut run = WorkflowRun { options, samples: &samples, observer, cancelled, report, blame: None };
+    run.all()?;
+    let WorkflowRun { mut report, blame, .. } = run;
+    report.finish();
+    report.write(&options.out, &options.reference)?;
+    match blame {
+        None => Ok(report),
+        Some(blame) => Err(PipelineError::Samples { failed: report.failures(), of: samples.len(), blame }),
+    }
+}
+
+/// What can be known to go wrong for every sample.
+fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
+    let refused = |problem: &str| Err(PipelineError::Options { problem: problem.to_owned() });
+    match options.workflow {
+        Workflow::Default if !options.known_sites.is_empty() => {
+            return refused("--known-sites are for recalibration, which is part of --workflow gatk");
+        }
+        Workflow::Default if !(options.snp_resources.is_empty() && options.indel_resources.is_empty()) => {
+            return refused("resources are for variant recalibration, which is part of --workflow gatk");
+        }
+        Workflow::Default => drop(options.caller.find(&options.caller_args)?),
+        Workflow::Gatk if !matches!(options.caller, CallerChoice::Bcftools | CallerChoice::Gatk) => {
+            return refused("--workflow gatk calls by HaplotypeCaller; --caller is for --workflow default");
+        }
+        Workflow::Gatk if !options.caller_args.trim().is_empty() => {
+            return refused(
+                "--workflow gatk has its own options of HaplotypeCaller; --caller-args is for --workflow default",
+            );
+        }
+        Workflow::Gatk => drop(Toolkit::find()?),
+    }
+    if !options.reference.is_file() {
+        let (path, remedy) = (options.reference.clone(), "check its path".to_owned());
+        return Err(PipelineError::Missing { what: "the reference", path, remedy });
+    }
+    Ok(())
+}
+
+/// A run under way.
+struct WorkflowRun<'w> {
+    options: &'w WorkflowOptions,
+    samples: &'w [SheetSample],
+    observer: &'w dyn Observer,
+    cancelled: &'w Arc<AtomicBool>,
+    report: WorkflowReport,
+    /// Of the first failure.
+    blame: Option<Blame>,
+}
+
+/// What a job says of itself.
+struct JobDone {
+    records: u64,
+    already_complete: bool,
+}
+
+impl WorkflowRun<'_> {
+    fn all(&mut self) -> Result<(), PipelineError> {
+        for sample in self.samples {
+            let mut outcome =
+                SampleOutcome { sample: sample.name.clone(), lanes: sample.lanes.len(), ..Default::default() };
+            let done = self.sample(sample, &mut outcome.steps);
+            outcome.error = self.failed(&sample.name, done)?;
+            self.report.samples.push(outcome);
+        }
+        if self.options.workflow == Workflow::Gatk {
+            if self.options.known_sites.is_empty() {
+                self.leave_out("base quality recalibration is left out: no --known-sites were given");
+            }
+            if self.blame.is_some() {
+                self.leave_out("joint genotyping is left out: it needs every sample");
+                return Ok(());
+            }
+            let mut steps = Vec::new();
+            let mut filters = None;
+            let done = self.cohort(&mut steps, &mut filters);
+            self.report.filters = filters;
+            self.report.cohort = steps;
+            self.report.cohort_error = self.failed("the cohort", done)?;
+        }
+        Ok(())
+    }
+
+    /// The message of a failure, which is told and does not end the run; one that does, as an interruption, is returned.
+    fn failed(&mut self, of: &str, done: Result<(), PipelineError>) -> Result<Option<String>, PipelineError> {
+        let Err(error) = done else { return Ok(None) };
+        if matches!(error.blame(), Blame::Interrupted | Blame::Bug) {
+            return Err(error);
+        }
+        let message = with_causes(&error).replace('\n', " | ");
+        self.observer.event(&Event::Warning { message: format!("{of} failed: {message}") });
+        self.blame.get_or_insert(error.blame());
+        Ok(Some(message))
+    }
+
+    fn leave_out(&mut self, message: &str) {
+        self.observer.event(&Event::Warning { message: message.to_owned() });
+        self.report.left_out.push(message.to_owned());
+    }
+
+    /// Does one step, timed. `report`: where the job's own report lies, which tells how long it took where it was done before.
+    fn step(
+        &self,
+        of: &str,
+        name: &'static str,
+        report: &Path,
+        steps: &mut Vec<StepTime>,
+        job: impl FnOnce() -> Result<JobDone, PipelineError>,
+    ) -> Result<(), PipelineError> {
+        self.observer.event(&Event::Step { sample: of.to_owned(), step: name });
+        let started = Instant::now();
+        let JobDone { records, already_complete } = job()?;
+        let seconds = match already_complete {
+            true => report::seconds_in(report).unwrap_or(0.0),
+            false => crate::observer::seconds(started.elapsed()),
+        };
+        steps.push(StepTime { step: name, seconds, records, done_before: already_complete });
+        Ok(())
+    }
+
+    fn directory(&self, sample: &SheetSample) -> PathBuf {
+        self.options.out.join(&sample.name)
+    }
+
+    fn sample(&self, sample: &SheetSample, steps: &mut Vec<StepTime>) -> Result<(), PipelineError> {
+        let (options, name, directory) = (self.options, &sample.name, self.directory(sample));
+        self.step(name, "align", &directory.join("run.json"), steps, || {
+            let report = align(&self.align_options(sample), None, self.observer, self.cancelled)?;
+            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+        })?;
+        let bam = directory.join(format!("{name}.bam"));
+        if options.workflow == Workflow::Default {
+            let out = directory.join(format!("{name}.vcf.gz"));
+            return self.call(name, "call", vec![bam], (options.caller.clone(), &options.caller_args), &out, steps);
+        }
+        let mut reads = bam;
+        if !options.known_sites.is_empty() {
+            let out = directory.join(format!("{name}.recal.bam"));
+            let recalibration = self.recalibrate_options(reads, out.clone());
+            self.step(name, "recalibrate", &report_of(&out), steps, || {
+                let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
+                Ok(JobDone { records: report.records, already_complete: report.already_complete })
+            })?;
+            reads = out;
+        }
+        let out = self.gvcf(sample);
+        self.call(name, "call", vec![reads], (CallerChoice::Gatk, GVCF), &out, steps)
+    }
+
+    fn gvcf(&self, sample: &SheetSample) -> PathBuf {
+        self.directory(sample).join(format!("{}.g.vcf.gz", sample.name))
+    }
+
+    fn cohort(&self, steps: &mut Vec<StepTime>, filters: &mut Option<String>) -> Result<(), PipelineError> {
+        let options = self.options;
+        let joint = options.out.join("joint.vcf.gz");
+        let gvcfs = self.samples.iter().map(|sample| self.gvcf(sample)).collect();
+        self.call("all samples", "genotype", gvcfs, (CallerChoice::GatkJoint, ""), &joint, steps)?;
+        let out = options.out.join("joint.filtered.vcf.gz");
+        let filtering = FilterOptions {
+            reference: options.reference.clone(),
+            variants: joint,
+            out,
+            snp_resources: options.snp_resources.clone(),
+            indel_resources: options.indel_resources.clone(),
+            gatk_memory_bytes: options.caller_memory_bytes,
+            resume: options.resume,
+            command: options.job.command.clone(),
+        };
+        self.step("all samples", "filter", &report_of(&filtering.out), steps, || {
+            let report = filter(&filtering, self.observer, self.cancelled)?;
+            *filters = Some(report.how);
+            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+        })
+    }
+
+    fn call(
+        &self,
+        of: &str,
+        step: &'static str,
+        reads: Vec<PathBuf>,
+        (caller, caller_args): (CallerChoice, &str),
+        out: &Path,
+        steps: &mut Vec<StepTime>,
+    ) -> Result<(), PipelineError> {
+        let options = CallOptions {
+            reference: self.options.reference.clone(),
+            reads,
+            normal: None,
+            out: out.to_owned(),
+            caller,
+            caller_args: caller_args.to_owned(),
+            regions: None,
+            ploidy: None,
+            ploidy_name: None,
+            sex: None,
+            window_bases: self.options.window_bases,
+            padding_bases: None,
+            threads: self.options.job.threads,
+            caller_threads: 1,
+            memory_bytes: None,
+            caller_memory_bytes: self.options.caller_memory_bytes,
+            temp: self.options.job.temp.clone(),
+            resume: self.options.resume,
+            program: self.options.job.program.clone(),
+            command: self.options.job.command.clone(),
+        };
+        self.step(of, step, &report_of(out), steps, || {
+            let report = call(&options, None, self.observer, self.cancelled)?;
+            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+        })
+    }
+
+    fn align_options(&self, sample: &SheetSample) -> AlignOptions {
+        let options = self.options;
+        AlignOptions {
+            reference: options.reference.clone(),
+            lanes: sample.lanes.iter().map(|lane| lane.files.clone()).collect(),
+            reads: ReadsOptions::default(),
+            read_groups: sample.lanes.iter().map(|lane| lane.read_group.clone()).collect(),
+            sample: sample.name.clone(),
+            out: self.directory(sample),
+            formats: vec![Format::Bam],
+            job: options.job.clone(),
+            block_bases: options.block_bases,
+            aligner: options.aligner.clone(),
+            aligner_args: Vec::new(),
+            lenient: false,
+            resume: options.resume,
+        }
+    }
+
+    fn recalibrate_options(&self, reads: PathBuf, out: PathBuf) -> RecalibrateOptions {
+        let options = self.options;
+        RecalibrateOptions {
+            reference: options.reference.clone(),
+            reads,
+            known_sites: options.known_sites.clone(),
+            out,
+            slice_records: SLICE_RECORDS,
+            threads: options.job.threads,
+            memory_bytes: None,
+            gatk_memory_bytes: options.caller_memory_bytes,
+            temp: options.job.temp.clone(),
+            resume: options.resume,
+            program: options.job.program.clone(),
+            command: options.job.command.clone(),
+        }
+    }
+}
+
+/// Where the report of a job lies that writes one file.
+fn report_of(out: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.run.json", out.display()))
+}

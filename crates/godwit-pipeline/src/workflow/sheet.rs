@@ -1,0 +1,227 @@
+//! The sheet of samples: a CSV file (RFC 4180) with a line for each lane of each sample.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use crate::error::PipelineError;
+
+/// Columns that a sheet may have, the first two of which it has to.
+const COLUMNS: [&str; 6] = ["sample", "fastq_1", "fastq_2", "lane", "library", "platform"];
+const REQUIRED: usize = 2;
+/// What reads are from where nothing is said (SAMv1 §1.3, `PL`).
+const PLATFORM: &str = "ILLUMINA";
+/// Names in the output directory that are no sample's.
+const RESERVED: [&str; 2] = ["run.json", "report.html"];
+
+/// A sample and its lanes, in the order of the sheet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SheetSample {
+    /// Its name.
+    pub name: String,
+    /// At least one.
+    pub lanes: Vec<SheetLane>,
+}
+
+/// The reads of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SheetLane {
+    /// Read 1, and read 2 where there is one.
+    pub files: Vec<PathBuf>,
+    /// Its `@RG` line, with `\t` for tabs.
+    pub read_group: String,
+}
+
+/// What is wrong with a sample's name, if anything: it becomes the name of files and directories.
+pub fn sample_name_problem(name: &str) -> Option<&'static str> {
+    let fine = !name.is_empty()
+        && name.len() <= 200
+        && !name.starts_with('.')
+        && name.chars().all(|c| !c.is_control() && c != '/');
+    (!fine).then_some("a sample name is a file name: no /, no control characters, no leading dot")
+}
+
+/// Reads a sheet. Relative paths in it are relative to the sheet.
+///
+/// # Errors
+/// [`PipelineError::Sheet`] with line and column, [`PipelineError::Missing`], [`PipelineError::File`].
+pub fn read_sheet(path: &Path) -> Result<Vec<SheetSample>, PipelineError> {
+    let text = std::fs::read(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => {
+            let remedy = "check the path".to_owned();
+            PipelineError::Missing { what: "the sheet of samples", path: path.to_owned(), remedy }
+        }
+        _ => PipelineError::File { action: "read", path: path.to_owned(), source },
+    })?;
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
+    let mut sheet =
+        Sheet { path, columns: BTreeMap::new(), samples: Vec::new(), files: HashMap::new(), lanes: HashSet::new() };
+    for row in reader.records() {
+        let row = row.map_err(|error| {
+            let line = error.position().map_or(0, csv::Position::line);
+            sheet.wrong(line, None, &error.to_string())
+        })?;
+        let line = row.position().map_or(0, csv::Position::line);
+        match sheet.columns.is_empty() {
+            true => sheet.head(line, &row)?,
+            false => sheet.row(line, &row)?,
+        }
+    }
+    if sheet.samples.is_empty() {
+        return Err(sheet.wrong(1, None, "it has no samples: a line of column names, then a line for each lane"));
+    }
+    Ok(sheet.samples)
+}
+
+struct Sheet<'p> {
+    path: &'p Path,
+    /// Place of each column that is there, by name.
+    columns: BTreeMap<&'static str, usize>,
+    samples: Vec<SheetSample>,
+    /// Line where a file was named first.
+    files: HashMap<PathBuf, u64>,
+    /// Read groups that are taken.
+    lanes: HashSet<String>,
+}
+
+impl Sheet<'_> {
+    fn wrong(&self, line: u64, column: Option<&str>, problem: &str) -> PipelineError {
+        let column = column.map(|column| format!(", column {column}")).unwrap_or_default();
+        PipelineError::Sheet {
+            path: self.path.to_owned(),
+            place: format!("line {line}{column}"),
+            problem: problem.to_owned(),
+        }
+    }
+
+    fn head(&mut self, line: u64, row: &csv::StringRecord) -> Result<(), PipelineError> {
+        for (place, given) in row.iter().enumerate() {
+            let Some(name) = COLUMNS.iter().find(|name| **name == given.trim()) else {
+                let problem = format!("there is no column {given:?}; there are {}", COLUMNS.join(", "));
+                return Err(self.wrong(line, Some(&(place + 1).to_string()), &problem));
+            };
+            if self.columns.insert(name, place).is_some() {
+                return Err(self.wrong(line, Some(name), "it is there twice"));
+            }
+        }
+        match COLUMNS[..REQUIRED].iter().find(|name| !self.columns.contains_key(*name)) {
+            Some(name) => {
+                Err(self.wrong(line, Some(name), "it is missing; the first line holds the names of the columns"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn row(&mut self, line: u64, row: &csv::StringRecord) -> Result<(), PipelineError> {
+        if row.len() != self.columns.len() {
+            let problem = format!("it has {} fields, and the first line has {}", row.len(), self.columns.len());
+            return Err(self.wrong(line, None, &problem));
+        }
+        let field = |name: &str| self.columns.get(name).map_or("", |place| row.get(*place).unwrap_or("").trim());
+        let name = field("sample");
+        let problem = match RESERVED.contains(&name) {
+            true => Some("a file of the run has this name"),
+            false => sample_name_problem(name),
+        };
+        if let Some(problem) = problem {
+            return Err(self.wrong(line, Some("sample"), problem));
+        }
+        for column in ["sample", "lane", "library", "platform"] {
+            if field(column).contains(['\\', '\t', '\n', '\r']) {
+                return Err(self.wrong(
+                    line,
+                    Some(column),
+                    "it goes into a read group, which has no place for \\, tabs and line ends",
+                ));
+            }
+        }
+        if field("fastq_1").is_empty() {
+            return Err(self.wrong(line, Some("fastq_1"), "it is empty"));
+        }
+        let known = self.samples.iter().position(|sample| sample.name == name);
+        let number = known.map_or(0, |at| self.samples[at].lanes.len()) + 1;
+        let lane = Some(field("lane")).filter(|lane| !lane.is_empty()).map_or(number.to_string(), str::to_owned);
+        let or = |value: &'static str, column: &str| match field(column) {
+            "" => value.to_owned(),
+            given => given.to_owned(),
+        };
+        let library = if field("library").is_empty() { name } else { field("library") };
+        let (id, platform) = (format!("{name}.{lane}"), or(PLATFORM, "platform"));
+        let read_group = format!("@RG\\tID:{id}\\tSM:{name}\\tLB:{library}\\tPL:{platform}");
+        let mut files = Vec::new();
+        for column in ["fastq_1", "fastq_2"].into_iter().filter(|column| !field(column).is_empty()) {
+            files.push((column, self.path.parent().unwrap_or(Path::new("")).join(field(column))));
+        }
+        let name = name.to_owned();
+        for (column, file) in &files {
+            if let Some(before) = self.files.insert(file.clone(), line) {
+                let problem = format!("{} is named in line {before} too", file.display());
+                return Err(self.wrong(line, Some(column), &problem));
+            }
+            if !file.exists() {
+                let problem = format!("{} does not exist", file.display());
+                return Err(self.wrong(line, Some(column), &problem));
+            }
+        }
+        if !self.lanes.insert(id) {
+            return Err(self.wrong(line, Some("lane"), &format!("{name} has a lane {lane} already")));
+        }
+        let lane = SheetLane { files: files.into_iter().map(|(_, file)| file).collect(), read_group };
+        match known {
+            Some(at) => self.samples[at].lanes.push(lane),
+            None => self.samples.push(SheetSample { name, lanes: vec![lane] }),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<SheetSample>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a_1.fq", "a_2.fq", "b_1.fq", "b_2.fq"] {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        let path = directory.path().join("sheet.csv");
+        std::fs::write(&path, text).unwrap();
+        read_sheet(&path).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lanes_of_a_sample_come_together() {
+        let text = "\u{feff}sample,platform,fastq_2,fastq_1,lane\n\"s 1\",ILLUMINA,a_2.fq,a_1.fq,L1\nt,,,b_1.fq,\n\"s 1\",,,b_2.fq,L2\n";
+        let samples = read(text).unwrap();
+        assert_eq!(
+            samples.iter().map(|sample| (&*sample.name, sample.lanes.len())).collect::<Vec<_>>(),
+            [("s 1", 2), ("t", 1)]
+        );
+        assert_eq!(samples[0].lanes[0].files.len(), 2);
+        assert_eq!(samples[0].lanes[1].read_group, "@RG\\tID:s 1.L2\\tSM:s 1\\tLB:s 1\\tPL:ILLUMINA");
+        assert_eq!(samples[1].lanes[0].read_group, "@RG\\tID:t.1\\tSM:t\\tLB:t\\tPL:ILLUMINA");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_line_and_column() {
+        for (text, named) in [
+            ("", &["line 1", "no samples"][..]),
+            ("sample,fastq_1\n", &["line 1", "no samples"]),
+            ("sample,fastq1\n", &["line 1, column 2", "\"fastq1\"", "fastq_1"]),
+            ("sample,fastq_1,sample\n", &["line 1, column sample", "twice"]),
+            ("sample,lane\n", &["line 1, column fastq_1", "missing"]),
+            ("sample,fastq_1\na,a_1.fq,a_2.fq\n", &["line 2", "3 fields"]),
+            ("sample,fastq_1\na,a_1.fq\n.b,b_1.fq\n", &["line 3, column sample", "file name"]),
+            ("sample,fastq_1\nrun.json,a_1.fq\n", &["line 2, column sample"]),
+            ("sample,fastq_1\na,\n", &["line 2, column fastq_1", "empty"]),
+            ("sample,fastq_1\na,c_1.fq\n", &["line 2, column fastq_1", "c_1.fq does not exist"]),
+            ("sample,fastq_1\na,a_1.fq\nb,a_1.fq\n", &["line 3, column fastq_1", "line 2"]),
+            ("sample,fastq_1,lane\na,a_1.fq,1\na,b_1.fq,1\n", &["line 3, column lane", "already"]),
+            ("sample,fastq_1,library\na,a_1.fq,x\ty\n", &["line 2, column library"]),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("sheet.csv") && named.iter().all(|word| error.contains(word)), "{text:?}: {error}");
+        }
+        assert!(read("sample,fastq_1\na,\"a_1.fq\nb,b_1.fq\n").is_err());
+    }
+}

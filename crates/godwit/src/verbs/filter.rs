@@ -1,0 +1,31 @@
+//! `godwit filter`: variants judged by GATK.
+
+use godwit_pipeline::{FilterOptions, filter};
+
+use super::{cancel_on_signal, command_line};
+use crate::cli::FilterArgs;
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// Filters and tells the outcome.
+pub fn run(args: &FilterArgs) -> Result<(), Failure> {
+    let progress = Progress::new(&args.common);
+    let options = FilterOptions {
+        reference: args.reference.clone(),
+        variants: args.variants.clone(),
+        out: args.out.clone(),
+        snp_resources: args.resources.snp_resource.clone(),
+        indel_resources: args.resources.indel_resource.clone(),
+        gatk_memory_bytes: args.gatk_memory,
+        resume: args.resume,
+        command: command_line(&args.common.configured),
+    };
+    let report = filter(&options, &progress, &*cancel_on_signal()?)?;
+    if report.already_complete {
+        progress.say(&format!("already complete: {}", args.out.display()));
+        return Ok(());
+    }
+    progress.say(&format!("{} records judged by {}, {:.1} s", report.records, report.how, report.seconds));
+    progress.say(&format!("wrote {}", args.out.display()));
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! `godwit recalibrate`: base qualities by what the reads show.
+
+use godwit_pipeline::{RecalibrateOptions, recalibrate};
+
+use super::{cancel_on_signal, command_line};
+use crate::cli::RecalibrateArgs;
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// Recalibrates and tells the outcome.
+pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
+    let progress = Progress::new(&args.common);
+    let options = RecalibrateOptions {
+        reference: args.reference.clone(),
+        reads: args.reads.clone(),
+        known_sites: args.known_sites.clone(),
+        out: args.out.clone(),
+        slice_records: args.slice_records,
+        threads: args.common.thread_count(),
+        memory_bytes: args.common.memory,
+        gatk_memory_bytes: args.gatk_memory,
+        temp: args.common.temp.clone(),
+        resume: args.resume,
+        program: "/proc/self/exe".into(),
+        command: command_line(&args.common.configured),
+    };
+    let report = recalibrate(&options, &progress, &*cancel_on_signal()?)?;
+    if report.already_complete {
+        progress.say(&format!("already complete: {}", args.out.display()));
+        return Ok(());
+    }
+    let (records, slices, seconds) = (report.records, report.slices, report.seconds);
+    let slices = if slices == 1 { "1 slice".to_owned() } else { format!("{slices} slices") };
+    progress.say(&format!("{records} records in {slices} recalibrated, {seconds:.1} s"));
+    progress.say(&format!("wrote {}", args.out.display()));
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! `godwit run`: many samples of a sheet from FASTQ to variants.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_tests::binary::{Finished, Godwit, godwit};
+use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::{gatk, needs, needs_gatk, scratch};
+use serde_json::Value;
+
+use super::call::{assert_same_text, records, records_of};
+use super::joint::Cohort;
+use super::recalibrate::known_sites;
+
+const INPUT: i32 = 3;
+
+fn reads(cohort: &Cohort, sample: &str, mate: u8) -> PathBuf {
+    cohort.directory.join(format!("{sample}-reads_L001_R{mate}.fastq"))
+}
+
+/// A sheet of two samples, the first of which comes in two lanes.
+fn sheet(cohort: &Cohort, directory: &Path) -> PathBuf {
+    let ada = [1, 2].map(|mate| {
+        let text = fs::read_to_string(reads(cohort, "ada", mate)).expect("the cohort has reads");
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let half = lines.len() / 8 * 4;
+        [&lines[..half], &lines[half..]].map(|part| part.concat())
+    });
+    for (mate, lanes) in ada.iter().enumerate() {
+        for (lane, text) in lanes.iter().enumerate() {
+            let path = directory.join(format!("ada_{}_{}.fastq", lane + 1, mate + 1));
+            fs::write(path, text).expect("scratch can be written to");
+        }
+    }
+    let sheet = directory.join("sheet.csv");
+    let [one, two] = [1, 2].map(|mate| reads(cohort, "ben", mate));
+    let text = format!(
+        "sample,fastq_1,fastq_2,lane,library\nada,ada_1_1.fastq,ada_1_2.fastq,L1,lib\nben,{},{},,\nada,ada_2_1.fastq,ada_2_2.fastq,L2,lib\n",
+        one.display(),
+        two.display()
+    );
+    fs::write(&sheet, text).expect("scratch can be written to");
+    sheet
+}
+
+fn run(cohort: &Cohort, sheet: &Path, out: &Path) -> Godwit {
+    let run = godwit().arg("run").arg("--reference").arg(&cohort.reference).arg("--samples").arg(sheet);
+    run.args(["--grid-size", "30K", "--metrics", "off", "--out"]).arg(out)
+}
+
+fn report(out: &Path) -> Value {
+    let text = fs::read_to_string(out.join("run.json")).expect("the report was written");
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+/// Names of the steps of a list of them, and whether they were done before.
+fn steps(list: &Value) -> Vec<(String, bool)> {
+    let steps = list.as_array().expect("a list").iter();
+    let step = |step: &Value| {
+        assert!(step["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{step} took no time");
+        (step["step"].as_str().expect("a name").to_owned(), step["done_before"].as_bool().expect("a flag"))
+    };
+    steps.map(step).collect()
+}
+
+fn plain_call(cohort: &Cohort, bam: &Path) -> Vec<u8> {
+    let script = "set -o pipefail; bcftools mpileup -Ou -f \"$0\" \"$1\" | bcftools call -mv";
+    let mut command = Tool::need("bash").command();
+    records_of(&succeed(command.args(["-c", script]).arg(&cohort.reference).arg(bam)).stdout)
+}
+
+#[test]
+fn every_sample_of_a_sheet_is_aligned_and_called() {
+    needs!("bcftools", "bgzip", "bash", "samtools");
+    let cohort = Cohort::get();
+    let directory = scratch::directory("run");
+    let (sheet, out) = (sheet(cohort, &directory), directory.join("out"));
+    run(cohort, &sheet, &out).succeeds();
+    for sample in ["ada", "ben"] {
+        let bam = out.join(sample).join(format!("{sample}.bam"));
+        let vcf = out.join(sample).join(format!("{sample}.vcf.gz"));
+        assert_same_text(&records(&vcf), &plain_call(cohort, &bam));
+        for file in [&bam, &vcf] {
+            godwit().arg("verify").arg(file).succeeds();
+        }
+    }
+    let bam = out.join("ada/ada.bam");
+    let header = Tool::need("samtools").run(["view".as_ref(), "-H".as_ref(), bam.as_os_str()]).stdout;
+    let header = String::from_utf8_lossy(&header).into_owned();
+    for lane in ["L1", "L2"] {
+        assert!(header.contains(&format!("@RG\tID:ada.{lane}\tSM:ada\tLB:lib\tPL:ILLUMINA\n")), "{header}");
+    }
+    let report = report(&out);
+    let names: Vec<_> = report["samples"].as_array().expect("a list").iter().map(|sample| &sample["sample"]).collect();
+    assert_eq!(names, ["ada", "ben"]);
+    for sample in report["samples"].as_array().expect("a list") {
+        assert_eq!(steps(&sample["steps"]), [("align".to_owned(), false), ("call".to_owned(), false)]);
+    }
+    let seconds = report["seconds"].as_f64().expect("a number");
+    let per_day = report["genomes_per_day"].as_f64().expect("a number");
+    assert!((per_day * seconds / 86_400.0 - 2.0).abs() < 0.01, "{report}");
+    let page = fs::read_to_string(out.join("report.html")).expect("the page was written");
+    assert!(page.contains("ada") && page.contains("Genomes a day") && page.contains("Hours by step"), "{page}");
+    assert!(!page.contains("<script"), "{page}");
+}
+
+#[test]
+fn a_sample_that_fails_does_not_keep_the_others_from_being_done() {
+    needs!("bcftools", "bgzip", "bash");
+    let cohort = Cohort::get();
+    let directory = scratch::directory("failing");
+    let (sheet, out) = (sheet(cohort, &directory), directory.join("out"));
+    let broken = directory.join("ada_2_2.fastq");
+    let whole = fs::read_to_string(&broken).expect("it was written");
+    fs::write(&broken, format!("{whole}@cut\nACGT\n")).expect("scratch can be written to");
+    let failed = run(cohort, &sheet, &out).run();
+    failed.refuses(&[INPUT], &["1 of 2 samples failed", "ada", "ada_2_2.fastq", "--resume"]);
+    let told = report(&out);
+    assert!(told["samples"][0]["error"].as_str().is_some_and(|error| error.contains("ada_2_2.fastq")), "{told}");
+    assert!(told["samples"][1]["error"].is_null() && out.join("ben/ben.vcf.gz").is_file(), "{told}");
+    assert!(!out.join("ada/ada.bam").exists());
+    fs::write(&broken, &whole).expect("scratch can be written to");
+    run(cohort, &sheet, &out).arg("--resume").succeeds();
+    let told = report(&out);
+    assert_eq!(steps(&told["samples"][0]["steps"]), [("align".to_owned(), false), ("call".to_owned(), false)]);
+    assert_eq!(steps(&told["samples"][1]["steps"]), [("align".to_owned(), true), ("call".to_owned(), true)]);
+    let bam = out.join("ada/ada.bam");
+    assert_same_text(&records(&out.join("ada/ada.vcf.gz")), &plain_call(cohort, &bam));
+}
+
+#[test]
+fn sheets_and_options_that_make_no_sense_are_refused_before_anything_is_done() {
+    needs!("bcftools");
+    let cohort = Cohort::get();
+    let directory = scratch::directory("sheets");
+    let (path, out) = (directory.join("sheet.csv"), directory.join("out"));
+    let refused = |finished: Finished, code: i32, words: &[&str]| {
+        finished.refuses(&[code], words);
+        assert!(!out.exists());
+    };
+    refused(run(cohort, &path, &out).run(), 4, &["sheet.csv is missing"]);
+    fs::write(&path, "sample,fastq_1,fastq_2\nada,none_1.fq,none_2.fq\n").expect("scratch can be written to");
+    refused(run(cohort, &path, &out).run(), INPUT, &["sheet.csv, line 2, column fastq_1", "none_1.fq does not exist"]);
+    fs::write(&path, "sample,fastq\n").expect("scratch can be written to");
+    refused(run(cohort, &path, &out).run(), INPUT, &["sheet.csv, line 1, column 2", "fastq_1"]);
+    let sheet = sheet(cohort, &directory);
+    refused(run(cohort, &sheet, &out).args(["--known-sites", "a.vcf.gz"]).run(), 2, &["--workflow gatk"]);
+    let words = ["--workflow", "gatk", "--caller", "freebayes"];
+    refused(run(cohort, &sheet, &out).args(words).run(), 2, &["HaplotypeCaller"]);
+}
+
+/// Contig, position and filter of the records that `tool` writes when it holds SNPs, or all others, to the filters that
+/// GATK's documentation has for them.
+fn filtered_by_hand(cohort: &Cohort, joint: &Path, directory: &Path, snps: bool) -> Vec<String> {
+    let filters: &[(&str, &str)] = match snps {
+        true => &[
+            ("QD2", "QD < 2.0"),
+            ("QUAL30", "QUAL < 30.0"),
+            ("SOR3", "SOR > 3.0"),
+            ("FS60", "FS > 60.0"),
+            ("MQ40", "MQ < 40.0"),
+            ("MQRankSum-12.5", "MQRankSum < -12.5"),
+            ("ReadPosRankSum-8", "ReadPosRankSum < -8.0"),
+        ],
+        false => &[
+            ("QD2", "QD < 2.0"),
+            ("QUAL30", "QUAL < 30.0"),
+            ("FS200", "FS > 200.0"),
+            ("ReadPosRankSum-20", "ReadPosRankSum < -20.0"),
+        ],
+    };
+    let (selected, filtered) = (directory.join("selected.vcf"), directory.join("filtered.vcf"));
+    let choice = if snps { "--select-type-to-include" } else { "--select-type-to-exclude" };
+    let mut command = gatk::tool("SelectVariants");
+    succeed(command.arg("-V").arg(joint).args([choice, "SNP"]).arg("-O").arg(&selected));
+    let mut command = gatk::tool("VariantFiltration");
+    command.arg("-R").arg(&cohort.reference).arg("-V").arg(&selected).arg("-O").arg(&filtered);
+    command.args(filters.iter().flat_map(|(name, expression)| ["-filter", expression, "--filter-name", name]));
+    succeed(&mut command);
+    filters_of(&records_of(&fs::read(&filtered).expect("GATK wrote it")))
+}
+
+fn filters_of(records: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(records);
+    let filter = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        format!("{} {} {} {} {}", fields[0], fields[1], fields[3], fields[4], fields[6])
+    };
+    text.lines().map(filter).collect()
+}
+
+#[test]
+#[ignore = "two minutes of GATK; cargo test --profile ci -p godwit-tests --test e2e -- --ignored workflow::"]
+fn the_workflow_of_gatk_ends_in_filtered_joint_variants() {
+    needs!("bcftools", "bgzip", "bash", "samtools", "tabix");
+    needs_gatk!();
+    let cohort = Cohort::get();
+    let directory = scratch::directory("best-practices");
+    let (sheet, out) = (sheet(cohort, &directory), directory.join("out"));
+    let known = known_sites(cohort, &directory);
+    let gatk = || {
+        let run = run(cohort, &sheet, &out).args(["--workflow", "gatk", "--caller-memory", "1G", "--known-sites"]);
+        run.arg(&known).env("GODWIT_GATK", gatk::jars())
+    };
+    let first = gatk().succeeds();
+    let how = "GATK's hard filters, not variant recalibration: there are no resources to learn from";
+    assert!(first.stderr.contains(&format!("variants were judged by {how}")), "{}", first.report());
+    let told = report(&out);
+    for sample in told["samples"].as_array().expect("a list") {
+        let names: Vec<String> = steps(&sample["steps"]).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["align", "recalibrate", "call"]);
+    }
+    let cohort_steps: Vec<String> = steps(&told["cohort"]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(cohort_steps, ["genotype", "filter"]);
+    assert_eq!(told["filters"], how);
+    let (joint, filtered) = (out.join("joint.vcf.gz"), out.join("joint.filtered.vcf.gz"));
+    for file in [&joint, &filtered] {
+        godwit().arg("verify").arg(file).succeeds();
+    }
+    let mut expected = filtered_by_hand(cohort, &joint, &directory, true);
+    expected.extend(filtered_by_hand(cohort, &joint, &directory, false));
+    expected.sort();
+    let mut found = filters_of(&records(&filtered));
+    found.sort();
+    assert!(expected.len() > 100, "{} records", expected.len());
+    assert_eq!(found, expected);
+    // All of it is done: another start does nothing.
+    let again = gatk().arg("--resume").succeeds();
+    let told = report(&out);
+    let all =
+        told["samples"].as_array().expect("a list").iter().map(|sample| &sample["steps"]).chain([&told["cohort"]]);
+    assert!(all.flat_map(steps).all(|(_, done_before)| done_before), "{}", again.report());
+}
+
+#[test]
+#[ignore = "half a minute of GATK; cargo test --profile ci -p godwit-tests --test e2e -- --ignored workflow::"]
+fn what_the_workflow_of_gatk_leaves_out_it_says() {
+    needs!("samtools", "bgzip");
+    needs_gatk!();
+    let cohort = Cohort::get();
+    let directory = scratch::directory("left-out");
+    let (sheet, out) = (directory.join("one.csv"), directory.join("out"));
+    let [one, two] = [1, 2].map(|mate| reads(cohort, "ben", mate));
+    fs::write(&sheet, format!("sample,fastq_1,fastq_2\nben,{},{}\n", one.display(), two.display()))
+        .expect("scratch can be written to");
+    let run = run(cohort, &sheet, &out).args(["--workflow", "gatk", "--caller-memory", "1G"]);
+    let run = run.env("GODWIT_GATK", gatk::jars()).succeeds();
+    assert!(run.stderr.contains("recalibration is left out"), "{}", run.report());
+    let told = report(&out);
+    assert!(told["left_out"][0].as_str().is_some_and(|note| note.contains("--known-sites")), "{told}");
+    assert!(fs::read_to_string(out.join("report.html")).expect("a page").contains("left out"));
+}
