@@ -9,6 +9,7 @@ use godwit_tests::binary::{Finished, Godwit, Running, godwit};
 use godwit_tests::processes::{signal, wait_for_children};
 use godwit_tests::slurm::{self, Cluster};
 use godwit_tests::ssh_server::{self, SshServer};
+use godwit_tests::tool::succeed;
 use godwit_tests::{gatk, needs, needs_gatk, needs_slurm, scratch, skip};
 use serde_json::Value;
 
@@ -17,6 +18,7 @@ use super::call_failures::{BESIDE, spoiled_bcftools};
 use super::nodes::wait_until_said;
 
 const USAGE: i32 = 2;
+const MACHINE: i32 = 4;
 const ENGINE: i32 = 5;
 const REMOTE: i32 = 6;
 const INTERRUPTED: i32 = 130;
@@ -364,6 +366,10 @@ fn nodes_with_another_version_of_the_caller_are_refused_by_name() {
     let run = on_nodes(call(&out), 2).env("PATH", &path).run();
     run.refuses(&[REMOTE], &["no node is left", "process ", "version of the caller", "bcftools 1.99", "on the head"]);
     assert_eq!(scratch::names(&out), [] as [&str; 0]);
+    // Nor are those of use that have none.
+    let run = on_nodes(call(&out), 2).env("PATH", bcftools_on_nodes("exit 1")).run();
+    run.refuses(&[REMOTE], &["no node is left", "process ", "bcftools 1.13 or later"]);
+    assert_eq!(scratch::names(&out), [] as [&str; 0]);
 }
 
 #[test]
@@ -465,9 +471,9 @@ fn the_job_of_slurm_is_shown_and_nothing_else_is() {
     assert_eq!(scratch::names(&out), [] as [&str; 0]);
 }
 
-fn call_on_slurm(out: &Path, cluster: &Cluster, nodes: usize) -> Godwit {
+fn call_on_slurm(call: Godwit, cluster: &Cluster, nodes: usize) -> Godwit {
     let slurm = ["--on", "slurm", "--nodes", &nodes.to_string(), "--slurm-memory", "300M"];
-    call(out).args(slurm).env("SLURM_CONF", cluster.configuration())
+    call.args(slurm).env("SLURM_CONF", cluster.configuration())
 }
 
 /// As [`assert_same`], for a job, whose script and logs stay.
@@ -488,9 +494,51 @@ fn a_slurm_job_of_four_nodes_calls_the_bytes_of_one_process() {
     needs_slurm!();
     let one = by_one_process(call);
     let out = scratch::directory("call-slurm");
-    let run = call_on_slurm(&out, slurm::shared(), 4).run();
+    let run = call_on_slurm(call(&out), slurm::shared(), 4).run();
     assert_same_by_slurm(&one, &out, &run);
     assert_eq!(report(&out)["nodes"].as_array().map(Vec::len), Some(4), "{}", report(&out));
+}
+
+#[test]
+fn a_job_that_calls_goes_on_after_its_time_limit() {
+    needs!("bcftools", "bgzip", "bash");
+    needs_slurm!();
+    let (cluster, script) = (slurm::shared(), Script::gate());
+    let one = script.by_one_process();
+    let out = scratch::directory("call-slurm-limit");
+    let run = call_on_slurm(script.call(&out), cluster, 2).start();
+    script.wait_for(3 + 2);
+    let job = out.join("a.vcf.gz.slurm");
+    let handle = fs::read_to_string(job.join("handle.json")).expect("it was submitted");
+    let handle: Value = serde_json::from_str(&handle).expect("it is JSON");
+    let id = handle["id"].as_str().expect("a handle has one");
+    // What `--signal=B:TERM@SECONDS` does when it is time.
+    succeed(cluster.command("scancel").args(["--batch", "--signal=TERM", id]));
+    let until = Instant::now() + PATIENCE;
+    while !fs::read_to_string(job.join("job.log")).unwrap_or_default().contains("queueing again") {
+        assert!(Instant::now() < until, "it is not queued again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    script.let_go();
+    let run = run.finish();
+    assert!(job.join("attempts/1").is_dir(), "{}", run.report());
+    let resumed = report(&out)["resumed_regions"].as_u64();
+    assert_same_by_slurm(&one, &out, &run);
+    assert_eq!(resumed, Some(3));
+}
+
+#[test]
+fn two_calls_do_not_share_an_output() {
+    needs!("bcftools", "bgzip", "bash");
+    let script = Script::gate();
+    let out = scratch::directory("call-shared");
+    let first = start_over_nodes(&script, &out, 2, &[]);
+    script.wait_for(3 + 2);
+    for nodes in [1, 2] {
+        on_nodes(script.call(&out), nodes).run().refuses(&[MACHINE], &["another godwit"]);
+    }
+    script.let_go();
+    assert!(first.finish().status.success());
 }
 
 #[test]
@@ -504,8 +552,7 @@ fn power_loss_of_the_head_of_a_slurm_job_that_calls_starts_it_again() {
     let script = Script::gate();
     let one = script.by_one_process();
     let out = scratch::directory("call-slurm-head");
-    let template = format!("bash {} {{reference}} {{bam}} {{bed}} {{out}}", script.path.display());
-    let run = call_on_slurm(&out, &cluster, 2).args(["--caller", &template]).start();
+    let run = call_on_slurm(script.call(&out), &cluster, 2).start();
     script.wait_for(3 + 2);
     wait_until_said(&out.join("a.vcf.gz.slurm/logs/node-0.err"), "called", 1, &run);
     cluster.strike("kill", "gw1");
