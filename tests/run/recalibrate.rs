@@ -87,6 +87,7 @@ fn refuses_what_makes_no_sense(cohort: &Cohort, known: &Path, directory: &Path) 
 }
 
 #[test]
+#[ignore = "a minute of GATK; cargo test --profile ci -p godwit-tests --test e2e -- --ignored recalibrate::"]
 fn a_slice_that_fails_names_itself_and_resume_goes_on() {
     needs!("samtools", "bgzip", "tabix", "bash");
     needs_gatk!();
