@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use arrow_array::RecordBatch;
 use arrow_flight::{FlightDescriptor, PutResult, Ticket};
@@ -61,15 +61,15 @@ impl Body for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Segments>, Self::Error>>> {
         let Self { messages, rest } = self.get_mut();
-        // Small messages go together, but none waits for another.
-        while !rest.is_full() {
-            match messages.poll_recv(context) {
-                Poll::Ready(Some(segments)) => rest.append(segments),
-                Poll::Pending if !rest.has_remaining() => return Poll::Pending,
-                Poll::Ready(None) | Poll::Pending => break,
+        loop {
+            if let Some(segments) = rest.take_frame() {
+                return Poll::Ready(Some(Ok(Frame::data(segments))));
+            }
+            match ready!(messages.poll_recv(context)) {
+                Some(segments) => *rest = segments,
+                None => return Poll::Ready(None),
             }
         }
-        Poll::Ready(rest.take_frame().map(|segments| Ok(Frame::data(segments))))
     }
 }
 

@@ -9,9 +9,6 @@ use bytes::{Buf, Bytes};
 /// Most bytes that are given to HTTP/2 at once: h2 refuses more than a window can hold, 2 GiB less one.
 const GIVEN_BYTES: usize = 1 << 30;
 
-/// Bytes from which on pieces are given away without waiting for more: what fits one frame.
-const FULL_BYTES: usize = 1 << 20;
-
 /// Owns an Arrow buffer on behalf of [`Bytes`].
 struct Owned(Buffer);
 
@@ -46,11 +43,6 @@ impl Segments {
     pub fn append(&mut self, mut other: Self) {
         self.bytes += other.bytes;
         self.pieces.append(&mut other.pieces);
-    }
-
-    /// Whether there are so many bytes that more would not make frames fewer.
-    pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= FULL_BYTES
     }
 
     /// Takes the first bytes, as many as may be given to HTTP/2 at once; `None` where there are none left.

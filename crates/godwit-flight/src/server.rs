@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use arrow_array::RecordBatch;
 use arrow_flight::{FlightDescriptor, PutResult, Ticket};
 use arrow_schema::SchemaRef;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
@@ -324,10 +324,8 @@ struct Outgoing {
     source: Source,
     /// `None`: the first batch brings the schema.
     encoder: Option<Box<BatchEncoder>>,
-    /// What is not sent yet: small messages, or what is left of one too long for one piece.
+    /// What is left of a message too long for one piece.
     rest: Segments,
-    /// How the call ends once that is sent.
-    outcome: Option<Status>,
     ended: bool,
 }
 
@@ -338,39 +336,32 @@ enum Source {
 
 impl Outgoing {
     fn new(source: Source, encoder: Option<Box<BatchEncoder>>) -> Self {
-        Self { source, encoder, rest: Segments::default(), outcome: None, ended: false }
+        Self { source, encoder, rest: Segments::default(), ended: false }
     }
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Segments>>> {
         if self.ended {
             return Poll::Ready(None);
         }
-        // Small messages go together, but none waits for another.
-        while self.outcome.is_none() && !self.rest.is_full() {
-            match self.poll_message(context) {
-                Poll::Ready(Ok(segments)) => self.rest.append(segments),
-                Poll::Ready(Err(outcome)) => self.outcome = Some(outcome),
-                Poll::Pending if self.rest.has_remaining() => break,
-                Poll::Pending => return Poll::Pending,
-            }
+        if let Some(segments) = self.rest.take_frame() {
+            return Poll::Ready(Some(Frame::data(segments)));
         }
-        let frame = self.rest.take_frame().map(Frame::data);
-        Poll::Ready(frame.or_else(|| self.outcome.take().map(|outcome| end(&mut self.ended, &outcome))))
-    }
-
-    /// The next message, or how the call ends.
-    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Result<Segments, Status>> {
         let chunk = match &mut self.source {
             Source::Batches(batches) => ready!(batches.as_mut().poll_next(context))
                 .map(|item| item.map(|(batch, app_metadata)| Chunk { batch: Some(batch), app_metadata })),
             Source::Chunks(chunks) => ready!(chunks.as_mut().poll_next(context)),
         };
-        let Some(chunk) = chunk else {
-            let last = self.encoder.take().map_or_else(|| Ok(Segments::default()), |mut encoder| encoder.finish(&[]));
-            self.outcome = Some(Status::ok(""));
-            return Poll::Ready(last.map_err(Status::from));
+        let encoded = match chunk {
+            Some(Ok(chunk)) => self.encode(&chunk),
+            Some(Err(status)) => return Poll::Ready(Some(end(&mut self.ended, &status))),
+            None => self.encoder.as_mut().map_or_else(|| Ok(Segments::default()), |encoder| encoder.finish(&[])),
         };
-        Poll::Ready(chunk.and_then(|chunk| self.encode(&chunk).map_err(Status::from)))
+        match encoded {
+            Ok(segments) => self.rest = segments,
+            Err(error) => return Poll::Ready(Some(end(&mut self.ended, &error.into()))),
+        }
+        let next = self.rest.take_frame().map(Frame::data);
+        Poll::Ready(Some(next.unwrap_or_else(|| end(&mut self.ended, &Status::ok("")))))
     }
 
     fn encode(&mut self, chunk: &Chunk) -> Result<Segments, FlightError> {
