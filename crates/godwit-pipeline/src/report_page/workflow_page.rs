@@ -59,11 +59,10 @@ impl WorkflowPage<'_> {
                 Some(step) => format!("{:.1}{}", step.seconds, if step.done_before { " *" } else { "" }),
                 None => "–".to_owned(),
             };
-            let outcome =
-                sample.error.as_deref().map_or("done".to_owned(), |error| format!("failed: {}", escaped(error)));
+            let outcome = if sample.error.is_some() { "failed" } else { "done" };
             let mut cells = vec![escaped(&sample.sample), sample.lanes.to_string()];
             cells.extend(steps.iter().map(cell));
-            cells.push(outcome);
+            cells.push(outcome.to_owned());
             Row { cells, bar: total(sample) / longest }
         };
         let headings = steps.iter().map(|step| format!("{step}, s"));
@@ -74,7 +73,11 @@ impl WorkflowPage<'_> {
             .collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
         let rows: Vec<Row> = self.report.samples.iter().map(row).collect();
-        figure("Samples", "Seconds of each step; * was done by an earlier start.", &table(&headings, &rows))
+        figure(
+            "Samples",
+            "Seconds of each step, bars of all of them; * was done by an earlier start.",
+            &table(&headings, &rows),
+        )
     }
 
     fn hours(&self) -> String {
@@ -100,13 +103,16 @@ impl WorkflowPage<'_> {
     }
 
     fn notes(&self) -> String {
-        let mut notes: Vec<String> = self.report.left_out.iter().map(|note| escaped(note)).collect();
+        let failed = self.report.samples.iter().filter_map(|sample| Some((&sample.sample, sample.error.as_deref()?)));
+        let failed = failed.map(|(name, error)| format!("<b>{}</b> failed: {}", escaped(name), escaped(error)));
+        let mut notes: Vec<String> = failed.collect();
+        notes.extend(self.report.left_out.iter().map(|note| escaped(note)));
         notes.extend(self.report.cohort_error.iter().map(|error| format!("The cohort failed: {}", escaped(error))));
         notes.extend(self.report.filters.iter().map(|how| format!("Variants were judged by {}.", escaped(how))));
         if notes.is_empty() {
             return String::new();
         }
         let notes: String = notes.iter().map(|note| format!("<li>{note}</li>\n")).collect();
-        figure("Notes", "What was left out, or done otherwise.", &format!("<ul>\n{notes}</ul>\n"))
+        figure("Notes", "What failed, was left out, or was done otherwise.", &format!("<ul>\n{notes}</ul>\n"))
     }
 }
