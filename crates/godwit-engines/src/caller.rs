@@ -72,6 +72,19 @@ pub struct Habits {
     pub pairs: bool,
 }
 
+impl Habits {
+    /// What holds for a caller of which nothing more is known.
+    pub(crate) const USUAL: Self = Self {
+        padding_bases: 1000,
+        memory_bytes: 4 << 30,
+        depends_on_grid: true,
+        blocks: false,
+        needs_dictionary: false,
+        gvcfs: false,
+        pairs: false,
+    };
+}
+
 /// A caller that was found.
 pub trait Caller: Send + Sync {
     /// Its name: the word for it, or the template's program.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::aligner::foreign::find_program;
+use crate::caller::Habits;
 use crate::{Chain, EngineError, Link, is_at_least};
 
 /// Name of the program.
@@ -21,6 +22,8 @@ const JAVA_REMEDY: &str = "install Java 17 (Debian and Ubuntu: apt-get install d
 /// Since then the option names used here hold.
 const OLDEST: [u32; 2] = [4, 1];
 const MAIN_CLASS: &str = "org.broadinstitute.hellbender.Main";
+/// Memory of one process, bytes, where nothing else is said.
+pub const MEMORY_BYTES: u64 = 4 << 30;
 /// What Java needs beside its heap.
 const OVERHEAD_BYTES: u64 = 512 << 20;
 
@@ -34,6 +37,9 @@ pub struct Toolkit {
 }
 
 impl Toolkit {
+    /// What calling by region has to know of any of its callers.
+    pub(crate) const HABITS: Habits = Habits { memory_bytes: MEMORY_BYTES, needs_dictionary: true, ..Habits::USUAL };
+
     /// Finds GATK and Java.
     ///
     /// # Errors

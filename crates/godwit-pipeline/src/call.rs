@@ -26,6 +26,7 @@ use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Blame, PipelineError};
+use crate::job::JobOptions;
 use crate::journal::Fact;
 use crate::machine;
 use crate::manifest::{self, Manifest, checksum, whole};
@@ -44,7 +45,7 @@ pub(crate) use output::stage_json;
 use plan::PlannedRegion;
 use reads::CallInputs;
 pub(crate) use reads::index_of;
-pub use recalibrate::{RecalibrateOptions, RecalibrationReport, recalibrate};
+pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};
 pub(crate) use reference::ScannedReference;
 pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
 use work::{Calling, RegionCaller};
@@ -104,6 +105,35 @@ pub struct CallOptions {
     pub command: Vec<String>,
 }
 
+impl CallOptions {
+    /// To call all of these reads with bcftools, as a job is told that goes before it; what else there is to say is left to the
+    /// caller.
+    pub fn after(job: &JobOptions, reference: &Path, reads: Vec<PathBuf>, out: &Path, window_bases: u32) -> Self {
+        Self {
+            reference: reference.to_owned(),
+            reads,
+            normal: None,
+            out: out.to_owned(),
+            caller: CallerChoice::Bcftools,
+            caller_args: String::new(),
+            regions: None,
+            ploidy: None,
+            ploidy_name: None,
+            sex: None,
+            window_bases,
+            padding_bases: None,
+            threads: job.threads,
+            caller_threads: 1,
+            memory_bytes: None,
+            caller_memory_bytes: None,
+            temp: job.temp.clone(),
+            resume: false,
+            program: job.program.clone(),
+            command: job.command.clone(),
+        }
+    }
+}
+
 /// Calls variants and returns the report, which is also in `OUT.run.json`. With `spread` other processes call.
 ///
 /// # Errors
@@ -125,11 +155,7 @@ pub fn call(
     let regions = plan::regions(options, &caller.habits(), &reads, &reference, bed.as_deref())?;
     reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
     let facts = facts(options, &*caller, &reads, &reference, bed.as_deref())?;
-    let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty());
-    for directory in directory.into_iter().chain(options.temp.as_deref()) {
-        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
-    }
-    let run = match open(&options.out, options.resume, &facts, observer)? {
+    let run = match open(&options.out, options.temp.as_deref(), options.resume, &facts, observer)? {
         Found::Work(run) => *run,
         Found::Complete { records } => {
             return Ok(CallReport { records, already_complete: true, ..CallReport::default() });
@@ -275,6 +301,11 @@ fn manifest_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}{}", out.display(), manifest::SUFFIX))
 }
 
+/// Where the report of a job lies that writes one file.
+pub(crate) fn report_path(out: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.run.json", out.display()))
+}
+
 /// The manifest of outputs that are all there and are those of this command, where a run is to be gone on with.
 pub(crate) fn complete(out: &Path, resume: bool, facts: &[Fact]) -> Result<Option<Manifest>, PipelineError> {
     if !resume || CallRun::path_of(out).join("journal").exists() {
@@ -303,8 +334,18 @@ enum Found {
     },
 }
 
-/// Finds out what there is to do for an output, and says what an earlier run left.
-fn open(out: &Path, resume: bool, facts: &[Fact], observer: &dyn Observer) -> Result<Found, PipelineError> {
+/// Makes the directories of an output and of scratch files, finds out what there is to do, and says what an earlier run left.
+fn open(
+    out: &Path,
+    temp: Option<&Path>,
+    resume: bool,
+    facts: &[Fact],
+    observer: &dyn Observer,
+) -> Result<Found, PipelineError> {
+    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    for directory in directory.into_iter().chain(temp) {
+        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
+    }
     if let Some(Manifest { records, .. }) = complete(out, resume, facts)? {
         return Ok(Found::Complete { records });
     }
@@ -381,7 +422,7 @@ pub(crate) fn stage_manifest(
 
 /// Writes the report, and gives all files their names.
 fn publish(run: &CallRun, out: &Path, mut staged: Staged, report: &impl serde::Serialize) -> Result<(), PipelineError> {
-    stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", out.display())), report)?;
+    stage_json(&mut staged, &report_path(out), report)?;
     run.publishing(&mut staged).map_err(PipelineError::file("write the journal of", out))?;
     staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use godwit_engines::gatk::Toolkit;
+use godwit_engines::gatk::{MEMORY_BYTES, Toolkit};
 use godwit_engines::variant_filter::{self as gatk, FilterWork, HARD_FILTERS, Kind, Resource};
 use godwit_engines::{Chain, EngineError};
 use godwit_formats::bgzf;
@@ -14,7 +14,7 @@ use godwit_formats::vcf_lines::Reader;
 use godwit_formats::with_causes;
 use serde::Serialize;
 
-use crate::call::{ScannedReference, complete, contents, index_of, stage_json, stage_manifest};
+use crate::call::{ScannedReference, complete, contents, index_of, report_path, stage_json, stage_manifest};
 use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
@@ -22,8 +22,6 @@ use crate::run_report::{InputFile, OutputFile, check_distinct};
 use crate::scratch::{create_private_directory, unique};
 use crate::staging::{Staged, StagedFile};
 
-/// Memory of one GATK where nothing is said.
-const MEMORY_BYTES: u64 = 4 << 30;
 /// SNPs, and other variants, below which recalibration has too little to learn from. GATK's documentation asks for a whole
 /// genome or thirty exomes; VariantRecalibrator itself wants a thousand bad variants.
 const ENOUGH: [u64; 2] = [10_000, 2_000];
@@ -224,7 +222,7 @@ impl Filtering<'_> {
         stage_manifest("filter", out, records, &self.facts, &mut staged)?;
         report.outputs = OutputFile::of(&staged);
         report.seconds = seconds(self.started.elapsed());
-        stage_json(&mut staged, &PathBuf::from(format!("{}.run.json", out.display())), &report)?;
+        stage_json(&mut staged, &report_path(out), &report)?;
         staged.publish().map_err(|(path, source)| PipelineError::File { action: "name", path, source })?;
         Ok(report)
     }

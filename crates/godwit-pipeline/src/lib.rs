@@ -49,8 +49,8 @@ pub use godwit_model as model;
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, ReadsOptions, align};
 pub use call::{
-    CallOptions, CallReport, CalledRegionReport, CallingNode, Cutting, RecalibrateOptions, RecalibrationReport, call,
-    is_call_busy, recalibrate,
+    CallOptions, CallReport, CalledRegionReport, CallingNode, Cutting, RecalibrateOptions, RecalibrationReport,
+    SLICE_RECORDS, call, is_call_busy, recalibrate,
 };
 pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
 pub use error::{Blame, PipelineError};

@@ -18,7 +18,7 @@ use godwit_engines::variant_filter::Resource;
 use godwit_formats::with_causes;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
-use crate::call::{CallOptions, RecalibrateOptions, call, recalibrate};
+use crate::call::{CallOptions, RecalibrateOptions, SLICE_RECORDS, call, recalibrate, report_path};
 use crate::error::{Blame, PipelineError};
 use crate::filtering::{FilterOptions, filter};
 use crate::job::JobOptions;
@@ -33,8 +33,6 @@ use sheet::{SheetSample, read_sheet};
 
 /// Options of HaplotypeCaller for what is genotyped together later.
 const GVCF: &str = "-ERC GVCF";
-/// Records of reads that one GATK recalibrates at a time.
-pub const SLICE_RECORDS: u64 = 500_000;
 
 /// What is done with each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,7 +250,7 @@ impl WorkflowRun<'_> {
         if !options.known_sites.is_empty() {
             let out = directory.join(format!("{name}.recal.bam"));
             let recalibration = self.recalibrate_options(reads, out.clone());
-            self.step(name, "recalibrate", &report_of(&out), steps, || {
+            self.step(name, "recalibrate", &report_path(&out), steps, || {
                 let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
                 Ok(JobDone { records: report.records, already_complete: report.already_complete })
             })?;
@@ -282,7 +280,7 @@ impl WorkflowRun<'_> {
             resume: options.resume,
             command: options.job.command.clone(),
         };
-        self.step("all samples", "filter", &report_of(&filtering.out), steps, || {
+        self.step("all samples", "filter", &report_path(&filtering.out), steps, || {
             let report = filter(&filtering, self.observer, self.cancelled)?;
             *filters = Some(report.how);
             Ok(JobDone { records: report.records, already_complete: report.already_complete })
@@ -298,29 +296,15 @@ impl WorkflowRun<'_> {
         out: &Path,
         steps: &mut Vec<StepTime>,
     ) -> Result<(), PipelineError> {
+        let WorkflowOptions { job, reference, window_bases, caller_memory_bytes, resume, .. } = self.options;
         let options = CallOptions {
-            reference: self.options.reference.clone(),
-            reads,
-            normal: None,
-            out: out.to_owned(),
             caller,
             caller_args: caller_args.to_owned(),
-            regions: None,
-            ploidy: None,
-            ploidy_name: None,
-            sex: None,
-            window_bases: self.options.window_bases,
-            padding_bases: None,
-            threads: self.options.job.threads,
-            caller_threads: 1,
-            memory_bytes: None,
-            caller_memory_bytes: self.options.caller_memory_bytes,
-            temp: self.options.job.temp.clone(),
-            resume: self.options.resume,
-            program: self.options.job.program.clone(),
-            command: self.options.job.command.clone(),
+            caller_memory_bytes: *caller_memory_bytes,
+            resume: *resume,
+            ..CallOptions::after(job, reference, reads, out, *window_bases)
         };
-        self.step(of, step, &report_of(out), steps, || {
+        self.step(of, step, &report_path(out), steps, || {
             let report = call(&options, None, self.observer, self.cancelled)?;
             Ok(JobDone { records: report.records, already_complete: report.already_complete })
         })
@@ -362,9 +346,4 @@ impl WorkflowRun<'_> {
             command: options.job.command.clone(),
         }
     }
-}
-
-/// Where the report of a job lies that writes one file.
-fn report_of(out: &Path) -> PathBuf {
-    PathBuf::from(format!("{}.run.json", out.display()))
 }

@@ -106,15 +106,7 @@ impl Caller for Bcftools {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            padding_bases: 1000,
-            memory_bytes: 512 << 20,
-            depends_on_grid: false,
-            blocks: false,
-            needs_dictionary: false,
-            gvcfs: false,
-            pairs: false,
-        }
+        Habits { memory_bytes: 512 << 20, depends_on_grid: false, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

@@ -82,15 +82,7 @@ impl Caller for Freebayes {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            padding_bases: 1000,
-            memory_bytes: 1 << 30,
-            depends_on_grid: true,
-            blocks: false,
-            needs_dictionary: false,
-            gvcfs: false,
-            pairs: false,
-        }
+        Habits { memory_bytes: 1 << 30, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

@@ -79,15 +79,8 @@ impl Caller for Gatk {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            padding_bases: if self.blocks { 0 } else { 1000 },
-            memory_bytes: 4 << 30,
-            depends_on_grid: true,
-            blocks: self.blocks,
-            needs_dictionary: true,
-            gvcfs: false,
-            pairs: false,
-        }
+        let padding_bases = if self.blocks { 0 } else { Habits::USUAL.padding_bases };
+        Habits { padding_bases, blocks: self.blocks, ..Toolkit::HABITS }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

@@ -60,15 +60,7 @@ impl Caller for JointGatk {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            padding_bases: 1000,
-            memory_bytes: 4 << 30,
-            depends_on_grid: true,
-            blocks: false,
-            needs_dictionary: true,
-            gvcfs: true,
-            pairs: false,
-        }
+        Habits { gvcfs: true, ..Toolkit::HABITS }
     }
 
     fn prepare(&self, work: &RegionWork) -> Result<Option<Chain>, EngineError> {

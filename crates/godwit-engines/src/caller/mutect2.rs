@@ -46,15 +46,7 @@ impl Caller for Mutect2 {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            padding_bases: 1000,
-            memory_bytes: 4 << 30,
-            depends_on_grid: true,
-            blocks: false,
-            needs_dictionary: true,
-            gvcfs: false,
-            pairs: true,
-        }
+        Habits { pairs: true, ..Toolkit::HABITS }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

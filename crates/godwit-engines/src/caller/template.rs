@@ -89,15 +89,7 @@ impl Caller for TemplateCaller {
     }
 
     fn habits(&self) -> Habits {
-        Habits {
-            padding_bases: 1000,
-            memory_bytes: 4 << 30,
-            depends_on_grid: true,
-            blocks: false,
-            needs_dictionary: false,
-            gvcfs: false,
-            pairs: self.template.0.uses("normal"),
-        }
+        Habits { pairs: self.template.0.uses("normal"), ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

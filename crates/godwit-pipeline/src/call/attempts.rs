@@ -1,6 +1,8 @@
 //! Starting a program on a piece of work, once more if it fails.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_engines::EngineError;
@@ -26,6 +28,37 @@ pub(super) struct Attempted<T> {
     /// Wall time of the attempt that went well.
     pub(super) seconds: f64,
     pub(super) attempts: u32,
+}
+
+/// The failure of the first piece in their order, of many that are worked on at a time.
+#[derive(Default)]
+pub(super) struct FirstFailure {
+    is_set: AtomicBool,
+    first: Mutex<Option<(usize, PipelineError)>>,
+}
+
+impl FirstFailure {
+    /// Whether any piece has failed.
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed)
+    }
+
+    /// Takes what ended a piece. An interruption is no failure: that of another piece, or the user, stopped this one.
+    pub(super) fn take(&self, index: usize, error: PipelineError) {
+        if matches!(error, PipelineError::Interrupted) {
+            return;
+        }
+        self.is_set.store(true, Ordering::Relaxed);
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|(before, _)| index < *before) {
+            *first = Some((index, error));
+        }
+    }
+
+    pub(super) fn into_result(self) -> Result<(), PipelineError> {
+        let first = self.first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        first.map_or(Ok(()), |(_, error)| Err(error))
+    }
 }
 
 /// Whether a failure is one of a piece, not of all of them.

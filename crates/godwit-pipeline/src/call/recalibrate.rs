@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use godwit_engines::gatk::{self, Toolkit};
+use godwit_engines::gatk::{MEMORY_BYTES, PROGRAM, Toolkit};
 use godwit_engines::recalibrator::{self, SliceWork, TableSum};
 use godwit_engines::{Chain, EngineError};
 use godwit_formats::bgzf;
 use godwit_formats::index::{IndexBuilder, IndexFormat};
 
-use super::attempts::{Attempted, Named, attempted};
+use super::attempts::{Attempted, FirstFailure, Named, attempted};
 use super::kept::{CallRun, Effort, KeptRegion};
 use super::reads::{AlignedReads, index_of};
 use super::reference::ScannedReference;
@@ -29,14 +29,13 @@ use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
 use crate::run_report::{InputFile, Stage, check_distinct};
-use crate::scratch::create_private_directory;
 use crate::staging::{Staged, StagedFile};
 
 pub use report::RecalibrationReport;
 use slices::{Part, Slice, Slicer, encoded};
 
-/// Memory of one GATK where nothing is said.
-const MEMORY_BYTES: u64 = 4 << 30;
+/// Records that one GATK takes at a time, where nothing else is said.
+pub const SLICE_RECORDS: u64 = 500_000;
 /// Steps that a slice goes through.
 const COUNT: u8 = 1;
 const CHANGE: u8 = 2;
@@ -88,18 +87,14 @@ pub fn recalibrate(
         memory_each: options.gatk_memory_bytes,
         shared_by: 1,
     };
-    let workers = Workers::new(&budget, MEMORY_BYTES, (gatk::PROGRAM, "--gatk-memory"))?;
+    let workers = Workers::new(&budget, MEMORY_BYTES, (PROGRAM, "--gatk-memory"))?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
     let reads = AlignedReads::open(&options.reads, &options.program)?;
     let inputs = inputs(options, &reads)?;
     let reference = ScannedReference::scan(&options.reference)?;
     reference.prepare(&options.reference, true)?;
     let facts = facts(options, &toolkit, &reads, &reference)?;
-    let directory = options.out.parent().filter(|parent| !parent.as_os_str().is_empty());
-    for directory in directory.into_iter().chain(options.temp.as_deref()) {
-        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
-    }
-    let run = match open(&options.out, options.resume, &facts, observer)? {
+    let run = match open(&options.out, options.temp.as_deref(), options.resume, &facts, observer)? {
         Found::Work(run) => *run,
         Found::Complete { records } => {
             return Ok(RecalibrationReport { records, already_complete: true, ..RecalibrationReport::default() });
@@ -169,8 +164,7 @@ struct Step<'j> {
     kept: Mutex<Vec<KeptRegion>>,
     slices: AtomicUsize,
     records: AtomicU64,
-    failure: Mutex<Option<(usize, PipelineError)>>,
-    failed: AtomicBool,
+    failure: FirstFailure,
 }
 
 impl Job<'_> {
@@ -249,8 +243,7 @@ impl Job<'_> {
             kept: Mutex::default(),
             slices: AtomicUsize::new(0),
             records: AtomicU64::new(0),
-            failure: Mutex::default(),
-            failed: AtomicBool::new(false),
+            failure: FirstFailure::default(),
         };
         let (shared, work) = (&step, &work);
         std::thread::scope(|scope| {
@@ -260,9 +253,7 @@ impl Job<'_> {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         });
-        if let Some((_, error)) = step.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            return Err(error);
-        }
+        step.failure.into_result()?;
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
@@ -358,7 +349,7 @@ fn unreadable(path: &Path, source: std::io::Error) -> EngineError {
 
 impl Step<'_> {
     fn stop(&self) -> bool {
-        self.failed.load(Ordering::Relaxed) || self.job.cancelled.load(Ordering::Relaxed)
+        self.failure.is_set() || self.job.cancelled.load(Ordering::Relaxed)
     }
 
     /// Where what a slice left by this step is kept.
@@ -392,15 +383,7 @@ impl Step<'_> {
             };
             match outcome {
                 Ok((slice, kept)) => self.done(slice, kept),
-                // Another worker's failure, or the user, stopped this one.
-                Err((_, PipelineError::Interrupted)) => {}
-                Err((index, error)) => {
-                    self.failed.store(true, Ordering::Relaxed);
-                    let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-                    if failure.as_ref().is_none_or(|(before, _)| index < *before) {
-                        *failure = Some((index, error));
-                    }
-                }
+                Err((index, error)) => self.failure.take(index, error),
             }
         }
         let _ = std::fs::remove_file(&reads);

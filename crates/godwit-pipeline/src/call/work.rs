@@ -12,7 +12,7 @@ use godwit_formats::vcf_lines::Reader;
 use godwit_formats::with_causes;
 use godwit_model::Genome;
 
-use super::attempts::{Attempted, Named, attempted, once};
+use super::attempts::{Attempted, FirstFailure, Named, attempted, once};
 use super::kept::{CallRun, Effort, KeptRegion};
 use super::plan::PlannedRegion;
 use crate::error::PipelineError;
@@ -91,13 +91,6 @@ impl Tally {
     }
 }
 
-/// What was done so far.
-struct Done {
-    tally: Tally,
-    /// Why the run ends early: the failure of the first region in the order of the genome.
-    failure: Option<(usize, PipelineError)>,
-}
-
 impl Calling<'_> {
     /// Calls the regions that are not kept yet, in `order`, on that many workers; returns what all of them left.
     ///
@@ -106,24 +99,17 @@ impl Calling<'_> {
     pub(super) fn work(&self, order: &[usize], workers: usize) -> Result<Vec<KeptRegion>, PipelineError> {
         let tally = Tally::new(self.run, self.regions.len());
         let left = tally.left(order);
-        let done = Mutex::new(Done { tally, failure: None });
-        let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let stop = || failed.load(Ordering::Relaxed) || self.cancelled.load(Ordering::Relaxed);
+        let (tally, next, failure) = (Mutex::new(tally), AtomicUsize::new(0), FirstFailure::default());
+        let stop = || failure.is_set() || self.cancelled.load(Ordering::Relaxed);
         let worker = || {
             while !stop() {
                 let Some(index) = left.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-                let called = self.region(*index, &stop);
-                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-                match called {
-                    Ok(region) => done.tally.take(*index, region, self.observer),
-                    // Another worker's failure, or the user, stopped this one.
-                    Err(PipelineError::Interrupted) => {}
-                    Err(error) => {
-                        failed.store(true, Ordering::Relaxed);
-                        if done.failure.as_ref().is_none_or(|(before, _)| index < before) {
-                            done.failure = Some((*index, error));
-                        }
+                match self.region(*index, &stop) {
+                    Ok(region) => {
+                        let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+                        tally.take(*index, region, self.observer);
                     }
+                    Err(error) => failure.take(*index, error),
                 }
             }
         };
@@ -133,10 +119,8 @@ impl Calling<'_> {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         });
-        let Done { tally, failure } = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, error)) = failure {
-            return Err(error);
-        }
+        failure.into_result()?;
+        let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         tally.complete().map_err(|error| error.unless_cancelled(self.cancelled))
     }
 

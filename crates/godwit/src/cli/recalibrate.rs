@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use godwit_pipeline::SLICE_RECORDS;
 
 use super::Common;
 use super::values::{parse_bam, parse_size};
@@ -23,7 +24,7 @@ pub struct RecalibrateArgs {
     #[arg(long, value_name = "NAME.bam", value_parser = parse_bam, help_heading = THIS_RUN)]
     pub out: PathBuf,
     /// Records that one GATK takes at a time
-    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = SLICE_RECORDS, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub slice_records: u64,
     /// Memory of each GATK; --memory is that of all together [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

@@ -97,28 +97,9 @@ fn call_variants(
     cancelled: &AtomicBool,
 ) -> Result<[Classes<Accuracy>; 2], Failure> {
     let calls = aligned.out.join(format!("{SAMPLE}.vcf.gz"));
-    let options = CallOptions {
-        reference: aligned.reference.clone(),
-        reads: vec![aligned.out.clone()],
-        normal: None,
-        out: calls.clone(),
-        caller: CallerChoice::Bcftools,
-        caller_args: String::new(),
-        regions: None,
-        ploidy: None,
-        ploidy_name: None,
-        sex: None,
-        window_bases: GRID_BASES,
-        padding_bases: None,
-        threads: aligned.job.threads,
-        caller_threads: 1,
-        memory_bytes: None,
-        caller_memory_bytes: None,
-        temp: aligned.job.temp.clone(),
-        resume: false,
-        program: aligned.job.program.clone(),
-        command: Vec::new(),
-    };
+    let (job, reads) = (&aligned.job, vec![aligned.out.clone()]);
+    let options =
+        CallOptions { command: Vec::new(), ..CallOptions::after(job, &aligned.reference, reads, &calls, GRID_BASES) };
     call(&options, None, progress, cancelled)?;
     let everywhere = CompareOptions {
         calls,
