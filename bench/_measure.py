@@ -205,6 +205,28 @@ def compete(scripts, rounds, scratch):
     return measured
 
 
+def promise(what, values, at_most=None, at_least=None, unit=""):
+    """A figure that godwit is to reach: what it is, its value in every round, and the bound that their median is held against."""
+    median_value = statistics.median(values)
+    asked = f"at most {at_most:g}" if at_least is None else f"at least {at_least:g}"
+    kept = median_value <= at_most if at_least is None else median_value >= at_least
+    return {"what": what, "asked": asked, "unit": unit, "values": list(values), "median": median_value, "kept": kept}
+
+
+def quotients(rounds, others, field):
+    """The quotient of each round: what a round had to share, both had."""
+    return [one[field] / max(other[field], 1e-9) for one, other in zip(rounds, others)]
+
+
+def in_words(promised):
+    """A promise as a line of a report."""
+    unit = f" {promised['unit']}" if promised["unit"] else ""
+    values = promised["values"]
+    spread_words = f"{min(values):.3g} - {max(values):.3g} in {len(values)} rounds; " if len(values) > 1 else ""
+    outcome = "kept" if promised["kept"] else "MISSED"
+    return f"{promised['what']}: {promised['median']:.3g}{unit} ({spread_words}asked: {promised['asked']}): {outcome}."
+
+
 def median(rounds, field):
     return statistics.median(result[field] for result in rounds)
 
@@ -241,8 +263,8 @@ def first_line(command, wanted=""):
     return next((line.strip() for line in done.stdout.splitlines() if wanted in line), "")
 
 
-def circumstances(options, godwit):
-    """Machine, versions, date: what a number means nothing without."""
+def host(godwit):
+    """Machine, date and version: what a number means nothing without."""
     processor = first_line(["grep", "-m1", "model name", "/proc/cpuinfo"]).partition(":")[2].strip()
     memory_kib = int(first_line(["grep", "MemTotal", "/proc/meminfo"]).split()[1])
     return {
@@ -253,17 +275,25 @@ def circumstances(options, godwit):
         "memory_gib": round(memory_kib / 2**20, 1),
         "kernel": platform.release(),
         "load_at_end": os.getloadavg()[0],
+        "versions": {"godwit": first_line([str(godwit), "--version"])},
+    }
+
+
+def circumstances(options, godwit):
+    """That, and what it was measured on and with."""
+    around = host(godwit)
+    peers = {
+        "bwa": first_line(["bwa"], "Version"),
+        "samtools": first_line(["samtools", "--version"]),
+        "samblaster": first_line(["samblaster", "--version"]),
+        "java": first_line(["java", "-version"]),
+    }
+    return around | {
         "pairs": options.pairs,
         "reference": options.reference.name if options.reference else "simulated, 10 Mb",
         "seed": options.seed,
         "threads": options.threads,
-        "versions": {
-            "godwit": first_line([str(godwit), "--version"]),
-            "bwa": first_line(["bwa"], "Version"),
-            "samtools": first_line(["samtools", "--version"]),
-            "samblaster": first_line(["samblaster", "--version"]),
-            "java": first_line(["java", "-version"]),
-        },
+        "versions": around["versions"] | peers,
     }
 
 
@@ -273,19 +303,26 @@ def on_one_line(script):
     return commands.replace("|; ", "| ")
 
 
-def report(name, title, options, godwit, scripts, measured, base, remarks):
-    """Prints the result and writes it as Markdown and JSON."""
+def machine(around):
+    """The circumstances as one sentence."""
+    return (
+        f"{around['processor']}, {around['cores']} cores, {around['memory_gib']} GiB, Linux {around['kernel']}, load {around['load_at_end']:.1f};"
+        f" {around['date']}, commit {around['commit']}"
+    )
+
+
+def report(name, title, options, godwit, scripts, measured, base, promises, remarks):
+    """Prints the result of competitors and writes it as Markdown and JSON."""
     around = circumstances(options, godwit)
     versions = ", ".join(version for version in around["versions"].values() if version)
     text = "\n".join([
         f"# {title}",
         "",
-        f"{around['pairs']:,} pairs, reference {around['reference']}, {around['threads']} threads; {around['processor']},"
-        f" {around['cores']} cores, {around['memory_gib']} GiB, Linux {around['kernel']}, load {around['load_at_end']:.1f};"
-        f" {around['date']}, commit {around['commit']}. {versions}.",
+        f"{around['pairs']:,} pairs, reference {around['reference']}, {around['threads']} threads; {machine(around)}. {versions}.",
         "",
         table(measured, base),
         "",
+        *[f"- {in_words(promised)}" for promised in promises],
         *[f"- {remark}" for remark in remarks],
         "",
         "Commands:",
@@ -298,8 +335,23 @@ def report(name, title, options, godwit, scripts, measured, base, remarks):
         places[options.reference.resolve()] = options.reference.name
     for path, shown in places.items():
         text = text.replace(str(path), shown)
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / f"{name}.md").write_text(text)
-    details = {"circumstances": around, "remarks": remarks, "rounds": measured}
-    (options.results / f"{name}.json").write_text(json.dumps(details, indent=2) + "\n")
+    write(name, options.results, text, around, promises, {"remarks": remarks, "rounds": measured})
+
+
+def write(name, results, text, around, promises, more):
+    """Writes what a benchmark found as Markdown and JSON, and prints the former."""
+    results.mkdir(parents=True, exist_ok=True)
+    (results / f"{name}.md").write_text(text)
+    details = {"circumstances": around, "command": shown_command(), "promises": promises, **more}
+    (results / f"{name}.json").write_text(json.dumps(details, indent=2) + "\n")
     print(text)
+
+
+def shown_command():
+    """How this benchmark was started, without what only says where things lie on this machine."""
+    words, skip = [], False
+    for word in sys.argv[1:]:
+        if not skip and word.partition("=")[0] not in ("--godwit", "--cache", "--results", "--python"):
+            words.append(Path(word).name if "/" in word else word)
+        skip = not skip and word in ("--godwit", "--cache", "--results", "--python")
+    return " ".join(["cargo xtask bench", Path(sys.argv[0]).stem, *words])

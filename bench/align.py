@@ -40,16 +40,14 @@ def main():
     }
     measured = bench.compete(competitors, {name: options.rounds for name in competitors}, scratch)
 
-    def quotient(field):
-        return bench.median(measured["godwit align"], field) / max(bench.median(measured[base], field), 1e-9)
-
-    peaks = [max(result["peak_bytes"] for result in measured[name]) for name in (base, "godwit align")]
-    remarks = [
-        f"wall: {quotient('wall_s'):.3f} x bwa (the goal is at most 1.05).",
-        f"CPU: {quotient('cpu_s'):.3f} x bwa.",
-        f"memory: bwa + {(peaks[1] - peaks[0]) / 2**20:.0f} MiB, the aligner's process included (the goal is at most + 512).",
+    own, peer = measured["godwit align"], measured[base]
+    more_memory = [(one["peak_bytes"] - other["peak_bytes"]) / 2**20 for one, other in zip(own, peer)]
+    promises = [
+        bench.promise("FASTQ to marked BAM, wall over bwa mem alone", bench.quotients(own, peer, "wall_s"), at_most=1.05),
+        bench.promise("FASTQ to marked BAM, memory beyond bwa's, the aligner's process included", more_memory, at_most=512, unit="MiB"),
     ]
-    bench.report("align", "FASTQ to marked BAM", options, godwit, competitors, measured, base, remarks)
+    remarks = [f"CPU: {bench.statistics.median(bench.quotients(own, peer, 'cpu_s')):.3f} x bwa."]
+    bench.report("align", "FASTQ to marked BAM", options, godwit, competitors, measured, base, promises, remarks)
     shutil.rmtree(scratch)
 
 

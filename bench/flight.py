@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import _measure as bench
@@ -212,9 +211,13 @@ def rates(results):
     return [rate for rate, _ in results]
 
 
+def quotients(measured, name, base):
+    """The rounds' own quotients: what a round had to share, both had."""
+    return [one / other for one, other in zip(rates(measured[name]), rates(measured[base]))]
+
+
 def quotient(measured, name, base):
-    """The median of the rounds' own quotients: what a round had to share, both had."""
-    return statistics.median(one / other for one, other in zip(rates(measured[name]), rates(measured[base])))
+    return statistics.median(quotients(measured, name, base))
 
 
 def table(title, measured):
@@ -227,6 +230,16 @@ def table(title, measured):
             f" | {statistics.median(cost for _, cost in results):.2f} |"
         )
     return [*lines, ""]
+
+
+def promises(sections):
+    """What was asked of each kind of batch; yardsticks of our own are not promises."""
+    return [
+        bench.promise(f"{what}, {title}, over {base}", quotients(measured, name, base), at_least=wanted)
+        for title, measured in sections.items()
+        for what, name, base, wanted in ASKED
+        if name in measured and base not in ("iperf3, 1 MiB writes", "bare TCP socket", "bare Unix socket")
+    ]
 
 
 def asked(sections):
@@ -265,14 +278,13 @@ def main():
     finally:
         iperf.kill()
         iperf.wait()
-    processor = bench.first_line(["grep", "-m1", "model name", "/proc/cpuinfo"]).partition(":")[2].strip()
+    around = bench.host(godwit) | {"load_at_start": load}
     pyarrow_version = bench.first_line([options.python, "-c", "import pyarrow; print(pyarrow.__version__)"])
     text = "\n".join([
         "# Arrow Flight over loopback",
         "",
-        f"{options.bytes / 1e9:.2f} GB of distinct batches, one stream, {options.rounds} interleaved rounds; {processor}, {os.cpu_count()} cores,"
-        f" load {load:.1f} before and {os.getloadavg()[0]:.1f} after; {time.strftime('%Y-%m-%d')}, commit"
-        f" {bench.first_line(['git', '-C', str(bench.ROOT), 'describe', '--always', '--dirty'])}. pyarrow {pyarrow_version},"
+        f"{options.bytes / 1e9:.2f} GB of distinct batches, one stream, {options.rounds} interleaved rounds; {bench.machine(around)}, at the start"
+        f" {load:.1f}. pyarrow {pyarrow_version},"
         f" {bench.first_line(['iperf3', '--version'])}.",
         "",
         "iperf3 sends one buffer again and again; the bare sockets send the same distinct bytes as Flight, from memory that no cache holds, into"
@@ -282,11 +294,9 @@ def main():
         *asked(sections),
         *(line for title, measured in sections.items() for line in table(title, measured)),
     ])
-    (options.results / "flight.md").write_text(text)
     raw = {title: {name: [{"mb_per_s": rate, "cpu_s_per_gb": cost} for rate, cost in results] for name, results in measured.items()}
            for title, measured in sections.items()}
-    (options.results / "flight.json").write_text(json.dumps(raw, indent=2) + "\n")
-    print(text)
+    bench.write("flight", options.results, text, around, promises(sections), {"measured": raw})
 
 
 if __name__ == "__main__":

@@ -70,12 +70,12 @@ def main():
         lines.append(f"| {name} | {spread} | {median / base:.2f} | {records / median:,.0f} |")
     lines += ["", "| format | MB | against BAM |", "|---|---|---|"]
     lines += [f"| {name} | {bytes_ / 1e6:.1f} | {bytes_ / sizes['bam']:.2f} |" for name, bytes_ in sizes.items()]
-    options.results.mkdir(parents=True, exist_ok=True)
+    more = [100 * (both / bam - 1) for both, bam in zip(measured["bam,parquet"], measured["bam"])]
+    promises = [bench.promise("Parquet beside BAM, more CPU of writing", more, at_most=45, unit="%")]
     around = bench.circumstances(options, godwit)
-    machine = f"{around['processor']}, {around['cores']} cores, Linux {around['kernel']}, load {around['load_at_end']:.1f}"
-    text = "\n".join(lines + ["", f"{machine}; reference {around['reference']}; commit {around['commit']}.", ""])
-    (options.results / "formats.md").write_text(text)
-    print(text)
+    lines += ["", *[f"- {bench.in_words(promised)}" for promised in promises]]
+    text = "\n".join([*lines, "", f"{bench.machine(around)}; reference {around['reference']}.", ""])
+    bench.write("formats", options.results, text, around, promises, {"cpu_s": measured, "bytes": sizes})
     shutil.rmtree(scratch)
 
 

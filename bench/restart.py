@@ -68,7 +68,7 @@ def main():
     wall, cpu = run(command(undisturbed))
     blocks = json.loads((undisturbed / "run.json").read_text())["exchange"]["blocks"]
     rows = [f"| undisturbed | {wall:.1f} | {cpu:.1f} | {blocks} | | | |"]
-    kept_text = ""
+    kept_text, twice = "", []
     for name, kill_after in (("half aligned", blocks // 2), ("all aligned", blocks)):
         out = scratch / f"killed-{kill_after}"
         first, _ = run(command(out), kill_after)
@@ -78,10 +78,11 @@ def main():
         exchange = report["exchange"]
         if not filecmp.cmp(out / "bench.bam", undisturbed / "bench.bam", shallow=False):
             bench.fail("the two BAMs differ")
+        twice.append(exchange["alignments"] + exchange["kept_blocks"] - blocks)
         read = next(stage["seconds"] for stage in report["stages"] if stage["name"] == "read")
         rows.append(
             f"| killed when {name}, after {first:.1f} s | {wall:.1f} | {cpu:.1f} | {exchange['alignments']} | {exchange['kept_blocks']} | "
-            f"{exchange['alignments'] + exchange['kept_blocks'] - blocks} | {read:.1f} |"
+            f"{twice[-1]} | {read:.1f} |"
         )
         kept_text = (
             f"- kept when all was aligned, per pair: by the head {sizes.get('blocks', 0) / options.pairs:.0f} bytes of signatures and tables; by the "
@@ -90,13 +91,11 @@ def main():
         )
     around = bench.circumstances(options, godwit)
     text = "# Losing the head of a run over nodes\n\n"
-    text += f"{options.pairs:,} pairs, reference {around['reference']}, {options.nodes} nodes of one thread; {around['processor']}, {around['cores']} cores, "
-    text += f"load {around['load_at_end']:.1f}; {around['date']}, commit {around['commit']}.\n\n"
+    text += f"{options.pairs:,} pairs, reference {around['reference']}, {options.nodes} nodes of one thread; {bench.machine(around)}.\n\n"
     text += "| run | wall s | CPU s | alignments | blocks kept | aligned twice | reading s |\n|---|---|---|---|---|---|---|\n"
     text += "\n".join(rows) + "\n\n" + kept_text
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "restart.md").write_text(text)
-    print(text)
+    promises = [bench.promise("blocks aligned twice after the head of a run over nodes was killed", twice, at_most=0)]
+    bench.write("restart", options.results, text, around, promises, {})
     shutil.rmtree(scratch)
 
 

@@ -9,7 +9,6 @@ bytes, written in pieces of the message size up to the 1 MiB that it takes at mo
 import argparse
 import json
 import os
-import platform
 import socket
 import statistics
 import subprocess
@@ -126,16 +125,11 @@ def main():
     load = os.getloadavg()[0]
     results = shuffle(godwit, options.nodes, options.bytes, options.message, options.rounds)
     measured = by_message(options, godwit)
-    processor = bench.first_line(["grep", "-m1", "model name", "/proc/cpuinfo"]).partition(":")[2].strip() or platform.machine()
-    around = (
-        f"{processor}, {os.cpu_count()} cores, load {load:.1f} at the start; {time.strftime('%Y-%m-%d')}, commit"
-        f" {bench.first_line(['git', '-C', str(bench.ROOT), 'describe', '--always', '--dirty'])}."
-        f" {bench.first_line(['iperf3', '--version'])}."
-    )
+    around = bench.host(godwit) | {"load_at_start": load}
     text = "\n".join([
         "# Shuffles between nodes of one machine",
         "",
-        f"{options.rounds} rounds, medians; {around}",
+        f"{options.rounds} rounds, medians; {bench.machine(around)}, at the start {load:.1f}. {bench.first_line(['iperf3', '--version'])}.",
         "",
         "Every node fetches its slice from every other at once, over loopback. Times are those of the slowest node. Shares are those of the four",
         "steps; exposed is the part of a transfer with verifying at the same time that verifying alone would not take.",
@@ -150,11 +144,7 @@ def main():
         *message_table(measured),
         "",
     ])
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "shuffle.md").write_text(text)
-    details = {"circumstances": around, "all_to_all": results, "by_message": measured}
-    (options.results / "shuffle.json").write_text(json.dumps(details, indent=2) + "\n")
-    print(text)
+    bench.write("shuffle", options.results, text, around, [], {"all_to_all": results, "by_message": measured})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The promises of the core in one table: aligning, marking, formats, nodes, the data plane, calling.
+
+Runs the benchmarks whose figures were promised, each with its peers, and gathers what they wrote to `results/`: what was promised, what
+was measured, how far rounds were apart. Then it runs the long tests that show what no figure does. What falls short has to have a reason here.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import _measure as bench
+
+# In the order of the table: script, arguments. Results are named like the scripts.
+BENCHMARKS = {
+    "align": [],
+    "markdup": [],
+    "memory": [],
+    "formats": [],
+    "nodes": [],
+    "restart": ["--pairs", "200000"],
+    "flight": [],
+    "shuffle": [],
+    "call": ["--pairs", "300000"],
+    "spark": ["--pairs", "250000"],
+}
+
+E2E = ["cargo", "test", "--quiet", "--locked", "--profile", "ci", "-p", "godwit-tests", "--test", "e2e", "--"]
+# What no figure shows: name, command, what it shows.
+SUITES = {
+    "identity": ([*E2E, "--ignored", "run::identity"], "records equal to bwa, samtools sort and Picard over block sizes, threads, partitions and memory"),
+    "picard": (["env", "GODWIT_FUZZ_FILES=10000", *E2E, "run::picard"], "10,000 SAM files from a seed: flags and metrics equal to Picard's"),
+    "stops": ([*E2E, "--ignored", "run::resume"], "killed, EIO and ENOSPC at every change to a file: going on gives the same bytes"),
+    "simulator": (["cargo", "xtask", "sim", "--seeds", "10000"], "the ledger in 10,000 worlds with faults"),
+    "chaos": (["cargo", "xtask", "chaos", "50"], "50 strikes at nodes of real SLURM clusters and 50 losses of local nodes: the same bytes, or one clear error"),
+    "gatk": (
+        [*E2E, "--ignored", "run::somatic", "run::recalibrate", "run::workflow::", "run::filter::"],
+        "recalibration, filtering, somatic calling and the workflow equal to GATK by hand",
+    ),
+}
+
+# Why a figure is missed, by how its name begins. A miss without a reason ends with an error.
+REASONS = {
+    "aligned reads to marked BAM, CPU over samtools fixmate":
+        "`samtools view -1` of these records alone takes nearly half of what the peer takes: nothing is left for the work.",
+    "Parquet beside BAM": "columns have writers of their own; what is left is spread thin (zstd 12 %, memory 3 %, all else less).",
+    "DoGet, TCP, 16,384 rows": "the bare socket with the same distinct bytes is no faster: iperf3 sends one buffer that stays in the cache.",
+    "DoPut, TCP, 16,384 rows": "as DoGet.",
+    "DoPut from pyarrow": "pyarrow's client takes most of the time, whoever receives.",
+    "DoGet, TLS": "the cipher takes most of the time at both: the bare rustls stream is 1.9 x pyarrow.",
+    "DoPut, TLS": "as DoGet.",
+}
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = [*BENCHMARKS, *SUITES]
+    parser.add_argument("--only", help=f"some of {','.join(names)}, the others are shown as they were (default: all)")
+    parser.add_argument("--collect", action="store_true", help="run nothing, make the table of what is there")
+    parser.add_argument("--godwit", type=Path, help="binary to measure (default: built from here with --release)")
+    parser.add_argument("--python", default=sys.executable, help="a python with pyarrow")
+    parser.add_argument("--results", type=Path, default=bench.RESULTS)
+    options = parser.parse_args()
+    options.names = [] if options.collect else options.only.split(",") if options.only else names
+    if unknown := set(options.names) - set(names):
+        parser.error(f"no {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    return options
+
+
+def measure(name, options, godwit):
+    command = [sys.executable, Path(__file__).with_name(f"{name}.py"), *BENCHMARKS[name], "--godwit", godwit, "--results", options.results]
+    if name == "flight":
+        command += ["--python", options.python]
+    bench.run(command)
+
+
+def test(name):
+    """Runs a suite; returns how it ended."""
+    command, _ = SUITES[name]
+    print("bench:", *command, file=sys.stderr)
+    started = time.monotonic()
+    done = subprocess.run(command, cwd=bench.ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+    passed = sum(map(int, re.findall(r"(\d+) passed", done.stdout)))
+    if done.returncode != 0:
+        print(done.stdout[-4000:], file=sys.stderr)
+    return {"passed": done.returncode == 0, "tests": passed, "seconds": time.monotonic() - started, "circumstances": bench.host("godwit")}
+
+
+def reason(promised):
+    """Why a figure is missed; nothing where it is kept."""
+    if promised["kept"]:
+        return ""
+    return next((text for start, text in REASONS.items() if promised["what"].startswith(start)), None)
+
+
+def rows_of(name, results):
+    """The promises of a benchmark as rows of the table, and those missed without a reason."""
+    path = results / f"{name}.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    if "promises" not in found:
+        return [f"| {name} | not measured | | | | | | `cargo xtask bench {name}` |"], []
+    around = found["circumstances"]
+    rows, unexplained = [], []
+    for promised in found["promises"]:
+        values, unit = promised["values"], f" {promised['unit']}" if promised["unit"] else ""
+        why = reason(promised)
+        if why is None:
+            unexplained.append(promised["what"])
+        outcome = "kept" if promised["kept"] else f"**missed**: {why or 'unexplained'}"
+        rows.append(
+            f"| {promised['what']} | {promised['asked']}{unit} | {promised['median']:.3g} | {min(values):.3g} - {max(values):.3g} ({len(values)}) |"
+            f" {outcome} | {around['load_at_end']:.1f} | {around['commit']} | `{found['command']}` |"
+        )
+    return rows, unexplained
+
+
+def suite_rows(outcomes):
+    lines = ["| suite | shows | outcome | tests | minutes | commit | command |", "|---|---|---|---|---|---|---|"]
+    for name, (command, shows) in SUITES.items():
+        outcome = outcomes.get(name)
+        cells = ["not run", "", "", ""]
+        if outcome:
+            cells = ["passed" if outcome["passed"] else "**failed**", outcome["tests"], f"{outcome['seconds'] / 60:.0f}", outcome["circumstances"]["commit"]]
+        lines.append("| " + " | ".join(map(str, [name, shows, *cells, f"`{' '.join(command)}`"])) + " |")
+    return lines
+
+
+def main():
+    options = parse()
+    kept = options.results / "core.json"
+    outcomes = json.loads(kept.read_text())["suites"] if kept.exists() else {}
+    godwit = bench.godwit_binary(options) if set(options.names) & set(BENCHMARKS) else None
+    for name in options.names:
+        if name in BENCHMARKS:
+            measure(name, options, godwit)
+        else:
+            outcomes[name] = test(name)
+    lines, unexplained = [], []
+    for name in BENCHMARKS:
+        rows, without = rows_of(name, options.results)
+        lines += rows
+        unexplained += without
+    text = "\n".join([
+        "# What was promised, and what was measured",
+        "",
+        "Medians of interleaved rounds, peers in the same rounds; the spread is that of single rounds, their number behind it. Details and machine: the",
+        "page of each benchmark, beside this one.",
+        "",
+        "| figure | promised | measured | spread | outcome | load | commit | command |",
+        "|---|---|---|---|---|---|---|---|",
+        *lines,
+        "",
+        "## What tests show",
+        "",
+        *suite_rows(outcomes),
+        "",
+    ])
+    (options.results / "core.md").write_text(text)
+    kept.write_text(json.dumps({"suites": outcomes}, indent=2) + "\n")
+    print(text)
+    if unexplained:
+        bench.fail(f"missed without a reason: {'; '.join(unexplained)}")
+
+
+if __name__ == "__main__":
+    main()
