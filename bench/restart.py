@@ -78,7 +78,7 @@ def main():
         exchange = report["exchange"]
         if not filecmp.cmp(out / "bench.bam", undisturbed / "bench.bam", shallow=False):
             bench.fail("the two BAMs differ")
-        twice.append(exchange["alignments"] + exchange["kept_blocks"] - blocks)
+        twice.append(exchange["alignments"] - exchange["stragglers"] + exchange["kept_blocks"] - blocks)
         read = next(stage["seconds"] for stage in report["stages"] if stage["name"] == "read")
         rows.append(
             f"| killed when {name}, after {first:.1f} s | {wall:.1f} | {cpu:.1f} | {exchange['alignments']} | {exchange['kept_blocks']} | "

@@ -16,6 +16,7 @@ mod docs;
 mod doctor;
 mod dry_run;
 mod events;
+mod extremes;
 mod fastq_cases;
 mod filter;
 mod flight;

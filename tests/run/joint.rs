@@ -166,6 +166,9 @@ fn gvcfs_are_genotyped_as_in_one_run_of_gatk() {
     assert!(expected.len() > 150, "{} records", expected.len());
     assert_eq!(genotypes(&records(&out)), expected);
     godwit().arg("verify").arg(&out).succeeds();
+    let spread = directory.join("spread.vcf.gz");
+    genotype(&spread).args(["--threads", "1", "--memory", "1G", "--on", "local", "--nodes", "2"]).succeeds();
+    assert_eq!(fs::read(&spread).ok(), fs::read(&out).ok(), "two nodes wrote other bytes than one process");
 }
 
 #[test]

@@ -175,9 +175,9 @@ fn lose_one(seed: u64, expected: &Path) -> bool {
     assert!(!Path::new(&format!("/proc/{victim}/exe")).exists(), "the node is left behind; {told}");
     let report = fs::read_to_string(out.join("run.json")).expect("it is there");
     let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
-    let redone = report["exchange"]["alignments"].as_u64().zip(report["exchange"]["blocks"].as_u64());
-    // What the node had in flight, and blocks given to two nodes because one happened to be slow.
-    assert!(redone.is_some_and(|(alignments, blocks)| alignments <= blocks + 8), "{told}\n{report}");
+    let count = |name: &str| report["exchange"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"));
+    // What the node had in flight: under way, or aligned and not yet on a second node. Slow nodes are not lost ones.
+    assert!(count("alignments") <= count("blocks") + count("stragglers") + 8, "{told}\n{report}");
     report["exchange"]["lost_nodes"].as_u64() > Some(0)
 }
 

@@ -61,11 +61,11 @@ fn goes_on(expected: &Path, out: &Path, run: Godwit, aligned_before: u64) -> Val
     let run = run.arg("--resume").run();
     assert_same(expected, out, &run);
     let exchange = exchange(out);
-    let (blocks, kept, alignments) =
-        (number(&exchange, "blocks"), number(&exchange, "kept_blocks"), number(&exchange, "alignments"));
+    let (blocks, kept) = (number(&exchange, "blocks"), number(&exchange, "kept_blocks"));
+    // Those given to a second node because the first one took long are apart.
+    let alignments = number(&exchange, "alignments") - number(&exchange, "stragglers");
     assert!(kept + 1 >= aligned_before, "{aligned_before} were aligned\n{exchange}\n{}", run.report());
-    // A block may be given to two nodes, where one happens to be slow.
-    assert!(alignments <= blocks - kept + NODES as u64, "{exchange}\n{}", run.report());
+    assert!(alignments <= blocks - kept, "{exchange}\n{}", run.report());
     assert!(aligned_before + alignments <= blocks + IN_FLIGHT, "{exchange}");
     exchange
 }

@@ -70,6 +70,8 @@ pub struct Habits {
     pub gvcfs: bool,
     /// Whether it calls a tumour beside a normal.
     pub pairs: bool,
+    /// Whether one process of it can be told several stretches, on several contigs too.
+    pub lists: bool,
 }
 
 impl Habits {
@@ -82,6 +84,7 @@ impl Habits {
         needs_dictionary: false,
         gvcfs: false,
         pairs: false,
+        lists: true,
     };
 }
 

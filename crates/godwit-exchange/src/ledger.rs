@@ -167,6 +167,7 @@ pub struct Ledger {
     aligned: usize,
     align_time: Duration,
     align_times: u32,
+    stragglers: u64,
     parts: Parts,
     actions: Vec<Action>,
 }
@@ -187,6 +188,7 @@ impl Ledger {
             aligned: 0,
             align_time: Duration::ZERO,
             align_times: 0,
+            stragglers: 0,
             parts: Parts::default(),
             actions: Vec::new(),
         }
@@ -231,6 +233,11 @@ impl Ledger {
     /// Owner of each share.
     pub fn owners(&self) -> &[Option<NodeId>] {
         &self.owners
+    }
+
+    /// How many times a block was given to a second node because the first one took long.
+    pub fn stragglers(&self) -> u64 {
+        self.stragglers
     }
 
     /// Slices that lack a copy where one should be.

@@ -33,7 +33,7 @@ pub struct GridContig {
     pub borders: Vec<u32>,
 }
 
-/// Part of a contig that is called by itself.
+/// Part of a contig, or some small contigs as a whole, that are called by themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// The positions that it owns, ascending, apart from each other.
@@ -43,20 +43,27 @@ pub struct Region {
 }
 
 impl Region {
-    /// The contig.
-    pub fn contig(&self) -> ContigId {
-        self.targets[0].contig
-    }
-
-    /// From the first to the last position that it owns, with those in between that it does not.
-    pub fn extent(&self) -> Span {
-        Span { end: self.targets[self.targets.len() - 1].end, ..self.targets[0] }
+    /// From the first to the last position that it owns on its first contig and on its last one, with those in between that
+    /// it does not. Mostly that is one contig.
+    pub fn extents(&self) -> [Span; 2] {
+        let (first, last) = (self.targets[0], self.targets[self.targets.len() - 1]);
+        let on = |contig: ContigId| self.targets.iter().filter(move |target| target.contig == contig);
+        [
+            Span { end: on(first.contig).next_back().map_or(first.end, |target| target.end), ..first },
+            Span { start: on(last.contig).next().map_or(last.start, |target| target.start), ..last },
+        ]
     }
 
     /// Whether a record that starts at this position, 0-based, is the region's.
-    pub fn owns(&self, position: u32) -> bool {
-        let next = self.targets.partition_point(|target| target.end <= position);
-        self.targets.get(next).is_some_and(|target| target.start <= position)
+    pub fn owns(&self, contig: ContigId, position: u32) -> bool {
+        let next = self.targets.partition_point(|target| (target.contig, target.end) <= (contig, position));
+        self.targets.get(next).is_some_and(|target| target.contig == contig && target.start <= position)
+    }
+
+    /// Takes over what another region, of a later contig, has.
+    pub fn extend(&mut self, other: Self) {
+        self.targets.extend(other.targets);
+        self.stretches.extend(other.stretches);
     }
 
     /// Bases of its targets.
@@ -176,9 +183,14 @@ mod tests {
         GridContig { id: ContigId(3), bases, targets: None, gaps: gaps.to_vec(), borders: Vec::new() }
     }
 
+    fn extent(region: &Region) -> (u32, u32) {
+        let [first, last] = region.extents();
+        (first.start, last.end)
+    }
+
     fn extents(contig: &GridContig, window_bases: u32) -> Vec<(u32, u32)> {
         let regions = cut(contig, GridOptions { window_bases, padding_bases: 10 });
-        regions.iter().map(|region| (region.extent().start, region.extent().end)).collect()
+        regions.iter().map(extent).collect()
     }
 
     #[test]
@@ -209,8 +221,9 @@ mod tests {
         assert_eq!(spans(&regions[0].stretches), [(0, 100)]);
         assert_eq!(spans(&regions[1].targets), [(200, 290)]);
         assert_eq!(spans(&regions[1].stretches), [(190, 300)]);
-        assert_eq!(regions.last().unwrap().extent().end, 500);
-        assert!(regions[0].owns(10) && regions[0].owns(89) && !regions[0].owns(30) && !regions[0].owns(90));
+        assert_eq!(extent(regions.last().unwrap()).1, 500);
+        let owns = |position| regions[0].owns(ContigId(3), position);
+        assert!(owns(10) && owns(89) && !owns(30) && !owns(90));
         assert!(
             cut(
                 &GridContig { targets: Some(Vec::new()), ..contig(500, &[]) },
@@ -224,6 +237,35 @@ mod tests {
     fn borders_are_cuts_and_start_a_new_window() {
         let contig = GridContig { borders: vec![30, 250], ..contig(300, &[]) };
         assert_eq!(extents(&contig, 100), [(0, 30), (30, 130), (130, 230), (230, 250), (250, 300)]);
+    }
+
+    #[test]
+    fn regions_of_several_contigs_own_what_their_parts_own() {
+        let part = |id: u32, targets: &[(u32, u32)]| {
+            let contig = GridContig { id: ContigId(id), targets: Some(targets.to_vec()), ..contig(500, &[]) };
+            cut(&contig, GridOptions { window_bases: 1000, padding_bases: 10 }).remove(0)
+        };
+        let mut region = part(3, &[(20, 40), (100, 150)]);
+        region.extend(part(4, &[(0, 30)]));
+        region.extend(part(7, &[(60, 70), (200, 300)]));
+        let span = |contig, start, end| Span { contig: ContigId(contig), start, end };
+        assert_eq!(region.extents(), [span(3, 20, 150), span(7, 60, 300)]);
+        assert_eq!(region.bases(), 210);
+        for (contig, position, owned) in [
+            (3, 19, false),
+            (3, 20, true),
+            (3, 149, true),
+            (3, 150, false),
+            (4, 0, true),
+            (4, 30, false),
+            (5, 10, false),
+            (7, 65, true),
+            (7, 100, false),
+            (7, 299, true),
+            (8, 0, false),
+        ] {
+            assert_eq!(region.owns(ContigId(contig), position), owned, "{contig}:{position}");
+        }
     }
 
     fn stretches() -> impl Strategy<Value = Vec<(u32, u32)>> {
@@ -247,7 +289,7 @@ mod tests {
             for position in 0..2500 {
                 let asked = position < bases
                     && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
-                let owners: Vec<&Region> = regions.iter().filter(|region| region.owns(position)).collect();
+                let owners: Vec<&Region> = regions.iter().filter(|region| region.owns(ContigId(3), position)).collect();
                 prop_assert_eq!(owners.len(), usize::from(asked));
                 for region in owners {
                     let shown = |at: u32| region.stretches.iter().any(|stretch| (stretch.start..stretch.end).contains(&at));
@@ -255,7 +297,7 @@ mod tests {
                     prop_assert!(shown((position + padding_bases).min(bases - 1)));
                 }
             }
-            prop_assert!(regions.windows(2).all(|pair| pair[0].extent().end <= pair[1].extent().start));
+            prop_assert!(regions.windows(2).all(|pair| extent(&pair[0]).1 <= extent(&pair[1]).0));
             let solid = |region: &Region| {
                 let owned: Vec<(u32, u32)> = region.targets.iter().map(|target| (target.start, target.end)).collect();
                 without(&owned, &contig.gaps).iter().map(|(start, end)| end - start).sum::<u32>()

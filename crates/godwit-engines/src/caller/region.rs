@@ -39,7 +39,7 @@ pub(super) enum Told<'a> {
 }
 
 impl RegionWork<'_> {
-    /// From the first to the last base that is shown.
+    /// From the first to the last base that is shown; all is on one contig where a caller [lists](super::Habits::lists) nothing.
     pub(super) fn extent(&self) -> Stretch {
         let (first, last) = (&self.stretches[0], &self.stretches[self.stretches.len() - 1]);
         Stretch { end: last.end, ..first.clone() }

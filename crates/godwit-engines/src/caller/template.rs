@@ -89,7 +89,9 @@ impl Caller for TemplateCaller {
     }
 
     fn habits(&self) -> Habits {
-        Habits { pairs: self.template.0.uses("normal"), ..Habits::USUAL }
+        // A region in words is one stretch of one contig.
+        let lists = !self.template.0.uses("region");
+        Habits { pairs: self.template.0.uses("normal"), lists, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

@@ -133,6 +133,7 @@ impl Ledger {
         }
         if let Some(block) = self.blocks.get_mut(&block) {
             block.state = BlockState::Leased;
+            self.stragglers += u64::from(!block.leases.is_empty());
             block.leases.push((id, now));
         }
         self.actions.push(Action::Align(id, block));

@@ -56,6 +56,8 @@ pub struct ExchangeReport {
     pub lost_nodes: usize,
     /// Blocks given to a node, those given again included.
     pub alignments: u64,
+    /// Of these, those given to a second node because the first one took long.
+    pub stragglers: u64,
     /// Blocks of the run.
     pub blocks: u64,
     /// Those of them that nodes had when this head began, from one before it.
@@ -299,7 +301,7 @@ impl<'r> HeadOfRun<'r> {
     /// What the exchange took, so far.
     fn take_report(&mut self) -> ExchangeReport {
         let (nodes, lost_nodes) = (self.crew.names().to_vec(), self.crew.lost());
-        ExchangeReport { nodes, lost_nodes, ..std::mem::take(&mut self.report) }
+        ExchangeReport { nodes, lost_nodes, stragglers: self.ledger.stragglers(), ..std::mem::take(&mut self.report) }
     }
 
     /// A block is fed: its reads are known.

@@ -13,8 +13,8 @@ use arrow_buffer::Buffer;
 use godwit_engines::caller::CallerChoice;
 use godwit_exchange::{ExchangeError, Gift, Node, NodeId, Order, Report};
 use godwit_formats::with_causes;
-use godwit_model::Genome;
 use godwit_model::region_grid::Region;
+use godwit_model::{Genome, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -55,10 +55,11 @@ pub(super) struct RegionJob {
 impl RegionJob {
     fn planned(job: Value, genome: &Genome) -> Result<PlannedRegion, PipelineError> {
         let Self { region, ploidy } = serde_json::from_value(job).map_err(|error| malformed(error.to_string()))?;
-        let first = region.targets.first().filter(|_| !region.stretches.is_empty());
-        let contig = first.and_then(|target| genome.contig(target.contig));
-        let contig = contig.ok_or_else(|| malformed("a region is on no contig".into()))?;
-        Ok(PlannedRegion::new(region, &contig.name, ploidy, 0.0))
+        let known = |spans: &[Span]| !spans.is_empty() && spans.iter().all(|span| genome.contig(span.contig).is_some());
+        match known(&region.targets) && known(&region.stretches) {
+            true => Ok(PlannedRegion::new(region, genome, ploidy, 0.0)),
+            false => Err(malformed("a region is on no contig".into())),
+        }
     }
 }
 

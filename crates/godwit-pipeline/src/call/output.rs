@@ -43,11 +43,13 @@ impl Assembly<'_> {
         let mut records = 0;
         for (region, kept) in self.regions.iter().zip(self.kept) {
             let lines = self.run.read(kept.lines).map_err(failed)?;
-            let contig = &self.genome.contigs()[region.region.contig().0 as usize];
             for line in lines.split_inclusive(|byte| *byte == b'\n') {
                 let wrong = |problem: String| PipelineError::Called { region: region.name.clone(), problem };
                 let record = line.strip_suffix(b"\n").and_then(Record::checked);
-                let record = record.ok_or_else(|| wrong("is damaged on disk; run again without --resume".into()))?;
+                let contig = record.as_ref().and_then(|record| self.genome.contig(self.genome.find(record.contig)?));
+                let (Some(record), Some(contig)) = (record, contig) else {
+                    return Err(wrong("is damaged on disk; run again without --resume".into()));
+                };
                 let place = writer.write_record(&[line]).map_err(failed)?;
                 index
                     .push(contig, record.start as i32, i32::try_from(record.end).unwrap_or(i32::MAX), place)

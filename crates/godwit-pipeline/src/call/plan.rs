@@ -26,12 +26,27 @@ pub(super) struct PlannedRegion {
 }
 
 impl PlannedRegion {
-    /// A region of the contig with that name.
-    pub(super) fn new(region: Region, contig: &str, ploidy: Option<u8>, cost: f64) -> Self {
-        let stretch = |span: &Span| Stretch { contig: contig.to_owned(), start: span.start, end: span.end };
+    /// A region of contigs that the genome has.
+    pub(super) fn new(region: Region, genome: &Genome, ploidy: Option<u8>, cost: f64) -> Self {
+        let contig = |span: &Span| genome.contigs()[span.contig.0 as usize].name.clone();
+        let stretch = |span: &Span| Stretch { contig: contig(span), start: span.start, end: span.end };
         let stretches = region.stretches.iter().map(stretch).collect();
-        Self { name: stretch(&region.extent()).text(), stretches, region, ploidy, cost }
+        let [first, last] = region.extents();
+        let name = match first == last {
+            true => stretch(&first).text(),
+            false => format!("{} to {}", stretch(&first).text(), stretch(&last).text()),
+        };
+        Self { name, stretches, region, ploidy, cost }
     }
+}
+
+/// A region of the grid, before it has a name.
+struct Drawn {
+    region: Region,
+    ploidy: Option<u8>,
+    cost: f64,
+    /// Whether it is all there is of its contigs, so that it may be called together with others that are.
+    whole: bool,
 }
 
 /// Targets of each contig; `None` where all is called.
@@ -54,12 +69,14 @@ pub(super) fn regions(
         _ => None,
     };
     let grid = grid_options(options, habits);
-    let mut planned = Vec::new();
+    let mut drawn: Vec<Drawn> = Vec::new();
     for contig in grid_contigs(options, reads, reference, &targets)? {
         let name = &reads.genome().contigs()[contig.id.0 as usize].name;
-        for region in cut(&contig, grid) {
-            let ploidy =
-                options.ploidy.as_ref().map(|table| table.ploidy(name, region.extent().start, options.sex.as_deref()));
+        let regions = cut(&contig, grid);
+        let whole = habits.lists && regions.len() == 1;
+        for region in regions {
+            let start = region.targets[0].start;
+            let ploidy = options.ploidy.as_ref().map(|table| table.ploidy(name, start, options.sex.as_deref()));
             // Nothing to call where there is no copy.
             if ploidy == Some(0) {
                 continue;
@@ -68,14 +85,32 @@ pub(super) fn regions(
                 reads.bytes(span.contig.0 as usize, span.start, span.end) + f64::from(span.bases()) * BASE_COST
             };
             let cost = region.stretches.iter().map(bytes).sum();
-            planned.push(PlannedRegion::new(region, name, ploidy, cost));
+            let next = Drawn { region, ploidy, cost, whole };
+            match drawn.last_mut() {
+                Some(last) if last.takes(&next, grid) => last.extend(next),
+                _ => drawn.push(next),
+            }
         }
     }
-    if planned.is_empty() {
+    if drawn.is_empty() {
         let problem = "nothing is left to call: no contig has bases that --regions and --ploidy leave".to_owned();
         return Err(PipelineError::Options { problem });
     }
-    Ok(planned)
+    let planned = |Drawn { region, ploidy, cost, .. }| PlannedRegion::new(region, reads.genome(), ploidy, cost);
+    Ok(drawn.into_iter().map(planned).collect())
+}
+
+impl Drawn {
+    /// Whether the next small contig is called together with these: starting a caller costs more than a small contig does.
+    fn takes(&self, next: &Self, grid: GridOptions) -> bool {
+        let bases = self.region.bases() + next.region.bases();
+        self.whole && next.whole && self.ploidy == next.ploidy && bases <= u64::from(grid.window_bases)
+    }
+
+    fn extend(&mut self, next: Self) {
+        self.region.extend(next.region);
+        self.cost += next.cost;
+    }
 }
 
 /// The grid's measures for a caller.

@@ -185,27 +185,29 @@ impl RegionCaller<'_> {
         }
         let input = bgzf::open_text(output, 1).map_err(|error| wrong(&error))?;
         let mut reader = Reader::new(BufReader::new(input)).map_err(|error| wrong(&error))?;
-        let contig = &self.genome.contigs()[region.region.contig().0 as usize];
-        let (mut lines, mut records, mut last) = (Vec::new(), 0, -1);
+        let (mut lines, mut records, mut last) = (Vec::new(), 0, None);
         loop {
             let problem = match reader.next_record().map_err(|error| wrong(&error))? {
                 None => break,
-                Some(record) if record.contig != contig.name => {
-                    if self.genome.find(record.contig).is_some() {
-                        continue;
-                    }
-                    "it is on no contig of the reads"
-                }
-                Some(record) if record.start >= i64::from(contig.length) => "it starts behind the end of its contig",
-                // A record at the telomere is the first base's.
-                Some(record) if !region.region.owns(record.start.max(0) as u32) => continue,
-                Some(record) if record.start < last => "it starts before the record in front of it",
                 Some(record) => {
-                    last = record.start;
-                    lines.extend_from_slice(record.line);
-                    lines.push(b'\n');
-                    records += 1;
-                    continue;
+                    match self.genome.find(record.contig).map(|id| (id, &self.genome.contigs()[id.0 as usize])) {
+                        None => "it is on no contig of the reads",
+                        Some((_, contig)) if record.start >= i64::from(contig.length) => {
+                            "it starts behind the end of its contig"
+                        }
+                        // A record at the telomere is the first base's.
+                        Some((id, _)) if !region.region.owns(id, record.start.max(0) as u32) => continue,
+                        Some((id, _)) if last.is_some_and(|last| (id, record.start) < last) => {
+                            "it starts before the record in front of it"
+                        }
+                        Some((id, _)) => {
+                            last = Some((id, record.start));
+                            lines.extend_from_slice(record.line);
+                            lines.push(b'\n');
+                            records += 1;
+                            continue;
+                        }
+                    }
                 }
             };
             return Err(wrong(&reader.wrong(problem)));
