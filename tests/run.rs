@@ -36,6 +36,7 @@ mod real_data;
 mod recalibrate;
 mod report;
 mod resume;
+mod resume_reading;
 mod shuffle;
 mod slurm;
 mod somatic;

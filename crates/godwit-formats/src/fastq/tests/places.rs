@@ -31,8 +31,11 @@ fn pair(paths: &[PathBuf; 2], places: Option<&[FilePlace]>) -> LaneReader {
     }
 }
 
-/// Reads to the end: what came, how it ended, and the places after each block.
-fn read(mut reader: LaneReader) -> (Vec<Vec<Read>>, Option<String>, Vec<Option<Vec<FilePlace>>>) {
+/// The reads of each block, the error at the end, and the places after each block.
+type Came = (Vec<Vec<Read>>, Option<String>, Vec<Option<Vec<FilePlace>>>);
+
+/// Reads to the end.
+fn read(mut reader: LaneReader) -> Came {
     let (mut blocks, mut block, mut places) = (Vec::new(), Vec::new(), Vec::new());
     let error = loop {
         match reader.next() {
