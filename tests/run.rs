@@ -37,6 +37,7 @@ mod real_data;
 mod recalibrate;
 mod report;
 mod resume;
+mod resume_reading;
 mod shuffle;
 mod slurm;
 mod somatic;

@@ -93,6 +93,30 @@ fn every_line_is_a_documented_event_and_the_last_one_tells_the_end() {
 }
 
 #[test]
+fn benchmarks_tell_events_on_stderr_and_results_as_json_or_a_table() {
+    let flight = &["bench", "flight", "--bytes", "2M", "--rounds", "1", "--method", "get,put"][..];
+    let shuffle = &["bench", "shuffle", "--bytes", "1M", "--rounds", "1", "--nodes", "1,2"][..];
+    for words in [flight, shuffle] {
+        let told = |format: &[&str]| godwit().args(words.iter().chain(format)).arg("--json").succeeds();
+        let finished = told(&["--format", "json"]);
+        let events = checked(&finished.stderr);
+        assert_eq!(kinds(&events), ["stage", "stage", "done"], "one for each result");
+        let results: Value = serde_json::from_str(&finished.stdout).expect("the results are JSON");
+        assert_eq!(results.as_array().map(Vec::len), Some(2), "{results}");
+        let table = told(&[]);
+        assert_eq!(kinds(&checked(&table.stderr)), ["stage", "stage", "done"]);
+        assert!(serde_json::from_str::<Value>(&table.stdout).is_err());
+        assert_eq!(table.stdout.lines().count(), 3, "a line for each result below the head: {}", table.stdout);
+        assert_eq!(godwit().args(words).succeeds().stderr, "", "without --json stderr is for people");
+    }
+    let refused = godwit().args(["bench", "shuffle", "--json", "--nodes", "4", "--bytes", "1"]).run();
+    let (events, last) = refused.stderr.trim_end().rsplit_once('\n').expect("an event and the last line");
+    assert!(last.starts_with("godwit: error: "), "{last}");
+    assert_eq!(kinds(&checked(events)), ["error"]);
+    assert_eq!(refused.status.code(), Some(USAGE));
+}
+
+#[test]
 fn progress_is_the_share_of_the_input_that_is_aligned() {
     needs!("bwa");
     let out = scratch::directory("fractions");

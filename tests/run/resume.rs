@@ -186,7 +186,7 @@ fn what_is_kept_is_for_its_owner_only() {
     let run = stopped().join(".godwit");
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(&run), 0o700);
-    assert_eq!(scratch::names(&run), ["blocks", "journal", "parts"]);
+    assert_eq!(scratch::names(&run), ["blocks", "journal", "parts", "windows"]);
     scratch::names(&run).iter().for_each(|name| assert_eq!(mode(&run.join(name)), 0o600, "{name}"));
 }
 

@@ -4,23 +4,32 @@
 //! Flows in: bytes of records ([`Writer`], [`BlockCompressor`]), or a file on disk ([`Reader`], [`open_text`], and FASTQ).
 //! Flows out: blocks with the virtual offsets that an index needs, or the bytes again, checked. Every reader of the crate
 //! decompresses here, ahead of whoever reads: blocks in parallel and in order, gzip members and plain text on one thread,
-//! nothing but the zero padding that gzip tolerates between or after them. Seeking is not done here.
+//! nothing but the zero padding that gzip tolerates between or after them. A file of text can be entered again at a
+//! [`Start`] that was noted when it was read before; seeking anywhere else is not done here.
 
 mod block;
+mod deflate;
 mod error;
 mod gzip;
 mod inflate;
+mod point;
 mod read_ahead;
 mod reader;
 mod source;
 mod writer;
 
 #[cfg(test)]
+mod point_tests;
+#[cfg(test)]
 mod tests;
 
 pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
 pub use error::BgzfError;
 pub(crate) use error::Fault;
+pub(crate) use point::Points;
+#[cfg(test)]
+pub(crate) use point::Spacing;
+pub use point::{Coding, Point, Start, WINDOW_BYTES, WithinMember};
 pub use read_ahead::STDIN;
 pub(crate) use read_ahead::{Accept, ReadAhead};
 pub use reader::{Reader, open_text};

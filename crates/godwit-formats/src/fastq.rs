@@ -27,6 +27,7 @@ mod tests;
 use std::path::PathBuf;
 
 use arrow_array::RecordBatch;
+use serde::{Deserialize, Serialize};
 
 use self::columns::ReadColumns;
 pub use self::error::{FastqError, Place};
@@ -88,6 +89,28 @@ pub enum LaneEvent {
         /// Bases of the block.
         bases: u64,
     },
+}
+
+/// Where in a file of reads a block starts, and what is to be known to go on there as if all before had been read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePlace {
+    /// Where reading begins.
+    pub start: bgzf::Start,
+    /// Lines before.
+    pub lines: u64,
+    /// Records before.
+    pub records: u64,
+    /// First byte of titles: `@` or `>`.
+    pub marker: u8,
+}
+
+impl FilePlace {
+    /// Whether its numbers can be those of a place: what is read of a journal may be anything.
+    pub fn is_sound(&self) -> bool {
+        // A record has a line at least, and a line a byte.
+        let counted = self.records <= self.lines && self.lines <= self.start.text_bytes();
+        self.start.is_sound() && counted && matches!(self.marker, b'@' | b'>')
+    }
 }
 
 /// Reads the files of one lane. Dropping it stops its threads; a thread that waits for a pipe ends with the pipe.
@@ -153,6 +176,44 @@ impl LaneReader {
             LaneInput::Unaligned(reader) => Source::Unaligned(reader),
         };
         Self::start(source, options)
+    }
+
+    /// Reads what is open at places that [`LaneReader::places`] told, one for each file; `None` where they are not as many,
+    /// or it is no FASTQ. Blocks are cut as if all before had been read here. A file that is not as it was is
+    /// [`FastqError::Changed`], before anything else.
+    pub fn from_places(input: LaneInput, places: &[FilePlace], options: &LaneOptions) -> Option<Self> {
+        let records = |input, place| Records::from_place(input, options.lenient, place);
+        let source = match (input, places) {
+            (LaneInput::Single(input), [place]) => Source::Single(records(input, place)),
+            (LaneInput::Pair(first, second), [place1, place2]) => {
+                Source::Pair(records(first, place1), records(second, place2))
+            }
+            (LaneInput::Interleaved(input), [place]) => Source::Interleaved(records(input, place)),
+            _ => return None,
+        };
+        Some(Self::start(source, options))
+    }
+
+    /// Waits until there is something of every file; nothing is handed out yet.
+    ///
+    /// # Errors
+    /// [`FastqError::Changed`] where a place of [`LaneReader::from_places`] does not do; else as [`LaneReader::next`].
+    pub fn begin(&mut self) -> Result<(), FastqError> {
+        match &mut self.source {
+            Source::Single(records) | Source::Interleaved(records) => records.begin(),
+            Source::Pair(first, second) => first.begin().and_then(|()| second.begin()),
+            Source::Unaligned(_) => Ok(()),
+        }
+    }
+
+    /// After a [`LaneEvent::BlockEnd`]: where the next block starts in each file, for files that were opened by
+    /// [`bgzf::Reader::open_noting`]; `None` where one of them cannot be entered there.
+    pub fn places(&mut self) -> Option<Vec<FilePlace>> {
+        match &mut self.source {
+            Source::Single(records) | Source::Interleaved(records) => Some(vec![records.next_place()?]),
+            Source::Pair(first, second) => Some(vec![first.next_place()?, second.next_place()?]),
+            Source::Unaligned(_) => None,
+        }
     }
 
     fn start(source: Source, options: &LaneOptions) -> Self {

@@ -22,14 +22,14 @@ pub(crate) fn manifest(bytes: &[u8]) {
     }
 }
 
-/// The journal of a run without its checksums, its blocks and its parts.
+/// The journal of a run without its checksums, its blocks, its parts and its windows.
 pub(crate) fn journal(bytes: &[u8]) {
-    let [lines, blocks, kept] = parts(bytes);
+    let [lines, blocks, kept, windows] = parts(bytes);
     let scratch = Scratch::get();
     let before = "what lies beside it stays";
     scratch.write("beside", before.as_bytes());
     let out = scratch.path("out");
-    let _ = take_over(&out, lines, blocks, kept);
+    let _ = take_over(&out, lines, blocks, kept, windows);
     let _ = fs::remove_dir_all(&out);
     let after = fs::read(scratch.path("beside"));
     assert!(after.is_ok_and(|after| after == before.as_bytes()), "something outside of the run was touched");

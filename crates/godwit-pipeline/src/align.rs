@@ -195,6 +195,7 @@ impl AlignJob<'_> {
         let Worked { mut fed, mut reduced, aligned, exchange } = worked;
         for input in &mut inputs {
             input.blake3 = fed.checksums.remove(&input.path);
+            input.read_from = fed.read_from.remove(&input.path);
         }
         reduced.staged.append(std::mem::take(&mut fed.reports));
         let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };

@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use godwit_formats::fastq::FilePlace;
 use godwit_model::{BlockId, DuplicateCounts};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,8 @@ pub enum Entry {
     },
     /// A block is aligned, sorted and kept.
     Block(BlockEntry),
+    /// Where a block starts in the files of its lane.
+    BlockStart(BlockStartEntry),
     /// A partition is compressed and kept.
     Partition(PartitionEntry),
     /// All files are whole and durable, and are about to get their names.
@@ -124,6 +127,23 @@ impl BlockEntry {
     }
 }
 
+/// Where a block starts in the files of its lane, so that what lies before need not be read again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockStartEntry {
+    /// The block; not the first of its lane.
+    pub id: BlockId,
+    /// Reads of the lane before it.
+    pub first_ordinal: u64,
+    /// Where it starts in each file, without the windows.
+    pub places: Vec<FilePlace>,
+    /// First byte of the windows, one behind the other, in their file.
+    pub window_offset: u64,
+    /// Bytes of the window of each file.
+    pub window_bytes: Vec<u32>,
+    /// BLAKE3 of all windows, hexadecimal.
+    pub window_checksum: String,
+}
+
 /// A partition that is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionEntry {
@@ -180,6 +200,7 @@ impl Line for Entry {
             }
             Self::Publish { names } => names.iter().all(|(aside, name)| is_within(aside) && is_within(name)),
             Self::Block(block) => block.is_sound(),
+            Self::BlockStart(start) => start.is_sound(),
             Self::Partition(partition) => partition.is_sound(),
             Self::Plan { .. } => true,
         }

@@ -1,11 +1,15 @@
 //! The run directory: what an `align` that was stopped leaves for the next one to go on with.
 //!
-//! `OUT/.godwit` holds the [journal](crate::journal) and two files that only grow: `blocks` (the sorted runs of all blocks
+//! `OUT/.godwit` holds the [journal](crate::journal) and files that only grow: `blocks` (the sorted runs of all blocks
 //! with their signatures, which is the spill file of the run) and `parts` (compressed partitions that wait for their
 //! place, and summaries of all that are done). It is private, it is removed when the outputs have their names, and it is
 //! found again by facts, not by dates: versions, options that change records, and the content of every input.
 //!
+//! A third file, `windows`, holds the text that deflate needs to go on from where blocks start in the files of reads.
+//!
 //! Nothing here aligns or merges; [`crate::reduce`] asks what is there already.
+
+mod block_starts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -19,6 +23,9 @@ use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 
+pub use block_starts::BlockStart;
+use block_starts::BlockStarts;
+
 use crate::error::PipelineError;
 use crate::journal::{self, BlockEntry, DATA_PREFIX, Entry, Fact, Journal, OverNodes, PartitionEntry};
 use crate::partitioned_file::PartPlace;
@@ -30,6 +37,8 @@ use crate::staging::{Staged, StagedFile, is_held, sync_directory};
 pub const NAME: &str = ".godwit";
 /// What nodes of a run share, within it.
 const NODES: &str = "nodes";
+/// The files of its data.
+const DATA: [&str; 3] = ["blocks", "parts", block_starts::NAME];
 /// Bytes read at a time to check what is there.
 const CHECK_BYTES: usize = 1 << 20;
 
@@ -37,10 +46,11 @@ const CHECK_BYTES: usize = 1 << 20;
 pub struct RunDirectory {
     out: PathBuf,
     journal: Journal,
-    /// Where `blocks` and `parts` lie.
+    /// Where the other files lie.
     data: PathBuf,
     blocks: Arc<SpillFile>,
     parts: Arc<SpillFile>,
+    block_starts: BlockStarts,
     plan: OnceLock<PartitionPlan>,
     finished_blocks: BTreeMap<BlockId, BlockEntry>,
     finished_partitions: HashMap<usize, PartitionEntry>,
@@ -107,7 +117,8 @@ impl RunDirectory {
             let data_bytes = data.as_ref().map(|data| data.as_os_str().as_bytes().to_vec());
             let mut run = Self::with_data(out, journal, data.unwrap_or_else(|| path.clone())).map_err(failed)?;
             run.dropped_blocks = blocks;
-            run.blocks.truncate(0).and_then(|()| run.parts.truncate(0)).map_err(failed)?;
+            let dropped = run.blocks.truncate(0).and_then(|()| run.parts.truncate(0));
+            dropped.and_then(|()| run.block_starts.clear()).map_err(failed)?;
             run.over_nodes.clone_from(&over_nodes);
             let (facts, aside) = (facts.to_vec(), aside.to_vec());
             let start = Entry::Start { facts, aside, data: data_bytes, over_nodes };
@@ -143,6 +154,7 @@ impl RunDirectory {
             journal,
             blocks: Arc::new(SpillFile::keep(&data.join("blocks"))?),
             parts: Arc::new(SpillFile::keep(&data.join("parts"))?),
+            block_starts: BlockStarts::open(&data)?,
             data,
             plan: OnceLock::new(),
             finished_blocks: BTreeMap::new(),
@@ -180,6 +192,7 @@ impl RunDirectory {
                     parts_end = parts_end.max(partition.parts_end());
                     self.finished_partitions.insert(partition.index, partition);
                 }
+                Entry::BlockStart(start) => self.block_starts.take_over(start),
                 Entry::Partition(_) | Entry::Start { .. } | Entry::Block(_) | Entry::Publish { .. } => {}
             }
         }
@@ -392,8 +405,7 @@ impl RunDirectory {
     /// is still known to be whole.
     pub fn remove(self) {
         // Best effort: what is left is recognised and removed by the next run.
-        let _ = fs::remove_file(self.data.join("blocks"));
-        let _ = fs::remove_file(self.data.join("parts"));
+        DATA.iter().for_each(|name| drop(fs::remove_file(self.data.join(name))));
         let path = self.out.join(NAME);
         let _ = fs::remove_dir_all(path.join(NODES));
         if self.data != path {
@@ -533,8 +545,7 @@ fn drop_leftovers(out: &Path, entries: &[Entry]) {
         remove_aside(out, aside);
         if let Some(bytes) = data {
             let data = PathBuf::from(std::ffi::OsString::from_vec(bytes.clone()));
-            let _ = fs::remove_file(data.join("blocks"));
-            let _ = fs::remove_file(data.join("parts"));
+            DATA.iter().for_each(|name| drop(fs::remove_file(data.join(name))));
             let _ = fs::remove_dir(data);
         }
     }

@@ -99,6 +99,10 @@ pub struct InputFile {
     pub bytes: Option<u64>,
     /// BLAKE3 of its bytes as they are on disk, hexadecimal, where all of it was read.
     pub blake3: Option<String>,
+    /// Byte from which on it was decompressed and parsed, where a run that was gone on with did not begin at its start.
+    /// What lies before was only compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_from: Option<u64>,
 }
 
 /// A file that was written.
@@ -143,7 +147,7 @@ impl InputFile {
             }
             _ => PipelineError::File { action: "read", path: path.to_owned(), source },
         })?;
-        Ok(Self { path: path.to_owned(), bytes: found.is_file().then_some(found.len()), blake3: None })
+        Ok(Self { path: path.to_owned(), bytes: found.is_file().then_some(found.len()), blake3: None, read_from: None })
     }
 }
 

@@ -123,6 +123,15 @@ impl Cli {
         }
     }
 
+    /// Whether stderr is for programs: events as JSON lines.
+    pub fn tells_events(&self) -> bool {
+        match &self.verb {
+            Verb::Bench(BenchVerb::Flight(args)) => args.json,
+            Verb::Bench(BenchVerb::Shuffle(args)) => args.json,
+            _ => self.common().is_some_and(|common| common.json),
+        }
+    }
+
     fn common_mut(&mut self) -> Option<&mut Common> {
         match &mut self.verb {
             Verb::Index(args) => Some(&mut args.common),

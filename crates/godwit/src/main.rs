@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let events = Cell::new(std::env::args_os().any(|word| word == "--json"));
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| match Cli::from_environment() {
         Ok(cli) => {
-            events.set(cli.common().is_some_and(|common| common.json));
+            events.set(cli.tells_events());
             verbs::run(cli)
         }
         Err(Stop::CommandLine(error)) => {

@@ -57,6 +57,12 @@ pub enum BgzfError {
         /// What is wrong.
         detail: String,
     },
+    /// The file is not what it was when a place in it was noted to begin at.
+    #[error("{} has changed since it was read before", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A thread could not be started, or ended without a result.
     #[error("a thread that decompresses {} could not do its work", path.display())]
     Thread {
@@ -91,6 +97,8 @@ pub(crate) enum Fault {
     MissingEof {
         offset: u64,
     },
+    /// What lies before the start is not what it was.
+    Changed,
     /// A thread ended without a word, or the reader goes on after another fault.
     Lost,
     /// Nobody reads any more; never shown.
@@ -98,6 +106,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether it is the content of the file that is wrong.
+    pub(super) fn is_of_content(&self) -> bool {
+        matches!(self, Self::Truncated { .. } | Self::Corrupt { .. } | Self::Garbage { .. } | Self::MissingEof { .. })
+    }
+
     /// The error for a fault in that file.
     pub(super) fn into_error(self, path: &Path) -> BgzfError {
         let path = path.to_owned();
@@ -112,6 +125,7 @@ impl Fault {
                 BgzfError::Corrupt { path, offset, detail: "something else follows the compressed data".to_owned() }
             }
             Self::MissingEof { offset } => BgzfError::MissingEof { path, offset },
+            Self::Changed => BgzfError::Changed { path },
             Self::Thread(_) | Self::Lost | Self::Stopped => BgzfError::Thread { path },
         }
     }

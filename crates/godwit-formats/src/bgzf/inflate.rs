@@ -11,6 +11,7 @@ use libdeflater::Decompressor;
 use super::block::{self, EOF_BLOCK, FIXED_HEADER_BYTES, MAX_BLOCK_BYTES};
 use super::error::Fault;
 use super::gzip::{self, Next};
+use super::point::Coding;
 use super::read_ahead::{Accept, CHUNK_BYTES, Chunks, Inflated, Piece, fresh_chunk};
 use super::source::Source;
 
@@ -44,6 +45,7 @@ impl Job {
             return Ok(());
         }
         let (answer, promise) = bounded(1);
+        chunks.count(self.text_bytes);
         chunks.send(Piece::Pending(promise))?;
         jobs.send((std::mem::take(self), answer)).map_err(|_| Fault::Lost)
     }
@@ -107,7 +109,7 @@ fn read_blocks(source: &mut Source, chunks: &mut Chunks, jobs: &Jobs, accept: Ac
     let mut job = Job::default();
     let mut ends_with_eof_block = false;
     let result = loop {
-        match read_block(source, &mut job, accept) {
+        match read_block(source, &mut job, accept, chunks) {
             Ok(Some(is_eof_block)) => ends_with_eof_block = is_eof_block,
             Ok(None) => match behind(source, accept) {
                 Ok(Next::End) if !ends_with_eof_block && !accept.is_lenient() => {
@@ -136,9 +138,12 @@ fn behind(source: &mut Source, accept: Accept) -> Result<Next, Fault> {
 }
 
 /// Adds the block ahead to the job and tells whether it may end a file; `None` where no block stands ahead.
-fn read_block(source: &mut Source, job: &mut Job, accept: Accept) -> Result<Option<bool>, Fault> {
+fn read_block(source: &mut Source, job: &mut Job, accept: Accept, chunks: &mut Chunks) -> Result<Option<bool>, Fault> {
     let offset = source.offset();
     let Some(compressed_bytes) = block_ahead(source)? else { return Ok(None) };
+    if job.blocks.is_empty() && chunks.is_point_due() {
+        chunks.point(offset, Coding::Block, Vec::new())?;
+    }
     let block = &source.peek(compressed_bytes)?[..compressed_bytes];
     let Some(text_bytes) = block::data_bytes(block) else {
         return Err(Fault::Corrupt { offset, detail: "BGZF block of more than 64 KiB of data".to_owned() });

@@ -3,6 +3,7 @@
 //! Flows in: a file. Flows out: its text, in order, in chunks of about [`CHUNK_BYTES`], then its end or what is wrong
 //! with it. A full queue stops the threads until the reader catches up.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -20,6 +21,7 @@ use super::block;
 use super::error::Fault;
 use super::gzip;
 use super::inflate::{block_ahead, inflate_blocks};
+use super::point::{Coding, Point, Points, Spacing, Start, WINDOW_BYTES};
 use super::source::{Shared, Source};
 
 /// Bytes of text in one chunk.
@@ -69,6 +71,8 @@ pub(super) enum Piece {
     Text(Vec<u8>),
     /// The next text once a BGZF thread is done with it.
     Pending(Receiver<Inflated>),
+    /// The next text can be had from there another time.
+    Point(Box<Point>),
     /// The text goes no further.
     Fault(Fault),
     /// The file is whole and ends here.
@@ -95,6 +99,12 @@ pub(crate) struct ReadAhead {
     returned: Option<Vec<u8>>,
     /// Set from outside when nobody should wait any longer.
     cancelled: Option<Arc<AtomicBool>>,
+    /// Bytes of text to be passed over before any is handed out.
+    skip_bytes: u64,
+    /// Bytes of text before the first that is handed out.
+    text_start: u64,
+    /// Points that were handed over and not asked for, oldest first, but for the newest before what was asked for last.
+    points: VecDeque<Point>,
     spare: Sender<Vec<u8>>,
     shared: Arc<Shared>,
     bytes_total: Option<u64>,
@@ -103,13 +113,13 @@ pub(crate) struct ReadAhead {
 
 impl ReadAhead {
     /// Opens a file and starts its thread; `threads` more, at least one, decompress if it is BGZF.
-    pub(crate) fn open(path: &Path, threads: usize, accept: Accept) -> Result<Self, Fault> {
+    pub(crate) fn open(path: &Path, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
         let file = open(path).map_err(Fault::Open)?;
-        Self::start(file, threads, accept)
+        Self::start(file, threads, accept, points)
     }
 
     /// As [`ReadAhead::open`] for what is open already.
-    pub(crate) fn start(file: File, threads: usize, accept: Accept) -> Result<Self, Fault> {
+    pub(crate) fn start(file: File, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
         let threads = threads.max(1);
         let metadata = file.metadata().map_err(Fault::Open)?;
         let bytes_total = metadata.is_file().then_some(metadata.len());
@@ -118,15 +128,39 @@ impl ReadAhead {
         let (spare, spares) = bounded(ahead);
         let shared = Arc::new(Shared::default());
         let mut source = Source::new(file, Arc::clone(&shared));
+        // What cannot be read again needs no points.
+        let (spacing, start) = match points {
+            Points::Noted(spacing, start) if bytes_total.is_some() => (Some(spacing), start.cloned()),
+            Points::Noted(..) | Points::Unused => (None, None),
+        };
+        let (skip_bytes, text_bytes, offset) =
+            start.as_ref().map_or((0, 0, 0), |start| (start.skip_bytes, start.point.text_bytes, start.point.offset));
         let mut chunks = Chunks::new(sender, spares, Arc::clone(&shared));
+        chunks.notes = spacing.map(|spacing| Notes::after(spacing, start.as_ref()));
+        chunks.text_bytes = text_bytes;
+        let points = start.iter().map(|start| start.point.clone()).collect();
         let produce = move || {
-            let result = produce(&mut source, &mut chunks, threads, accept);
+            let result = match start {
+                Some(start) => produce_from(&start, &mut source, &mut chunks, threads, accept),
+                None => produce(&mut source, &mut chunks, threads, accept),
+            };
             chunks.close(result);
         };
         let thread = thread::Builder::new().name("read-ahead".to_owned()).spawn(produce).map_err(Fault::Thread)?;
-        let pieces = Some(pieces);
-        let (fault, returned, cancelled) = (None, None, None);
-        Ok(Self { pieces, span: 0..0, fault, returned, cancelled, spare, shared, bytes_total, thread: Some(thread) })
+        Ok(Self {
+            pieces: Some(pieces),
+            span: offset..offset,
+            fault: None,
+            returned: None,
+            cancelled: None,
+            skip_bytes,
+            text_start: text_bytes + skip_bytes,
+            points,
+            spare,
+            shared,
+            bytes_total,
+            thread: Some(thread),
+        })
     }
 
     /// A file that yields these chunks, without a thread.
@@ -137,14 +171,15 @@ impl ReadAhead {
             assert!(sender.send((piece, 0)).is_ok(), "the queue has room for all pieces");
         }
         let (spare, _) = bounded(0);
-        let pieces = Some(pieces);
-        let (fault, returned, cancelled) = (None, None, None);
         Self {
-            pieces,
+            pieces: Some(pieces),
             span: 0..0,
-            fault,
-            returned,
-            cancelled,
+            fault: None,
+            returned: None,
+            cancelled: None,
+            skip_bytes: 0,
+            text_start: 0,
+            points: VecDeque::new(),
             spare,
             shared: Arc::default(),
             bytes_total: None,
@@ -157,27 +192,21 @@ impl ReadAhead {
         if let Some(text) = self.returned.take() {
             return Ok(Some(text));
         }
-        while let Some(pieces) = &self.pieces {
-            let received = receive(pieces, self.cancelled.as_deref()).map(|(piece, end)| {
-                self.span = self.span.end..end;
-                piece
-            });
-            let (text, fault) = match received {
-                Ok(Piece::Text(text)) => (text, None),
-                Ok(Piece::Pending(result)) => match result.recv() {
-                    Ok(Inflated { text, fault }) => (text, fault),
-                    Err(_) => (Vec::new(), Some(Fault::Lost)),
-                },
-                Ok(Piece::Fault(fault)) => (Vec::new(), Some(fault)),
-                Ok(Piece::End) => {
-                    self.pieces = None;
-                    continue;
-                }
-                Err(_) => (Vec::new(), Some(Fault::Lost)),
-            };
+        while self.pieces.is_some() {
+            let (mut text, fault) = self.receive();
             if fault.is_some() {
                 self.fault = fault;
                 self.pieces = None;
+            }
+            if self.skip_bytes > 0 {
+                let skipped = text.len().min(usize::try_from(self.skip_bytes).unwrap_or(usize::MAX));
+                self.skip_bytes -= skipped as u64;
+                text.drain(..skipped);
+                let ended = self.pieces.is_none() && self.skip_bytes > 0;
+                if ended && self.fault.as_ref().is_none_or(Fault::is_of_content) {
+                    // All of this was there and whole when the start was noted.
+                    self.fault = Some(Fault::Changed);
+                }
             }
             if !text.is_empty() {
                 return Ok(Some(text));
@@ -191,6 +220,46 @@ impl ReadAhead {
                 Err(fault)
             }
         }
+    }
+
+    /// Takes a piece, whose text may be empty, and what comes instead of further ones. At the end of the file nobody waits
+    /// for pieces any more.
+    fn receive(&mut self) -> (Vec<u8>, Option<Fault>) {
+        let Some(pieces) = &self.pieces else { return (Vec::new(), None) };
+        let received = receive(pieces, self.cancelled.as_deref()).map(|(piece, end)| {
+            self.span = self.span.end..end;
+            piece
+        });
+        match received {
+            Ok(Piece::Text(text)) => (text, None),
+            Ok(Piece::Pending(result)) => match result.recv() {
+                Ok(Inflated { text, fault }) => (text, fault),
+                Err(_) => (Vec::new(), Some(Fault::Lost)),
+            },
+            Ok(Piece::Point(point)) => {
+                self.points.push_back(*point);
+                (Vec::new(), None)
+            }
+            Ok(Piece::Fault(fault)) => (Vec::new(), Some(fault)),
+            Ok(Piece::End) => {
+                self.pieces = None;
+                (Vec::new(), None)
+            }
+            Err(_) => (Vec::new(), Some(Fault::Lost)),
+        }
+    }
+
+    /// Where to begin another time, so that the text after the first `handed_out` bytes that were handed out here comes
+    /// first; `None` where no point lies before. Points before an earlier answer are forgotten.
+    pub(crate) fn start_after(&mut self, handed_out: u64) -> Option<Start> {
+        let text_bytes = self.text_start + handed_out;
+        while self.points.get(1).is_some_and(|next| next.text_bytes <= text_bytes) {
+            self.points.pop_front();
+        }
+        let point = self.points.front().filter(|point| point.text_bytes <= text_bytes)?.clone();
+        let skip_bytes = text_bytes - point.text_bytes;
+        let hasher = self.shared.hasher();
+        Some(Start { point, skip_bytes, hashed_bytes: hasher.count(), hash: hasher.finalize().to_hex().to_string() })
     }
 
     /// Gives text back that was not used; it comes again. Nothing else may have been given back meanwhile.
@@ -290,11 +359,40 @@ pub(super) struct Chunks {
     shared: Arc<Shared>,
     chunk: Vec<u8>,
     filled: usize,
+    /// Bytes of text up to the end of the chunk.
+    text_bytes: u64,
+    /// Where points are noted.
+    notes: Option<Notes>,
+}
+
+/// What points are made of.
+#[derive(Debug)]
+struct Notes {
+    spacing: Spacing,
+    /// Bytes of text before the next point, at least.
+    due: u64,
+    /// The last text before the chunk.
+    window: Vec<u8>,
+}
+
+impl Notes {
+    fn after(spacing: Spacing, start: Option<&Start>) -> Self {
+        let due = spacing.after(start.map_or(0, |start| start.point.text_bytes));
+        Self { spacing, due, window: start.map(|start| start.point.window.clone()).unwrap_or_default() }
+    }
+
+    /// Remembers the end of what was before the next chunk.
+    fn slide(&mut self, text: &[u8]) {
+        let text = &text[text.len().saturating_sub(WINDOW_BYTES)..];
+        let surplus = (self.window.len() + text.len()).saturating_sub(WINDOW_BYTES);
+        self.window.drain(..surplus);
+        self.window.extend_from_slice(text);
+    }
 }
 
 impl Chunks {
     fn new(pieces: Sender<(Piece, u64)>, spares: Receiver<Vec<u8>>, shared: Arc<Shared>) -> Self {
-        Self { pieces, spares, shared, chunk: Vec::new(), filled: 0 }
+        Self { pieces, spares, shared, chunk: Vec::new(), filled: 0, text_bytes: 0, notes: None }
     }
 
     /// Where the next text goes; never empty.
@@ -308,6 +406,7 @@ impl Chunks {
     /// Says how many bytes of [`Chunks::space`] were written.
     pub(super) fn advance(&mut self, bytes: usize) -> Result<(), Fault> {
         self.filled += bytes;
+        self.count(bytes);
         if self.filled == self.chunk.len() { self.flush() } else { Ok(()) }
     }
 
@@ -318,7 +417,43 @@ impl Chunks {
         }
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.truncate(std::mem::take(&mut self.filled));
+        if let Some(notes) = &mut self.notes {
+            notes.slide(&chunk);
+        }
         self.send(Piece::Text(chunk))
+    }
+
+    /// Counts text that does not go through [`Chunks::space`].
+    pub(super) fn count(&mut self, text_bytes: usize) {
+        self.text_bytes += text_bytes as u64;
+    }
+
+    /// Whether there should be a point as soon as there can be one.
+    pub(super) fn is_point_due(&self) -> bool {
+        self.notes.as_ref().is_some_and(|notes| self.text_bytes >= notes.due)
+    }
+
+    /// Tells the reader of a point behind all text so far.
+    pub(super) fn point(&mut self, offset: u64, coding: Coding, window: Vec<u8>) -> Result<(), Fault> {
+        self.flush()?;
+        let text_bytes = self.text_bytes;
+        if let Some(notes) = &mut self.notes {
+            notes.due = notes.spacing.after(text_bytes);
+        }
+        self.send(Piece::Point(Box::new(Point { text_bytes, offset, coding, window })))
+    }
+
+    /// Leaves a point out that could not be made.
+    pub(super) fn put_point_off(&mut self) {
+        if let Some(notes) = &mut self.notes {
+            notes.due = self.text_bytes + notes.spacing.least;
+        }
+    }
+
+    /// The last bytes of text, that many or as many as there are; everything was flushed.
+    pub(super) fn window(&self, bytes: usize) -> Vec<u8> {
+        let window = self.notes.as_ref().map_or(&[][..], |notes| &notes.window);
+        window[window.len() - window.len().min(bytes)..].to_vec()
     }
 
     /// Hands over a piece behind everything flushed before.
@@ -358,6 +493,7 @@ fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, accept: Acc
         accept => accept,
     };
     if accept == Accept::Bgzf {
+        chunks.notes = None;
         source.mark_compressed();
         source.mark_bgzf();
         // It ends with the file, or with a fault.
@@ -371,10 +507,38 @@ fn produce(source: &mut Source, chunks: &mut Chunks, threads: usize, accept: Acc
         return copy(source, chunks);
     }
     source.mark_compressed();
+    inflate(source, chunks, threads, accept)
+}
+
+/// Decompresses BGZF blocks as far as there are any, and gzip members from there on.
+fn inflate(source: &mut Source, chunks: &mut Chunks, threads: usize, accept: Accept) -> Result<(), Fault> {
     if block_ahead(source)?.is_some() && inflate_blocks(source, chunks, threads, accept)? == gzip::Next::End {
         return Ok(());
     }
     gzip::inflate_members(source, chunks)
+}
+
+/// Decompresses what follows a point.
+fn produce_from(
+    start: &Start,
+    source: &mut Source,
+    chunks: &mut Chunks,
+    threads: usize,
+    accept: Accept,
+) -> Result<(), Fault> {
+    let accept =
+        Accept::Text { lenient: matches!(accept, Accept::Text { lenient: true } | Accept::Any { lenient: true }) };
+    source.go_to(start)?;
+    let Point { coding, window, .. } = &start.point;
+    if *coding != Coding::Plain {
+        source.mark_compressed();
+    }
+    match coding {
+        Coding::Plain => copy(source, chunks),
+        Coding::Block => inflate(source, chunks, threads, accept),
+        Coding::Member => gzip::inflate_members(source, chunks),
+        Coding::Deflate(within) => gzip::inflate_from(within, window, source, chunks),
+    }
 }
 
 /// Whether a BGZF block stands ahead whose data starts as BAM does.
@@ -390,6 +554,9 @@ fn starts_bam(source: &mut Source) -> Result<bool, Fault> {
 
 fn copy(source: &mut Source, chunks: &mut Chunks) -> Result<(), Fault> {
     loop {
+        if chunks.is_point_due() {
+            chunks.point(source.offset(), Coding::Plain, Vec::new())?;
+        }
         match source.read(chunks.space())? {
             0 => return Ok(()),
             count => chunks.advance(count)?,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::error::BgzfError;
+use super::point::{Points, Spacing, Start};
 use super::read_ahead::{Accept, ReadAhead, STDIN};
 
 /// Reads the data of a file that nobody vouched for, decompressed ahead on threads of its own: sizes and checksums are
@@ -26,7 +27,7 @@ pub struct Reader {
 /// # Errors
 /// [`BgzfError::Io`], [`BgzfError::Thread`]. What is wrong inside the file comes from reading.
 pub fn open_text(path: &Path, threads: usize) -> Result<Reader, BgzfError> {
-    Reader::start(path, threads, Accept::Text { lenient: false })
+    Reader::start(path, threads, Accept::Text { lenient: false }, Points::Unused)
 }
 
 impl Reader {
@@ -35,7 +36,7 @@ impl Reader {
     /// # Errors
     /// [`BgzfError::Io`], [`BgzfError::Thread`]. What is wrong inside the file comes from reading.
     pub fn open(path: &Path, threads: usize) -> Result<Self, BgzfError> {
-        Self::start(path, threads, Accept::Bgzf)
+        Self::start(path, threads, Accept::Bgzf, Points::Unused)
     }
 
     /// Opens BAM, or text as [`open_text`] does, told apart by content. [`STDIN`](super::STDIN) is standard input.
@@ -44,7 +45,16 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn open_any(path: &Path, threads: usize, lenient: bool) -> Result<Self, BgzfError> {
-        Self::start(path, threads, Accept::Any { lenient })
+        Self::start(path, threads, Accept::Any { lenient }, Points::Unused)
+    }
+
+    /// Opens a file of text as [`Reader::open_any`] does, for a [`LaneReader`](crate::fastq::LaneReader) that tells where
+    /// reading can begin another time; at such a start if there is one. What lies before it is compared by its hash alone.
+    ///
+    /// # Errors
+    /// As [`Reader::open`]; from reading also [`BgzfError::Changed`], before any text.
+    pub fn open_noting(path: &Path, threads: usize, lenient: bool, start: Option<&Start>) -> Result<Self, BgzfError> {
+        Self::start(path, threads, Accept::Any { lenient }, Points::Noted(Spacing::default(), start))
     }
 
     /// Reads what is open already, as the pipe of another program, as [`Reader::open_any`] does. `name` stands for it in
@@ -53,12 +63,12 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn from_file(name: &Path, file: File, threads: usize) -> Result<Self, BgzfError> {
-        let ahead = ReadAhead::start(file, threads, Accept::Any { lenient: false });
+        let ahead = ReadAhead::start(file, threads, Accept::Any { lenient: false }, Points::Unused);
         Ok(Self::new(name, ahead.map_err(|fault| fault.into_error(name))?))
     }
 
-    fn start(path: &Path, threads: usize, accept: Accept) -> Result<Self, BgzfError> {
-        let ahead = ReadAhead::open(path, threads, accept).map_err(|fault| fault.into_error(path))?;
+    pub(crate) fn start(path: &Path, threads: usize, accept: Accept, points: Points) -> Result<Self, BgzfError> {
+        let ahead = ReadAhead::open(path, threads, accept, points).map_err(|fault| fault.into_error(path))?;
         Ok(Self::new(path, ahead))
     }
 

@@ -1,11 +1,12 @@
 //! The bytes of a file as they are on disk, with a look ahead, counted for progress.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::Fault;
+use super::point::Start;
 
 /// Bytes asked of the system at a time: four times the largest block.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -21,10 +22,19 @@ pub(super) struct Shared {
     pub(super) stopped: AtomicBool,
     /// Set before the first text of a compressed file is handed over.
     pub(super) compressed: AtomicBool,
+    /// BLAKE3 of what was read from the start of the file on.
+    hasher: Mutex<blake3::Hasher>,
     /// BLAKE3 of the file as it is on disk, set when its end was read.
     pub(super) checksum: OnceLock<blake3::Hash>,
     /// Set before the first text of a file that is read as BGZF and nothing else is handed over.
     pub(super) bgzf: AtomicBool,
+}
+
+impl Shared {
+    /// BLAKE3 of what was read so far from the start of the file on, which is more than anybody has seen of it.
+    pub(super) fn hasher(&self) -> MutexGuard<'_, blake3::Hasher> {
+        self.hasher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A file read forward only, so that pipes work.
@@ -36,13 +46,37 @@ pub(super) struct Source {
     end: usize,
     /// Offset in the file of `buffer[start]`.
     offset: u64,
-    hasher: blake3::Hasher,
+    /// Bytes still to come that were hashed before.
+    hashed_ahead: u64,
     shared: Arc<Shared>,
 }
 
 impl Source {
     pub(super) fn new(file: File, shared: Arc<Shared>) -> Self {
-        Self { file, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0, hasher: blake3::Hasher::new(), shared }
+        Self { file, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0, hashed_ahead: 0, shared }
+    }
+
+    /// Goes to a point of a regular file, once all that lies before the start is found to be what it was.
+    ///
+    /// # Errors
+    /// [`Fault::Changed`] where it is not.
+    pub(super) fn go_to(&mut self, start: &Start) -> Result<(), Fault> {
+        let mut missing = start.hashed_bytes;
+        while missing > 0 {
+            let space = missing.min(BUFFER_BYTES as u64) as usize;
+            match read(&mut self.file, &mut self.buffer[..space], &mut self.hashed_ahead, &self.shared)? {
+                0 => return Err(Fault::Changed),
+                count => missing -= count as u64,
+            }
+        }
+        if self.shared.hasher().finalize().to_hex().as_str() != start.hash {
+            return Err(Fault::Changed);
+        }
+        let offset = start.point.offset;
+        self.file.seek(SeekFrom::Start(offset)).map_err(|source| Fault::Read { offset, source })?;
+        self.hashed_ahead = start.hashed_bytes - offset;
+        self.pass(offset);
+        Ok(())
     }
 
     /// Offset in the file of the next byte.
@@ -68,7 +102,7 @@ impl Source {
             self.end -= self.start;
             self.start = 0;
             while self.end < bytes {
-                match read(&mut self.file, &mut self.buffer[self.end..], &mut self.hasher, &self.shared)? {
+                match read(&mut self.file, &mut self.buffer[self.end..], &mut self.hashed_ahead, &self.shared)? {
                     0 => break,
                     count => self.end += count,
                 }
@@ -81,11 +115,11 @@ impl Source {
     pub(super) fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.end - self.start);
         self.start += bytes;
-        self.pass(bytes);
+        self.pass(bytes as u64);
     }
 
-    fn pass(&mut self, bytes: usize) {
-        self.offset += bytes as u64;
+    fn pass(&mut self, bytes: u64) {
+        self.offset += bytes;
         self.shared.offset.store(self.offset, Ordering::Relaxed);
     }
 
@@ -93,8 +127,8 @@ impl Source {
     pub(super) fn read(&mut self, space: &mut [u8]) -> Result<usize, Fault> {
         let ahead = &self.buffer[self.start..self.end];
         if ahead.is_empty() {
-            let count = read(&mut self.file, space, &mut self.hasher, &self.shared)?;
-            self.pass(count);
+            let count = read(&mut self.file, space, &mut self.hashed_ahead, &self.shared)?;
+            self.pass(count as u64);
             return Ok(count);
         }
         let count = ahead.len().min(space.len());
@@ -104,18 +138,22 @@ impl Source {
     }
 }
 
-fn read(file: &mut File, space: &mut [u8], hasher: &mut blake3::Hasher, shared: &Shared) -> Result<usize, Fault> {
+/// Reads what comes next, and hashes it unless it was before.
+fn read(file: &mut File, space: &mut [u8], hashed_ahead: &mut u64, shared: &Shared) -> Result<usize, Fault> {
     loop {
         if shared.stopped.load(Ordering::Relaxed) {
             return Err(Fault::Stopped);
         }
         match file.read(space) {
             Ok(count) => {
-                hasher.update(&space[..count]);
-                if count == 0 && !space.is_empty() {
+                let known = count.min(usize::try_from(*hashed_ahead).unwrap_or(count));
+                *hashed_ahead -= known as u64;
+                let mut hasher = shared.hasher();
+                hasher.update(&space[known..count]);
+                if count == 0 && !space.is_empty() && *hashed_ahead == 0 {
                     shared.checksum.get_or_init(|| hasher.finalize());
                 }
-                shared.bytes_read.fetch_add(count as u64, Ordering::Relaxed);
+                shared.bytes_read.fetch_add((count - known) as u64, Ordering::Relaxed);
                 return Ok(count);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

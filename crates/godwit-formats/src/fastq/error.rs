@@ -71,6 +71,12 @@ pub enum FastqError {
         /// First record that is not whole.
         record: u64,
     },
+    /// The file is not what it was when a place in it was noted to begin at. Nothing was read of it.
+    #[error("{} has changed since it was read before", file.display())]
+    Changed {
+        /// The file.
+        file: PathBuf,
+    },
     /// Compressed in a way that is not read here.
     #[error("{} is {format} data; give plain text, gzip or BGZF", file.display())]
     UnsupportedCompression {
@@ -313,6 +319,7 @@ impl FastqError {
             Fault::Corrupt { offset, detail } => Self::CorruptGzip { file, record, offset, detail },
             Fault::Garbage { offset } => Self::TrailingGarbage { file, record, offset },
             Fault::MissingEof { .. } => Self::MissingBgzfEof { file, records },
+            Fault::Changed => Self::Changed { file },
             Fault::Lost | Fault::Stopped => Self::ThreadLost { file, record },
         }
     }

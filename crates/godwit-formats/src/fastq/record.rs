@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use super::FilePlace;
 use super::error::{FastqError, Place, shown_name};
 use super::layout::{self, Layout, MAX_NAME_BYTES, four_lines, is_base, is_comment, is_printable};
 use super::text::{Cursor, Text};
@@ -52,6 +53,29 @@ impl Records {
     pub(super) fn new(text: Text, lenient: bool) -> Self {
         let layout = Layout::default();
         Self { text, lenient, marker: None, layout, sequence: Vec::new(), quality: Vec::new(), records: 0 }
+    }
+
+    /// The records of a file that is open where an earlier reader told to begin.
+    pub(super) fn from_place(input: bgzf::Reader, lenient: bool, place: &FilePlace) -> Self {
+        let mut records = Self::of(input, lenient);
+        records.text.count_from(place.lines);
+        Self { marker: Some(place.marker), records: place.records, ..records }
+    }
+
+    /// Waits until there is text, or the end of it.
+    pub(super) fn begin(&mut self) -> Result<(), FastqError> {
+        if self.text.window().is_empty() {
+            self.text.refill(self.records)?;
+        }
+        Ok(())
+    }
+
+    /// Where the record after the current one starts; `None` before the first record, and where reading cannot begin
+    /// another time.
+    pub(super) fn next_place(&mut self) -> Option<FilePlace> {
+        let marker = self.marker?;
+        let (start, lines) = self.text.start_at(self.layout.next)?;
+        Some(FilePlace { start, lines, records: self.records, marker })
     }
 
     /// Steps to the next record; `false` at the end of the file.

@@ -4,6 +4,7 @@ mod blocks;
 mod bwa;
 mod compression;
 mod parsing;
+mod places;
 mod property;
 mod refusals;
 

@@ -7,7 +7,7 @@ use memchr::memchr;
 
 use super::MAX_RECORD_BYTES;
 use super::error::{FastqError, Place};
-use crate::bgzf::{Accept, ReadAhead};
+use crate::bgzf::{Accept, Points, ReadAhead, Start};
 
 /// Decompressed text from the start of the current record on.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Text {
     start: usize,
     /// Lines before the window.
     lines: u64,
+    /// Bytes before the window, of what was handed out.
+    passed_bytes: u64,
     ended: bool,
     /// [`MAX_RECORD_BYTES`], but for tests.
     pub(super) limit_bytes: usize,
@@ -32,7 +34,7 @@ pub(super) struct Cursor {
 
 impl Text {
     pub(super) fn open(path: &Path, threads: usize, lenient: bool) -> Result<Self, FastqError> {
-        let input = ReadAhead::open(path, threads, Accept::Text { lenient });
+        let input = ReadAhead::open(path, threads, Accept::Text { lenient }, Points::Unused);
         Ok(Self::new(path, input.map_err(|fault| FastqError::after(0, path, fault))?))
     }
 
@@ -43,9 +45,21 @@ impl Text {
             buffer: Vec::new(),
             start: 0,
             lines: 0,
+            passed_bytes: 0,
             ended: false,
             limit_bytes: MAX_RECORD_BYTES,
         }
+    }
+
+    /// As if there had been that many lines before.
+    pub(super) fn count_from(&mut self, lines: u64) {
+        self.lines = lines;
+    }
+
+    /// Where to begin another time to have the text at the cursor first, and the lines before it.
+    pub(super) fn start_at(&mut self, cursor: Cursor) -> Option<(Start, u64)> {
+        let start = self.input.start_after(self.passed_bytes + cursor.at as u64)?;
+        Some((start, self.lines + cursor.lines))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -71,6 +85,7 @@ impl Text {
     /// Moves the start of the window to the cursor.
     pub(super) fn consume(&mut self, cursor: Cursor) {
         self.start += cursor.at;
+        self.passed_bytes += cursor.at as u64;
         self.lines += cursor.lines;
     }
 

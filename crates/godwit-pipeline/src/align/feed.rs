@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use godwit_engines::aligner::{BlockHeader, BlockWriter};
-use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
+use godwit_formats::fastq::{FastqError, LaneEvent, LaneOptions, LaneReader};
 use godwit_model::BlockId;
 
 use super::identity::ReadsHasher;
@@ -16,7 +16,7 @@ use super::lanes::{Lane, OpenLane};
 use super::{AlignOptions, SharedProgress};
 use crate::error::PipelineError;
 use crate::read_groups::Membership;
-use crate::run_directory::RunDirectory;
+use crate::run_directory::{BlockStart, RunDirectory};
 use crate::staging::Staged;
 
 /// One lane and what its reads belong to.
@@ -40,6 +40,11 @@ pub(super) trait BlockSink {
     /// Whether it takes a block that was aligned before: what came of it may be gone.
     fn takes_again(&self, _block: BlockId) -> bool {
         false
+    }
+
+    /// Whether a block has to be read, which is finished or not.
+    fn needs(&self, block: BlockId, finished: bool) -> bool {
+        !finished || self.takes_again(block)
     }
 
     /// Whether it has everything it wants.
@@ -92,6 +97,8 @@ pub(super) struct FeedReport {
     pub(super) blocks_before: usize,
     /// BLAKE3 of each file that was read to its end, as it is on disk.
     pub(super) checksums: HashMap<PathBuf, String>,
+    /// Byte of a file from which on it was decompressed, where that was not its start.
+    pub(super) read_from: HashMap<PathBuf, u64>,
     /// Bytes of input files.
     pub(super) bytes: u64,
     /// Records that came back.
@@ -113,10 +120,11 @@ impl<W: BlockSink> Feeder<'_, W> {
         let mut report = std::mem::take(&mut self.before);
         let mut next = self.open(&mut lanes, 0, cancelled)?;
         for at in 0..lanes.len() {
-            let Some(OpenLane { reader, trimming }) = next.take().filter(|_| !self.writer.has_all()) else { break };
+            let Some(open) = next.take().filter(|_| !self.writer.has_all()) else { break };
             next = self.open(&mut lanes, at + 1, cancelled)?;
-            let (index, lane) = &lanes[at];
-            let fed = self.feed_lane(*index as u16, lane, reader, &mut report, progress, cancelled);
+            let (index, lane) = &mut lanes[at];
+            let OpenLane { reader, trimming, start } = self.compared(open, *index, lane, cancelled)?;
+            let fed = self.feed_lane(*index as u16, lane, (reader, start), &mut report, progress, cancelled);
             match trimming {
                 Some(trimming) => trimming.finish(fed, &mut report.reports)?,
                 None => fed?,
@@ -127,28 +135,76 @@ impl<W: BlockSink> Feeder<'_, W> {
         Ok(report)
     }
 
-    /// Opens a lane, if there is one there.
+    /// Opens a lane, if there is one there, at the last known start before all blocks that have to be read.
     fn open(
         &self,
         lanes: &mut [(usize, FeedLane)],
         at: usize,
         cancelled: &Arc<AtomicBool>,
     ) -> Result<Option<OpenLane>, PipelineError> {
-        let lane = lanes.get_mut(at);
-        lane.map(|(index, lane)| lane.lane.open(*index, &self.lane_options, self.options, cancelled)).transpose()
+        let Some((index, lane)) = lanes.get_mut(at) else { return Ok(None) };
+        let start = self.start_of(*index as u16)?;
+        lane.lane.open(*index, start, &self.lane_options, self.options, cancelled).map(Some)
+    }
+
+    /// Where reading a lane can begin, so that only blocks are left out that nobody needs.
+    fn start_of(&self, lane: u16) -> Result<Option<BlockStart>, PipelineError> {
+        let block = |ordinal| BlockId { lane, ordinal };
+        let find = |last| self.run.block_start(block(last)).map_err(PipelineError::file("read", &self.options.out));
+        let Some(latest) = find(BlockId::MAX_BLOCKS)? else { return Ok(None) };
+        let needed = |id: &BlockId| self.writer.needs(*id, self.run.finished_block(*id).is_some());
+        let start = match (0..latest.id.ordinal).map(block).find(needed) {
+            Some(first) => find(first.ordinal)?,
+            None => Some(latest),
+        };
+        Ok(start)
+    }
+
+    /// A lane whose files before its start are what they were; otherwise it is read from its first block on, and each block
+    /// compared.
+    fn compared(
+        &self,
+        mut open: OpenLane,
+        index: usize,
+        lane: &mut FeedLane,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<OpenLane, PipelineError> {
+        match open.start.is_some().then(|| open.reader.begin()) {
+            None | Some(Ok(())) => Ok(open),
+            Some(Err(FastqError::Changed { .. })) => {
+                lane.lane.open(index, None, &self.lane_options, self.options, cancelled)
+            }
+            Some(Err(error)) => Err(error.into()),
+        }
+    }
+
+    /// Counts the blocks before a start as compared. Returns the start, or that of the lane.
+    fn begin(&self, lane: &FeedLane, start: Option<BlockStart>, index: u16, report: &mut FeedReport) -> (BlockId, u64) {
+        let first = BlockId { lane: index, ordinal: 0 };
+        let Some(BlockStart { id, first_ordinal, places }) = start else { return (first, 0) };
+        let offsets = places.iter().map(|place| place.start.point.offset);
+        report.read_from.extend(lane.lane.files.iter().cloned().zip(offsets));
+        report.reads += first_ordinal;
+        for ordinal in 0..id.ordinal {
+            if let Some(block) = self.run.finished_block(BlockId { ordinal, ..id }) {
+                report.reads_before += block.reads;
+                report.blocks_before += 1;
+            }
+        }
+        (id, first_ordinal)
     }
 
     fn feed_lane(
         &mut self,
         index: u16,
         lane: &FeedLane,
-        mut reader: LaneReader,
+        (mut reader, start): (LaneReader, Option<BlockStart>),
         report: &mut FeedReport,
         progress: &SharedProgress,
         cancelled: &AtomicBool,
     ) -> Result<(), PipelineError> {
-        let mut id = BlockId { lane: index, ordinal: 0 };
-        let (mut first_ordinal, mut open, paired) = (0, false, reader.is_paired());
+        let (mut id, mut first_ordinal) = self.begin(lane, start, index, report);
+        let (mut open, paired) = (false, reader.is_paired());
         let (bytes_before, mut content) = (report.bytes, ReadsHasher::default());
         while let Some(event) = reader.next()? {
             if cancelled.load(Ordering::Relaxed) {
@@ -180,12 +236,8 @@ impl<W: BlockSink> Feeder<'_, W> {
                     open = false;
                     first_ordinal += reads;
                     report.reads += reads;
-                    id.ordinal += 1;
-                    if id.ordinal == BlockId::MAX_BLOCKS {
-                        return Err(PipelineError::Options {
-                            problem: "a lane has too many blocks; raise --block-bases".into(),
-                        });
-                    }
+                    id = next_block(id)?;
+                    self.note_start(id, first_ordinal, &mut reader)?;
                 }
             }
             report.bytes = bytes_before + reader.compressed_bytes_read();
@@ -196,6 +248,13 @@ impl<W: BlockSink> Feeder<'_, W> {
             report.checksums.extend(files.filter_map(|(file, checksum)| Some((file, checksum?))));
         }
         Ok(())
+    }
+
+    /// Notes where a later process can begin.
+    fn note_start(&self, id: BlockId, first_ordinal: u64, reader: &mut LaneReader) -> Result<(), PipelineError> {
+        let Some(places) = reader.places() else { return Ok(()) };
+        let noted = self.run.note_block_start(id, first_ordinal, places);
+        noted.map_err(PipelineError::file("write the journal in", &self.options.out))
     }
 
     /// Ends a block that is aligned now, or checks that one aligned before had the same reads.
@@ -225,6 +284,15 @@ impl<W: BlockSink> Feeder<'_, W> {
         }
         Ok(())
     }
+}
+
+/// The block behind one.
+fn next_block(id: BlockId) -> Result<BlockId, PipelineError> {
+    let ordinal = id.ordinal + 1;
+    if ordinal == BlockId::MAX_BLOCKS {
+        return Err(PipelineError::Options { problem: "a lane has too many blocks; raise --block-bases".into() });
+    }
+    Ok(BlockId { ordinal, ..id })
 }
 
 impl FeedLane {

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_cram as cram;
 use godwit_formats::bam;
-use godwit_formats::bgzf;
-use godwit_formats::fastq::{FastqError, LaneInput, LaneOptions, LaneReader};
+use godwit_formats::bgzf::{self, BgzfError};
+use godwit_formats::fastq::{FastqError, FilePlace, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::sam::{self, Header, InputFormat, ReadError};
 use godwit_formats::unaligned::{self, Selection, Take, UnalignedError};
 use godwit_model::BlockId;
@@ -19,6 +19,7 @@ use super::AlignOptions;
 use super::header::invalid;
 use super::trim::Trimming;
 use crate::error::{AlignmentsError, PipelineError};
+use crate::run_directory::BlockStart;
 
 /// How the reads of a run come.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +73,8 @@ pub(super) struct OpenLane {
     pub(super) reader: LaneReader,
     /// The program that its reads come through.
     pub(super) trimming: Option<Trimming>,
+    /// The block that it is read from; its first one otherwise.
+    pub(super) start: Option<BlockStart>,
 }
 
 /// Finds out what the lanes of a run are.
@@ -250,10 +253,11 @@ fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::R
 }
 
 impl Lane {
-    /// Opens the lane, and starts what its reads come through.
+    /// Opens the lane, at the start of a block where there is one, and starts what its reads come through.
     pub(super) fn open(
         &mut self,
         number: usize,
+        start: Option<BlockStart>,
         lane_options: &LaneOptions,
         options: &AlignOptions,
         cancelled: &Arc<AtomicBool>,
@@ -262,11 +266,17 @@ impl Lane {
             let interleaved = matches!(self.kind, Kind::Interleaved);
             return Trimming::start(&self.files, interleaved, number, arguments, options, lane_options, cancelled);
         }
-        let input = match self.opened.take() {
-            Some(input) => input,
-            None => self.input(lane_options, options, cancelled)?,
-        };
-        Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None })
+        if let Some(input) = self.opened.take() {
+            return Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None, start: None });
+        }
+        if let Some(start) = start.filter(|start| start.places.len() == self.files.len()) {
+            let input = self.input(lane_options, options, cancelled, Some(&start.places))?;
+            if let Some(reader) = LaneReader::from_places(input, &start.places, lane_options) {
+                return Ok(OpenLane { reader, trimming: None, start: Some(start) });
+            }
+        }
+        let input = self.input(lane_options, options, cancelled, None)?;
+        Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None, start: None })
     }
 
     /// Its reads before anything is done to them, to be looked at; `None` for what can be read only once.
@@ -279,27 +289,33 @@ impl Lane {
         if self.opened.is_some() {
             return Ok(None);
         }
-        Ok(Some(LaneReader::new(self.input(lane_options, options, cancelled)?, lane_options)))
+        Ok(Some(LaneReader::new(self.input(lane_options, options, cancelled, None)?, lane_options)))
     }
 
+    /// Opens its files, FASTQ at these places where there are any.
     fn input(
         &self,
         lane_options: &LaneOptions,
         options: &AlignOptions,
         cancelled: &Arc<AtomicBool>,
+        places: Option<&[FilePlace]>,
     ) -> Result<LaneInput, PipelineError> {
         let threads = lane_options.decompress_threads.div_ceil(self.files.len());
-        let open = |file: &PathBuf| open(file, threads, lane_options.lenient, cancelled);
+        let reads = |file: usize| {
+            let start = places.and_then(|places| places.get(file)).map(|place| &place.start);
+            let path = &self.files[file];
+            opened(path, bgzf::Reader::open_noting(path, threads, lane_options.lenient, start), cancelled)
+        };
         Ok(match (&self.kind, &self.files[..]) {
             (Kind::Unaligned(selection), [file, ..]) => {
-                let mut input = open(file)?;
+                let mut input = open(file, threads, lane_options.lenient, cancelled)?;
                 let format = sam::sniff(&mut input);
                 let records = Records::open(input, format, options)?;
                 LaneInput::Unaligned(Box::new(records.into_reads(selection.clone())?))
             }
-            (Kind::Interleaved, [file]) => LaneInput::Interleaved(open(file)?),
-            (_, [file]) => LaneInput::Single(open(file)?),
-            (_, [first, second]) => LaneInput::Pair(open(first)?, open(second)?),
+            (Kind::Interleaved, [_]) => LaneInput::Interleaved(reads(0)?),
+            (_, [_]) => LaneInput::Single(reads(0)?),
+            (_, [_, _]) => LaneInput::Pair(reads(0)?, reads(1)?),
             (_, files) => return Err(FastqError::FileCount { count: files.len() }.into()),
         })
     }
@@ -311,7 +327,15 @@ fn open(
     lenient: bool,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<bgzf::Reader, PipelineError> {
-    let opened = bgzf::Reader::open_any(file, threads, lenient);
+    opened(file, bgzf::Reader::open_any(file, threads, lenient), cancelled)
+}
+
+/// A file that was opened, to be read until somebody cancels.
+fn opened(
+    file: &Path,
+    opened: Result<bgzf::Reader, BgzfError>,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<bgzf::Reader, PipelineError> {
     let mut input = opened.map_err(|error| PipelineError::alignments(file, ReadError::from(error).into()))?;
     input.cancel_with(Arc::clone(cancelled));
     Ok(input)

@@ -81,7 +81,7 @@ impl Trimming {
         let reader = LaneReader::new(inputs, lane_options);
         let check = start_check(files, interleaved, lane_options, &child, &stop)?;
         let trimming = Self { child, stop, check: Some(check), json: Some(json), html: Some(html) };
-        Ok(OpenLane { reader, trimming: Some(trimming) })
+        Ok(OpenLane { reader, trimming: Some(trimming), start: None })
     }
 
     /// After the last read was fed, or feeding failed: what went wrong first, or the reports in `staged`.

@@ -51,6 +51,9 @@ pub struct BenchFlightArgs {
     /// How to print results
     #[arg(long, value_enum, default_value_t = TableFormat::Table, value_name = "FORMAT")]
     pub format: TableFormat,
+    /// Print events as JSON lines on stderr
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -34,4 +34,7 @@ pub struct BenchShuffleArgs {
     /// How to print results
     #[arg(long, value_enum, default_value_t = TableFormat::Table, value_name = "FORMAT")]
     pub format: TableFormat,
+    /// Print events as JSON lines on stderr
+    #[arg(long)]
+    pub json: bool,
 }

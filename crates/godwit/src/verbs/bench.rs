@@ -11,13 +11,20 @@ use godwit_flight::{Access, Address, DataPlane, Routes, Server, Tuning};
 use tokio::runtime::Runtime;
 
 use crate::cli::BenchVerb;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, tell};
 
 /// Runs a benchmark.
 pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
     match verb {
         BenchVerb::Flight(args) => flight::run(args),
         BenchVerb::Shuffle(args) => shuffle::run(args),
+    }
+}
+
+/// Says with `--json` what is measured next.
+fn tell_stage(json: bool, name: &str) {
+    if json {
+        tell(&serde_json::json!({"event": "stage", "name": name}).to_string());
     }
 }
 

@@ -239,6 +239,13 @@ impl BlockSink for SpoolSink<'_> {
         }
     }
 
+    fn needs(&self, block: BlockId, finished: bool) -> bool {
+        match &self.wanted {
+            Wanted::AllBut(_) => !finished || self.takes_again(block),
+            Wanted::Only(blocks) => blocks.contains(&block),
+        }
+    }
+
     fn has_all(&self) -> bool {
         matches!(&self.wanted, Wanted::Only(blocks) if blocks.is_empty())
     }

@@ -14,7 +14,7 @@ use godwit_flight::{
 use godwit_formats::with_causes;
 use serde_json::{Value, json};
 
-use super::{closed, parse_address, process_seconds, threads};
+use super::{closed, parse_address, process_seconds, tell_stage, threads};
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
 
@@ -147,6 +147,7 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
             BenchMethod::Put | BenchMethod::Exchange => Arc::new(workload.batches()),
         };
         for streams in &args.streams {
+            tell_stage(args.json, &format!("{}, streams: {streams}", word(*method)));
             let mut clients = Vec::new();
             for _ in 0..*streams {
                 clients.push(server.connect().await?);
@@ -176,6 +177,16 @@ fn cpu_seconds(server: Option<&Path>) -> f64 {
     [Some(own), server].into_iter().flatten().map(|stat| process_seconds(stat).unwrap_or_default()).sum()
 }
 
+/// A method as the command line has it.
+fn word(method: BenchMethod) -> &'static str {
+    match method {
+        BenchMethod::Get => "get",
+        BenchMethod::Put => "put",
+        BenchMethod::Exchange => "exchange",
+        BenchMethod::Stream => "stream",
+    }
+}
+
 /// One line of the results: medians, and the slowest and fastest round.
 fn told(
     args: &BenchFlightArgs,
@@ -190,12 +201,7 @@ fn told(
     rates.sort_by(f64::total_cmp);
     costs.sort_by(f64::total_cmp);
     json!({
-        "method": match method {
-            BenchMethod::Get => "get",
-            BenchMethod::Put => "put",
-            BenchMethod::Exchange => "exchange",
-            BenchMethod::Stream => "stream",
-        },
+        "method": word(method),
         "shape": match args.shape { BenchShape::Fixed => "fixed", BenchShape::Alignments => "alignments" },
         "rows_per_batch": args.rows,
         "streams": streams,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use self::crew::{Crew, Processes};
 use self::node::{Done, Order, Session};
-use super::{parse_address, serve, threads};
+use super::{parse_address, serve, tell_stage, threads};
 use crate::cli::{BenchShuffleArgs, TableFormat};
 use crate::failure::{Exit, Failure};
 
@@ -57,6 +57,7 @@ fn measure(args: &BenchShuffleArgs) -> Result<Vec<Value>, Failure> {
             Crew::Here { session: Box::new(Session::new(0)), runtime: threads()?, peers: args.peers.clone() }
         };
         for bytes in &args.bytes {
+            tell_stage(args.json, &format!("{nodes} nodes, {bytes} bytes each"));
             let slice_bytes = bytes / u64::from(*nodes);
             let plan = Plan { nodes: *nodes, peers: &args.peers, slice_bytes, message_bytes: args.message };
             let rounds: Result<Vec<Round>, Failure> = (0..args.rounds).map(|_| plan.round(&mut crew)).collect();
