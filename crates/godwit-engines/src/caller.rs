@@ -70,6 +70,10 @@ pub struct Habits {
     pub gvcfs: bool,
     /// Whether it calls a tumour beside a normal.
     pub pairs: bool,
+    /// Whether what it writes of a region depends on nothing of the file but the header and the reads there, so that it may be
+    /// started while the rest of the file is not written yet. Of a program that is not known this cannot be said: it may
+    /// estimate depth or insert sizes from all of the file.
+    pub region_alone: bool,
 }
 
 impl Habits {
@@ -82,6 +86,7 @@ impl Habits {
         needs_dictionary: false,
         gvcfs: false,
         pairs: false,
+        region_alone: false,
     };
 }
 

@@ -1,6 +1,7 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
 mod call;
+mod calling;
 mod compare;
 mod decode_cram;
 mod filter;
@@ -19,14 +20,15 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::Format;
+use godwit_pipeline::{CallerChoice, Format};
 
 use crate::config::{Config, THIS_RUN, is_configurable};
 use crate::failure::Failure;
 pub use marking::MarkingArgs;
-use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
+use values::{parse_aligner, parse_caller, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
 pub use call::CallArgs;
+pub use calling::CallingArgs;
 pub use compare::CompareArgs;
 pub use decode_cram::DecodeCramArgs;
 pub use filter::{FilterArgs, ResourceArgs};
@@ -322,6 +324,11 @@ pub struct AlignArgs {
     /// Take metrics of the BAM and make report.html
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
     pub metrics: Switch,
+    /// Call variants too, into OUT/NAME.vcf.gz: bcftools where nothing is named, freebayes, gatk, or a command line as for `godwit call`
+    #[arg(long, value_name = "NAME|COMMAND", num_args = 0..=1, default_missing_value = "bcftools", value_parser = parse_caller)]
+    pub call: Option<CallerChoice>,
+    #[command(flatten, next_help_heading = "Calling, with --call")]
+    pub calling: CallingArgs,
     /// Refuse any FASTQ that is not clean (the default)
     #[arg(long, conflicts_with = "lenient")]
     pub strict: bool,

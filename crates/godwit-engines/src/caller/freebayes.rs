@@ -82,7 +82,7 @@ impl Caller for Freebayes {
     }
 
     fn habits(&self) -> Habits {
-        Habits { memory_bytes: 1 << 30, ..Habits::USUAL }
+        Habits { memory_bytes: 1 << 30, region_alone: true, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
