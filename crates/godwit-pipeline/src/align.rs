@@ -129,8 +129,20 @@ pub(crate) fn align_followed(
         resume::Found::Complete(report) => return Ok(*report),
     };
     let outputs = &outputs;
-    let job =
-        AlignJob { options, spread, follower, inputs, outputs, lanes, engine, facts, observer, cancelled, started, checked };
+    let job = AlignJob {
+        options,
+        spread,
+        follower,
+        inputs,
+        outputs,
+        lanes,
+        engine,
+        facts,
+        observer,
+        cancelled,
+        started,
+        checked,
+    };
     let outcome = job.run(memory, temp, &run);
     resume::close(outcome, run, outputs, observer)
 }

@@ -78,7 +78,8 @@ pub fn check_calling(options: &AlignOptions, calling: &CallOptions) -> Result<()
 fn files(options: &AlignOptions, calling: &CallOptions) -> Result<(PathBuf, PathBuf), PipelineError> {
     let format = [Format::Bam, Format::Cram].into_iter().find(|format| options.formats.contains(format));
     let Some(format) = format else {
-        let problem = "variants are called from BAM or CRAM: add one of them to --format, or leave out --call".to_owned();
+        let problem =
+            "variants are called from BAM or CRAM: add one of them to --format, or leave out --call".to_owned();
         return Err(PipelineError::Options { problem });
     };
     let caller = calling.caller.find(&calling.caller_args)?;

@@ -169,7 +169,9 @@ pub(crate) fn call_rest(
     reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
     let mut facts = identity::facts(options, &*caller, &reference, bed.as_deref());
     facts.extend(identity::of_reads(&reads)?);
-    let whose = Whose { resume: options.resume, own: called_live };
+    // What else there is, was told when the first of them was called.
+    let own = if called_live > 0 { usize::MAX } else { 0 };
+    let whose = Whose { resume: options.resume, own };
     let run = match open(&options.out, options.temp.as_deref(), whose, &facts, observer)? {
         Found::Work(run) => *run,
         Found::Complete { records } => {
@@ -306,7 +308,7 @@ enum Found {
 struct Whose {
     /// That of a run that was stopped.
     resume: bool,
-    /// Pieces that this process did itself.
+    /// Pieces that this process did itself, or told of.
     own: usize,
 }
 

@@ -90,7 +90,8 @@ pub fn filter(
     let started = Instant::now();
     let toolkit = Toolkit::find()?;
     let inputs = inputs(options)?;
-    ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), std::iter::empty())?.prepare(&options.reference, true)?;
+    ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), std::iter::empty())?
+        .prepare(&options.reference, true)?;
     let corrupt = |problem| PipelineError::Corrupt { path: options.variants.clone(), problem };
     let counts = Counts::of(&options.variants).map_err(corrupt)?;
     let (learns, how) = counts.verdict(options);

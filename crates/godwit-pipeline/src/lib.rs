@@ -48,8 +48,8 @@ pub use godwit_kernels::markdup::{BarcodeTags, DuplicateMode};
 pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
-pub use align_and_call::{AlignedAndCalled, align_and_call, check_calling};
 pub use align::{AlignOptions, ExchangeReport, ReadsOptions, align};
+pub use align_and_call::{AlignedAndCalled, align_and_call, check_calling};
 pub use call::{
     CallOptions, CallReport, CalledRegionReport, CallingNode, Cutting, RecalibrateOptions, RecalibrationReport,
     SLICE_RECORDS, ScannedReference, call, is_call_busy, recalibrate,

@@ -208,15 +208,8 @@ impl RunDirectory {
 
     /// What decides the records: the facts of the run, and the reads of all blocks that are in the journal by now.
     pub fn records_identity(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        let mut add = |text: &str| {
-            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
-        };
-        self.facts.iter().for_each(|fact| [&fact.name, &fact.value].into_iter().for_each(|text| add(text)));
-        for (id, content) in &*self.kept.lock().unwrap_or_else(PoisonError::into_inner) {
-            add(&format!("{} {} {content}", id.lane, id.ordinal));
-        }
-        hasher.finalize().to_hex()[..16].to_owned()
+        let blocks = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        blake3::hash(format!("{:?} {blocks:?}", self.facts).as_bytes()).to_hex()[..16].to_owned()
     }
 
     /// What a run over nodes is known by.

@@ -159,7 +159,7 @@ pub enum Verb {
     #[command(
         after_help = "Example:\n  godwit align --reference ref.fa --reads s_R1.fq.gz s_R2.fq.gz --sample S --out out"
     )]
-    Align(AlignArgs),
+    Align(Box<AlignArgs>),
     /// Sort and mark duplicates in reads aligned elsewhere
     #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
@@ -168,7 +168,7 @@ pub enum Verb {
     Run(RunArgs),
     /// Call variants by region, with the records of one run over everything
     #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
-    Call(CallArgs),
+    Call(Box<CallArgs>),
     /// Recalibrate base qualities by GATK, with the table and the qualities of one run over everything
     #[command(
         after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"

@@ -305,9 +305,12 @@ impl Follower for LiveCalling<'_> {
         let Some(mut run) = opened else { return Ok(()) };
         let failed = |error| PipelineError::file("use the run directory of", &self.options.out)(error);
         let identity = if self.same_again { bam.identity.clone() } else { unique() };
-        run.take_reads(&of_unwritten_reads(&identity)).map_err(|error| failed(error))?;
+        run.take_reads(&of_unwritten_reads(&identity)).map_err(failed)?;
         if self.options.resume {
             tell_dropped(&run, "they were called from other reads", self.observer);
+        }
+        if !run.finished.is_empty() {
+            self.observer.event(&Event::CallResumed { regions: run.finished.len() });
         }
         let to_plan = ToPlan { genome: bam.genome, path: bam.path, inputs: None };
         let habits = self.caller.habits();
@@ -406,13 +409,14 @@ impl Growing {
 
     /// Takes the indexes of parts that are in the file now. Returns how many there are.
     fn grow(&mut self, parts: &[PartExtent]) -> io::Result<usize> {
-        for at in self.parts..parts.len() {
+        for (at, part) in parts.iter().enumerate().skip(self.parts) {
             // Part 0 is the header.
             if let Some(partition) = at.checked_sub(1) {
                 let missing = || io::Error::other(format!("partition {partition} is in the file without its index"));
                 let index = self.made.remove(&partition).ok_or_else(missing)?;
-                let before = std::mem::replace(&mut self.index, IndexBuilder::merge(Vec::new()).map_err(io::Error::other)?);
-                let whole = IndexBuilder::merge(vec![(before, 0), (index, parts[at].offset)]);
+                let before =
+                    std::mem::replace(&mut self.index, IndexBuilder::merge(Vec::new()).map_err(io::Error::other)?);
+                let whole = IndexBuilder::merge(vec![(before, 0), (index, part.offset)]);
                 self.index = whole.map_err(io::Error::other)?;
             }
             self.parts = at + 1;

@@ -20,11 +20,11 @@ use godwit_formats::bgzf;
 use godwit_formats::index::{IndexBuilder, IndexFormat};
 
 use super::attempts::{Attempted, FirstFailure, Named, attempted};
+use super::identity::{HEAD_BYTES, contents};
 use super::kept::{CallRun, Effort, KeptRegion};
 use super::reads::{AlignedReads, index_of};
 use super::reference::ScannedReference;
 use super::work::CalledRegion;
-use super::identity::{HEAD_BYTES, contents};
 use super::{Budget, Found, Whose, Workers, close, open, publish, stage_manifest};
 use crate::error::PipelineError;
 use crate::journal::Fact;

@@ -108,8 +108,7 @@ impl Collector {
         let summaries = match &collected.runs {
             Some(runs) => {
                 let (targets, qc) = (&targets, qc.as_ref());
-                PartitionJob { collected, runs, partitions, targets, genome, qc, watched, kept }
-                    .run(&outputs.stem)?
+                PartitionJob { collected, runs, partitions, targets, genome, qc, watched, kept }.run(&outputs.stem)?
             }
             None => Vec::new(),
         };

@@ -55,7 +55,9 @@ mod tests {
         let called = json!({"caller": "<b>", "records": 1200, "regions": [1, 2], "regions_while_writing": 1,
             "stages": [{"name": "call", "seconds": 2.0}]});
         let page = with_calling("<main>\n</main>\n<footer></footer>", &called).unwrap();
-        assert!(page.starts_with("<main>\n<section>\n<h2>Variants</h2>") && page.ends_with("</main>\n<footer></footer>"));
+        assert!(
+            page.starts_with("<main>\n<section>\n<h2>Variants</h2>") && page.ends_with("</main>\n<footer></footer>")
+        );
         assert!(page.contains("&lt;b&gt;") && page.contains("<dd>1,200</dd>"), "{page}");
         assert_eq!(with_calling(&page, &called), None);
         assert_eq!(with_calling("no page", &called), None);

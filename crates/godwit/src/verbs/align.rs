@@ -1,7 +1,8 @@
 //! `godwit align`: the main job.
 
 use godwit_pipeline::{
-    AlignOptions, CallOptions, Format, ReadsOptions, RunReport, align, align_and_call, check_calling, has_stopped_run, plan_align,
+    AlignOptions, CallOptions, Format, ReadsOptions, RunReport, align, align_and_call, check_calling, has_stopped_run,
+    plan_align,
 };
 
 use super::spread::{Spreadable, planned};
@@ -15,7 +16,9 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
     if args.dry_run && args.place.on != Some(Place::Slurm) {
-        calling(args)?.map_or(Ok(()), |calling| check_calling(&options(args), &calling))?;
+        if let Some(calling) = calling(args)? {
+            check_calling(&options(args), &calling)?;
+        }
         let plan = plan_align(&options(args), planned(&args.place, &args.common), &progress, &cancelled)?;
         progress.clear();
         return plan::tell(&plan, args.common.json);

@@ -112,7 +112,12 @@ impl Allocation {
                     std::thread::park_timeout(LOOK_AGAIN);
                 }
             });
-            let worked = (0..jobs).try_for_each(|_| work(&options, &stop));
+            let mut worked = Ok(());
+            for _ in 0..jobs {
+                if worked.is_ok() {
+                    worked = work(&options, &stop);
+                }
+            }
             ended.store(true, Ordering::Relaxed);
             watching.thread().unpark();
             match worked {
