@@ -117,10 +117,11 @@ fn options_of_calling_hold_and_the_page_tells_of_it() {
 fn other_callers_give_the_bytes_of_call_afterwards() {
     needs!("bcftools", "freebayes", "bgzip", "bash");
     let template = "freebayes -f {reference} -t {bed} -p {ploidy} {bam}";
-    for (caller, is_live) in [("freebayes", true), (template, false)] {
+    for caller in ["freebayes", template] {
         let out = scratch::directory("live-callers");
         let run = align_and_call(&out, caller).args(["--threads", "1"]).succeeds();
-        assert_eq!(called_while_writing(&run) > 0, is_live, "{}", run.report());
+        // Neither is known to give the same from a file that is not whole.
+        assert_eq!(called_while_writing(&run), 0, "{}", run.report());
         // At the same place: digits of freebayes depend on how long its paths are.
         let (vcf, live) = (out.join("s.vcf.gz"), out.join("live.vcf.gz"));
         for ending in ["", ".tbi"] {

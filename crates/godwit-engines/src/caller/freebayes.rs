@@ -3,8 +3,7 @@
 //! It joins neighbouring variants into one record and carries numbers along from site to site, so some of them depend on
 //! where it starts; sites and genotypes do not, given some bases on either side.
 
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use super::region::Told;
@@ -83,7 +82,7 @@ impl Caller for Freebayes {
     }
 
     fn habits(&self) -> Habits {
-        Habits { memory_bytes: 1 << 30, region_alone: true, ..Habits::USUAL }
+        Habits { memory_bytes: 1 << 30, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {
@@ -96,32 +95,8 @@ impl Caller for Freebayes {
         if let Some(ploidy) = work.ploidy {
             command.args(["-p", &ploidy.to_string()]);
         }
-        command.args(&self.arguments).args(linked(work)?);
+        command.args(&self.arguments).args(work.reads);
         let link = Link { program: self.program.clone(), version: self.version.clone(), command };
         Chain::start(vec![link], Stdio::from(output_file(work)?))
     }
-}
-
-/// Links to the reads and their indexes in the region's own directory. Digits of a QUAL of 1e-14 were seen to change with the
-/// length of the path of the reads (1.3.6, which seems to order things by where they lie in memory): so the reads have the same
-/// path wherever they are called from, be they whole or still being written.
-fn linked(work: &RegionWork) -> Result<Vec<PathBuf>, EngineError> {
-    let link_to = |target: &Path, link: &Path| {
-        let linked = target.canonicalize().and_then(|target| symlink(target, link));
-        linked.map_err(|source| EngineError::Io { program: target.to_owned(), action: "link to", source })
-    };
-    let link = |(at, reads): (usize, &PathBuf)| {
-        let ending = reads.extension().unwrap_or_default().to_string_lossy();
-        let link = work.directory.join(format!("{at}.{ending}"));
-        let behind = |path: &Path, ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
-        link_to(reads, &link)?;
-        for ending in ["bai", "csi", "crai"] {
-            let places = [behind(reads, ending), reads.with_extension(ending)];
-            if let Some(index) = places.iter().find(|place| place.exists()) {
-                link_to(index, &behind(&link, ending))?;
-            }
-        }
-        Ok(link)
-    };
-    work.reads.iter().enumerate().map(link).collect()
 }

@@ -38,7 +38,7 @@ use crate::scratch::{create_private_directory, unique};
 use crate::staging::Staged;
 use turns::Turns;
 
-/// How far beyond what it is told to call a caller may look at reads: HaplotypeCaller 100 bases, freebayes one.
+/// How far beyond what it is told to call a caller may look at reads: HaplotypeCaller does 100 bases.
 const LOOKS_BEYOND_BASES: u32 = 10_000;
 /// How long to wait before looking whether the run was stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
