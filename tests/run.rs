@@ -3,6 +3,7 @@
 //! [`oracle`] tests what the others believe in: that the reference pipeline runs, that generated inputs reach the rules
 //! they are made for, and that planted differences are found.
 
+mod align_and_call;
 mod aligners;
 mod bad_input;
 mod call;

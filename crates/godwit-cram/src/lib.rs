@@ -26,7 +26,7 @@ pub use encoder::{Encoder, PartEncoder};
 pub use error::CramError;
 pub use index::{IndexEntry, write_index};
 pub use reader::{DECODE_VERB, Reader};
-pub use reference::Reference;
+pub use reference::{ChecksumScan, Checksums, Reference};
 
 /// The container that ends every file of version 3 (CRAMv3 §9).
 pub const EOF_CONTAINER: [u8; 38] = [

@@ -72,6 +72,10 @@ pub struct Habits {
     pub pairs: bool,
     /// Whether one process of it can be told several stretches, on several contigs too.
     pub lists: bool,
+    /// Whether what it writes of a region depends on nothing of the file but the header and the reads there, so that it may be
+    /// started while the rest of the file is not written yet. Of a program that is not known this cannot be said: it may
+    /// estimate depth or insert sizes from all of the file.
+    pub region_alone: bool,
 }
 
 impl Habits {
@@ -85,6 +89,7 @@ impl Habits {
         gvcfs: false,
         pairs: false,
         lists: true,
+        region_alone: false,
     };
 }
 

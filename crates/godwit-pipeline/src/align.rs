@@ -33,7 +33,7 @@ use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::{Collector, Format, Opened, Outputs, Reduced};
+use crate::reduce::{Collector, Follower, Format, Opened, Outputs, Reduced, Watched};
 use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
@@ -91,6 +91,17 @@ pub fn align(
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunReport, PipelineError> {
+    align_followed(options, spread, None, observer, cancelled)
+}
+
+/// As [`align`], with someone who works on the BAM while it is written.
+pub(crate) fn align_followed(
+    options: &AlignOptions,
+    spread: Option<&Spread>,
+    follower: Option<&dyn Follower>,
+    observer: &dyn Observer,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<RunReport, PipelineError> {
     let started = Instant::now();
     options.job.check()?;
     if spread.is_some() {
@@ -118,8 +129,20 @@ pub fn align(
         resume::Found::Complete(report) => return Ok(*report),
     };
     let outputs = &outputs;
-    let job =
-        AlignJob { options, spread, inputs, outputs, lanes, engine, facts, observer, cancelled, started, checked };
+    let job = AlignJob {
+        options,
+        spread,
+        follower,
+        inputs,
+        outputs,
+        lanes,
+        engine,
+        facts,
+        observer,
+        cancelled,
+        started,
+        checked,
+    };
     let outcome = job.run(memory, temp, &run);
     resume::close(outcome, run, outputs, observer)
 }
@@ -144,6 +167,7 @@ impl PlannedLanes {
 struct AlignJob<'r> {
     options: &'r AlignOptions,
     spread: Option<&'r Spread<'r>>,
+    follower: Option<&'r dyn Follower>,
     inputs: Vec<InputFile>,
     outputs: &'r Outputs,
     lanes: PlannedLanes,
@@ -157,7 +181,7 @@ struct AlignJob<'r> {
 
 impl AlignJob<'_> {
     fn run(self, memory: MemoryPlan, temp: &Path, run: &Arc<RunDirectory>) -> Result<RunReport, PipelineError> {
-        let Self { options, mut inputs, outputs, lanes, engine, facts, observer, .. } = self;
+        let Self { options, follower, mut inputs, outputs, lanes, engine, facts, observer, .. } = self;
         let (cancelled, started, checked) = (self.cancelled, self.started, self.checked);
         let mut opened = outputs.open(self.spread.is_none())?;
         observer.event(&Event::Stage { name: "aligning" });
@@ -181,7 +205,9 @@ impl AlignJob<'_> {
         let progress = SharedProgress::default();
         progress.bytes_total.store(feed::input_bytes(&lanes, options), Ordering::Relaxed);
         let (groups, read_groups, genome) = (&groups, &read_groups, &engine.hello().genome.clone());
-        let given = Given { options, groups, read_groups, header: &header, genome, outputs, run, observer, cancelled };
+        let watched = Watched { follower, observer, cancelled };
+        let given =
+            Given { options, groups, read_groups, header: &header, genome, outputs, run, watched, observer, cancelled };
         let worked = match head {
             Some(head) => {
                 let job = SpreadJob { given, spool: &head.spool(), lane_libraries, progress };
@@ -209,6 +235,7 @@ impl AlignJob<'_> {
             .reduced(&reduced, started.elapsed())
             .ran(options.job.threads, resumed, started.elapsed())
             .exchanged(exchange);
+        follower.map_or(Ok(()), |follower| follower.written(&reduced.staged))?;
         report.publish(
             reduced,
             &Publication {
@@ -295,6 +322,7 @@ struct Given<'r> {
     genome: &'r Genome,
     outputs: &'r Outputs,
     run: &'r RunDirectory,
+    watched: Watched<'r>,
     observer: &'r dyn Observer,
     cancelled: &'r Arc<AtomicBool>,
 }
@@ -322,8 +350,8 @@ impl AlignRun<'_> {
     fn run(self, lanes: Vec<FeedLane>, engine: &mut Engine, opened: Opened) -> Result<Worked, PipelineError> {
         let fed = self.all_lanes(lanes, engine)?;
         let aligned = Instant::now();
-        let Given { header, genome, outputs, observer, cancelled, .. } = self.given;
-        let reduced = self.collector.write(header, genome, outputs, opened, observer, cancelled)?;
+        let Given { header, genome, outputs, watched, .. } = self.given;
+        let reduced = self.collector.write(header, genome, outputs, opened, watched)?;
         Ok(Worked { fed, reduced, aligned, exchange: None })
     }
 

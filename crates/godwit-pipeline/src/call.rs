@@ -5,7 +5,9 @@
 //! genome. A finished region is kept, so that another process can go on.
 
 mod attempts;
+mod identity;
 mod kept;
+mod live;
 pub(crate) mod node;
 mod output;
 mod plan;
@@ -17,11 +19,12 @@ mod spread;
 mod work;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerChoice};
-use godwit_formats::bed::{self, BedRegion};
+use godwit_formats::bed;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +32,7 @@ use crate::error::{Blame, PipelineError};
 use crate::job::JobOptions;
 use crate::journal::Fact;
 use crate::machine;
-use crate::manifest::{self, Manifest, checksum, whole};
+use crate::manifest::{self, Manifest, whole};
 use crate::observer::{Event, Observer};
 use crate::run_directory::compare;
 use crate::run_report::{InputFile, Stage, check_distinct};
@@ -37,8 +40,10 @@ use crate::scratch::create_private_directory;
 use crate::spread::Spread;
 use crate::staging::Staged;
 
+pub(crate) use identity::contents;
 pub use kept::is_call_busy;
 use kept::{CallRun, KeptRegion, Opened};
+pub(crate) use live::{EndOfWriting, LiveCalling};
 pub(crate) use node::CallWork;
 use output::Assembly;
 pub(crate) use output::stage_json;
@@ -46,18 +51,12 @@ use plan::PlannedRegion;
 use reads::CallInputs;
 pub(crate) use reads::index_of;
 pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};
-pub(crate) use reference::ScannedReference;
+pub use reference::ScannedReference;
 pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
 use work::{Calling, RegionCaller};
 
 /// The option that says how much memory one caller takes.
 const CALLER_MEMORY: &str = "--caller-memory";
-/// Bytes at the start of a file of reads that tell it from others. All of it is too much to read twice; what its index says
-/// of every block of it counts too.
-const HEAD_BYTES: u64 = 1 << 20;
-
-/// What the version of the caller is known by.
-const CALLER_VERSION: &str = "the version of the caller";
 
 /// What to call and how.
 #[derive(Clone, Debug)]
@@ -103,6 +102,8 @@ pub struct CallOptions {
     pub program: PathBuf,
     /// The command line, for the report.
     pub command: Vec<String>,
+    /// The reference, where it was read before.
+    pub scanned: Option<Arc<ScannedReference>>,
 }
 
 impl CallOptions {
@@ -130,6 +131,7 @@ impl CallOptions {
             resume: false,
             program: job.program.clone(),
             command: job.command.clone(),
+            scanned: None,
         }
     }
 }
@@ -144,24 +146,39 @@ pub fn call(
     observer: &dyn Observer,
     cancelled: &AtomicBool,
 ) -> Result<CallReport, PipelineError> {
+    call_rest(options, 0, spread, observer, cancelled)
+}
+
+/// As [`call`], where that many regions were called by this process while the reads were being written.
+pub(crate) fn call_rest(
+    options: &CallOptions,
+    called_live: usize,
+    spread: Option<&Spread>,
+    observer: &dyn Observer,
+    cancelled: &AtomicBool,
+) -> Result<CallReport, PipelineError> {
     let started = Instant::now();
     let caller = options.caller.find(&options.caller_args)?;
     let workers = Workers::new(&Budget::of(options), caller.habits().memory_bytes, (caller.name(), CALLER_MEMORY))?;
     observer.event(&Event::Stage { name: "checking reads and reference" });
     let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.program, &*caller)?;
     let inputs = inputs(options, &reads)?;
-    let reference = ScannedReference::scan(&options.reference)?;
+    let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), reads.headers())?;
     let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
-    let regions = plan::regions(options, &caller.habits(), &reads, &reference, bed.as_deref())?;
+    let regions = plan::regions(options, &caller.habits(), &reads.to_plan(), &reference, bed.as_deref())?;
     reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
-    let facts = facts(options, &*caller, &reads, &reference, bed.as_deref())?;
-    let run = match open(&options.out, options.temp.as_deref(), options.resume, &facts, observer)? {
+    let mut facts = identity::facts(options, &*caller, &reference, bed.as_deref());
+    facts.extend(identity::of_reads(&reads)?);
+    // What else there is, was told when the first of them was called.
+    let own = if called_live > 0 { usize::MAX } else { 0 };
+    let whose = Whose { resume: options.resume, own };
+    let run = match open(&options.out, options.temp.as_deref(), whose, &facts, observer)? {
         Found::Work(run) => *run,
         Found::Complete { records } => {
             return Ok(CallReport { records, already_complete: true, ..CallReport::default() });
         }
     };
-    let resumed = run.finished.len();
+    let resumed = run.finished.len().saturating_sub(called_live);
     let caller = &*caller;
     let job = CallJob {
         options,
@@ -173,6 +190,7 @@ pub fn call(
         regions,
         facts,
         resumed,
+        called_live,
         observer,
         cancelled,
         started,
@@ -248,55 +266,6 @@ fn inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, P
     Ok(inputs)
 }
 
-/// What decides the records, so that a run is only gone on with by its like.
-fn facts(
-    options: &CallOptions,
-    caller: &dyn Caller,
-    reads: &CallInputs,
-    reference: &ScannedReference,
-    bed: Option<&[BedRegion]>,
-) -> Result<Vec<Fact>, PipelineError> {
-    let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
-    let grid = plan::grid_options(options, &caller.habits());
-    let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
-    let facts = [
-        ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
-        ("--ploidy", table.unwrap_or("none".to_owned())),
-        ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
-        ("--grid-size", grid.window_bases.to_string()),
-        ("--padding", grid.padding_bases.to_string()),
-    ];
-    let version = ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
-    let named = |(name, value): (&str, String)| Fact { name: name.to_owned(), value };
-    let seen = seen(caller, reads, reference)?;
-    Ok([named(version)].into_iter().chain(seen).chain(facts.map(named)).collect())
-}
-
-/// Those of them that every machine sees for itself.
-fn seen(caller: &dyn Caller, reads: &CallInputs, reference: &ScannedReference) -> Result<Vec<Fact>, PipelineError> {
-    let facts = [
-        (CALLER_VERSION, format!("{} {}", caller.name(), caller.version())),
-        ("the command", caller.command_line()),
-        ("the reference", reference.checksum.clone()),
-        ("the reads", contents(reads.files.iter().map(|file| (&*file.path, HEAD_BYTES)))?),
-        ("--normal", reads.normal().map_or("none", |normal| normal.sample).to_owned()),
-        ("the index of the reads", contents(reads.files.iter().map(|file| (&*file.index, u64::MAX)))?),
-    ];
-    Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
-}
-
-/// Sizes of files, and checksums of as many bytes of each as are named with it.
-pub(crate) fn contents<'p>(files: impl Iterator<Item = (&'p Path, u64)>) -> Result<String, PipelineError> {
-    let content = |(path, most): (&Path, u64)| {
-        let read = std::fs::File::open(path).and_then(|file| {
-            let bytes = file.metadata()?.len();
-            Ok(format!("{bytes} bytes, {}", &checksum(&file, 0, bytes.min(most))?[..16]))
-        });
-        read.map_err(PipelineError::file("read", path))
-    };
-    Ok(files.map(content).collect::<Result<Vec<_>, _>>()?.join("; "))
-}
-
 fn manifest_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}{}", out.display(), manifest::SUFFIX))
 }
@@ -334,11 +303,20 @@ enum Found {
     },
 }
 
+/// Whose work is gone on with.
+#[derive(Clone, Copy)]
+struct Whose {
+    /// That of a run that was stopped.
+    resume: bool,
+    /// Pieces that this process did itself, or told of.
+    own: usize,
+}
+
 /// Makes the directories of an output and of scratch files, finds out what there is to do, and says what an earlier run left.
 fn open(
     out: &Path,
     temp: Option<&Path>,
-    resume: bool,
+    Whose { resume, own }: Whose,
     facts: &[Fact],
     observer: &dyn Observer,
 ) -> Result<Found, PipelineError> {
@@ -357,17 +335,22 @@ fn open(
                 .map_or(Err(lost), |done| Ok(Found::Complete { records: done.records }));
         }
     };
-    if run.dropped > 0 && !resume {
-        let pieces = run.dropped;
-        let message = format!(
-            "{pieces} called regions of a run that was stopped are dropped; with --resume they would have been kept"
-        );
-        observer.event(&Event::Warning { message });
+    if !resume {
+        tell_dropped(&run, "with --resume they would have been kept", observer);
     }
-    if !run.finished.is_empty() {
-        observer.event(&Event::CallResumed { regions: run.finished.len() });
+    let before = run.finished.len().saturating_sub(own);
+    if before > 0 {
+        observer.event(&Event::CallResumed { regions: before });
     }
     Ok(Found::Work(run))
+}
+
+/// Says that regions of an earlier process are not gone on with, and why.
+fn tell_dropped(run: &CallRun, why: &str, observer: &dyn Observer) {
+    if run.dropped > 0 {
+        let message = format!("{} called regions of a run that was stopped are dropped; {why}", run.dropped);
+        observer.event(&Event::Warning { message });
+    }
 }
 
 /// Removes the directory of a run that is whole, or that left nothing; keeps all others and says so.
@@ -439,6 +422,8 @@ struct CallJob<'r> {
     facts: Vec<Fact>,
     /// Regions that an earlier process had called.
     resumed: usize,
+    /// Regions that were called while the reads were being written.
+    called_live: usize,
     observer: &'r dyn Observer,
     cancelled: &'r AtomicBool,
     started: Instant,

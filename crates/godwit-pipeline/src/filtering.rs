@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -45,6 +46,8 @@ pub struct FilterOptions {
     pub resume: bool,
     /// The command line, for the report.
     pub command: Vec<String>,
+    /// The reference, where it was read before.
+    pub scanned: Option<Arc<ScannedReference>>,
 }
 
 /// The report of a `filter`.
@@ -87,7 +90,8 @@ pub fn filter(
     let started = Instant::now();
     let toolkit = Toolkit::find()?;
     let inputs = inputs(options)?;
-    ScannedReference::scan(&options.reference)?.prepare(&options.reference, true)?;
+    ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), std::iter::empty())?
+        .prepare(&options.reference, true)?;
     let corrupt = |problem| PipelineError::Corrupt { path: options.variants.clone(), problem };
     let counts = Counts::of(&options.variants).map_err(corrupt)?;
     let (learns, how) = counts.verdict(options);

@@ -5,6 +5,7 @@
 //! terminal or a command line.
 
 mod align;
+mod align_and_call;
 mod call;
 mod compare;
 mod error;
@@ -48,9 +49,10 @@ pub use godwit_model as model;
 
 pub use align::plan::{PlannedNodes, plan_align};
 pub use align::{AlignOptions, ExchangeReport, ReadsOptions, align};
+pub use align_and_call::{AlignedAndCalled, align_and_call, check_calling};
 pub use call::{
     CallOptions, CallReport, CalledRegionReport, CallingNode, Cutting, RecalibrateOptions, RecalibrationReport,
-    SLICE_RECORDS, call, is_call_busy, recalibrate,
+    SLICE_RECORDS, ScannedReference, call, is_call_busy, recalibrate,
 };
 pub use compare::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Records, Source, compare};
 pub use error::{Blame, PipelineError};

@@ -17,13 +17,14 @@ use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockSignatures, DuplicateMode, SignatureBuilder};
 use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
+use crate::call::ScannedReference;
 use crate::error::PipelineError;
 use crate::job::JobOptions;
 use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups};
-use crate::reduce::{Collector, DuplicatePolicy, Format, Outputs};
+use crate::reduce::{Collector, DuplicatePolicy, Format, Outputs, Watched};
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 
@@ -73,6 +74,10 @@ pub fn markdup(
     }
     let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
     mark_header(&mut header, options);
+    if let (Some(reference), true) = (&options.reference, options.job.metrics) {
+        // CRAM compares by itself.
+        ScannedReference::compare(reference, &options.input, &header)?;
+    }
     written.prepare(&outputs, &header, temp)?;
     let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref());
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
@@ -90,7 +95,8 @@ pub fn markdup(
     drop(source);
     let sorted = Instant::now();
     let records = collector.records();
-    let reduced = collector.write(&header, &genome, &outputs, written, observer, cancelled)?;
+    let watched = Watched { follower: None, observer, cancelled };
+    let reduced = collector.write(&header, &genome, &outputs, written, watched)?;
     let stages = vec![
         Stage { name: "read and sort", seconds: (sorted - started).as_secs_f64(), rows: records, bytes },
         Stage { name: "decide duplicates", seconds: reduced.deciding_seconds, rows: records, bytes: 0 },

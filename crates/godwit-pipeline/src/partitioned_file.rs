@@ -4,7 +4,7 @@
 //! Whoever completes a part also places those behind it that are complete, so no worker ever waits for another. A part that
 //! an earlier process sealed is completed where it lies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -42,6 +42,10 @@ struct State {
     offset: u64,
     complete: BTreeMap<usize, Part>,
     extents: Vec<PartExtent>,
+    /// Parts whose bytes are in the file, without those that `landed` counts.
+    apart: BTreeSet<usize>,
+    /// Parts from the first on whose bytes are all in the file.
+    landed: usize,
 }
 
 /// Where a part ended up.
@@ -180,11 +184,26 @@ impl<'s> PartitionedFile<'s> {
             state.extents.push(extent);
             state.offset += part.bytes;
             state.turn += 1;
-            placed.push((extent, part));
+            placed.push((state.turn - 1, extent, part));
         }
         self.turn.store(state.turn, Ordering::Release);
         drop(state);
-        placed.into_iter().try_for_each(|(extent, part)| self.place(extent.offset + extent.bytes, part))
+        for (index, extent, part) in placed {
+            self.place(extent.offset + extent.bytes, part)?;
+            let mut state = self.lock();
+            state.apart.insert(index);
+            while let Some(index) = Some(state.landed).filter(|index| state.apart.contains(index)) {
+                state.apart.remove(&index);
+                state.landed += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the parts lie whose bytes are in the file, from the first on without a gap: so much of it can be read.
+    pub fn landed(&self) -> Vec<PartExtent> {
+        let state = self.lock();
+        state.extents[..state.landed].to_vec()
     }
 
     /// Writes the pieces of a part so that they end at `end`: what came before them is in the file already.

@@ -8,6 +8,7 @@ mod annotate;
 mod apart;
 mod by_partition;
 mod collector;
+mod follow;
 mod outputs;
 mod partition;
 mod qc;
@@ -18,10 +19,11 @@ mod write;
 
 pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places};
 pub use collector::{BlockElsewhere, Collector, ReduceOptions, WritingOptions};
+pub(crate) use follow::{BegunBam, Follower};
 pub use outputs::{Format, Opened, Outputs};
 pub use qc::Qc;
 pub(crate) use ranks::{RankedPart, places, ranks};
-pub(crate) use write::Decided;
+pub(crate) use write::{Decided, Watched};
 pub use write::{Reduced, Segment};
 
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,7 @@
 //! anywhere, which the page's own content security policy enforces. Everything that came from input is escaped. Only
 //! times and paths differ between runs with equal results.
 
+mod calling_section;
 mod figures;
 mod html;
 mod plot;
@@ -15,6 +16,7 @@ use godwit_kernels::markdup::Metrics;
 use crate::key_numbers::KeyNumbers;
 use crate::reduce::Qc;
 use crate::run_report::RunReport;
+pub(crate) use calling_section::with_calling;
 use html::{escaped, grouped};
 pub(crate) use workflow_page::WorkflowPage;
 

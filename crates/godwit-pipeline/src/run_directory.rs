@@ -11,7 +11,7 @@
 
 mod block_starts;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -58,8 +58,10 @@ pub struct RunDirectory {
     fed: Mutex<HashMap<BlockId, (u64, String)>>,
     /// Blocks are appended one at a time, so that each is one stretch.
     appending: Mutex<()>,
-    /// All blocks in the journal.
-    kept: Mutex<HashSet<BlockId>>,
+    /// All blocks in the journal, and the BLAKE3 of their reads.
+    kept: Mutex<BTreeMap<BlockId, String>>,
+    /// What it is a run of.
+    facts: Vec<Fact>,
     /// Blocks of an earlier process that are not gone on with.
     dropped_blocks: usize,
     over_nodes: Option<OverNodes>,
@@ -120,6 +122,7 @@ impl RunDirectory {
             let dropped = run.blocks.truncate(0).and_then(|()| run.parts.truncate(0));
             dropped.and_then(|()| run.block_starts.clear()).map_err(failed)?;
             run.over_nodes.clone_from(&over_nodes);
+            run.facts = facts.to_vec();
             let (facts, aside) = (facts.to_vec(), aside.to_vec());
             let start = Entry::Start { facts, aside, data: data_bytes, over_nodes };
             run.journal.append(&start).and_then(|()| run.sync_names()).map_err(failed)?;
@@ -143,6 +146,7 @@ impl RunDirectory {
         }
         let mut run = Self::with_data(out, journal, data).map_err(failed)?;
         run.over_nodes = before_over_nodes;
+        run.facts = facts.to_vec();
         run.take_over(entries).map_err(failed)?;
         Ok(Opened::Run(Box::new(run)))
     }
@@ -162,6 +166,7 @@ impl RunDirectory {
             fed: Mutex::default(),
             appending: Mutex::default(),
             kept: Mutex::default(),
+            facts: Vec::new(),
             dropped_blocks: 0,
             over_nodes: None,
         })
@@ -200,7 +205,7 @@ impl RunDirectory {
             self.finished_blocks.clear();
             blocks_end = 0;
         }
-        self.kept = Mutex::new(self.finished_blocks.keys().copied().collect());
+        self.kept = Mutex::new(self.finished_blocks.iter().map(|(id, block)| (*id, block.content.clone())).collect());
         self.blocks.truncate(blocks_end)?;
         self.parts.truncate(parts_end)
     }
@@ -212,6 +217,12 @@ impl RunDirectory {
         let hash =
             hash_stretches(&[(block.offset, block.bytes())], |offset, bytes| self.blocks.read_at(offset, bytes))?;
         Ok(hash == block.checksum)
+    }
+
+    /// What decides the records: the facts of the run, and the reads of all blocks that are in the journal by now.
+    pub fn records_identity(&self) -> String {
+        let blocks = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        blake3::hash(format!("{:?} {blocks:?}", self.facts).as_bytes()).to_hex()[..16].to_owned()
     }
 
     /// What a run over nodes is known by.
@@ -292,7 +303,7 @@ impl RunDirectory {
 
     /// Whether a block is in the journal, from before or by now.
     pub fn is_kept(&self, id: BlockId) -> bool {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&id)
     }
 
     /// A block that need not be aligned again.
@@ -460,6 +471,7 @@ impl BlockAppender<'_> {
         }
         let fed = run.fed.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let (reads, content) = fed.ok_or_else(|| io::Error::other("a block came back that was never fed"))?;
+        let kept_content = content.clone();
         run.journal.append(&Entry::Block(BlockEntry {
             id,
             reads,
@@ -475,7 +487,7 @@ impl BlockAppender<'_> {
             barcode_bytes: barcodes.len() as u64,
             checksum,
         }))?;
-        run.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        run.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id, kept_content);
         Ok(())
     }
 }

@@ -18,13 +18,14 @@ use godwit_engines::variant_filter::Resource;
 use godwit_formats::with_causes;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
-use crate::call::{CallOptions, RecalibrateOptions, SLICE_RECORDS, call, recalibrate, report_path};
+use crate::align_and_call::{align_first, tell};
+use crate::call::{CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, recalibrate, report_path};
 use crate::error::{Blame, PipelineError};
 use crate::filtering::{FilterOptions, filter};
 use crate::job::JobOptions;
 use crate::observer::{Event, Observer};
 use crate::reduce::Format;
-use crate::run_report::utc;
+use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
 
 pub use report::{SampleOutcome, StepHours, StepTime, WorkflowReport};
@@ -111,7 +112,9 @@ pub fn run_workflow(
         threads: options.job.threads,
         ..WorkflowReport::default()
     };
-    let mut run = WorkflowRun { options, samples: &samples, observer, cancelled, report, blame: None };
+    // Once for all steps of all samples.
+    let scanned = Arc::new(ScannedReference::scan(&options.reference)?);
+    let mut run = WorkflowRun { options, scanned, samples: &samples, observer, cancelled, report, blame: None };
     run.all()?;
     let WorkflowRun { mut report, blame, .. } = run;
     report.finish();
@@ -153,6 +156,7 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
 /// A run under way.
 struct WorkflowRun<'w> {
     options: &'w WorkflowOptions,
+    scanned: Arc<ScannedReference>,
     samples: &'w [SheetSample],
     observer: &'w dyn Observer,
     cancelled: &'w Arc<AtomicBool>,
@@ -237,27 +241,45 @@ impl WorkflowRun<'_> {
 
     fn sample(&self, sample: &SheetSample, steps: &mut Vec<StepTime>) -> Result<(), PipelineError> {
         let (options, name, directory) = (self.options, &sample.name, self.directory(sample));
-        self.step(name, "align", &directory.join("run.json"), steps, || {
-            let report = align(&self.align_options(sample), None, self.observer, self.cancelled)?;
+        let (align_report, align_options) = (directory.join("run.json"), self.align_options(sample));
+        if options.known_sites.is_empty() {
+            return self.align_and_call(name, &align_options, steps);
+        }
+        self.step(name, "align", &align_report, steps, || {
+            let report = align(&align_options, None, self.observer, self.cancelled)?;
             Ok(JobDone { records: report.records, already_complete: report.already_complete })
         })?;
-        let bam = directory.join(format!("{name}.bam"));
-        if options.workflow == Workflow::Default {
-            let out = directory.join(format!("{name}.vcf.gz"));
-            return self.call(name, "call", vec![bam], (options.caller.clone(), &options.caller_args), &out, steps);
-        }
-        let mut reads = bam;
-        if !options.known_sites.is_empty() {
-            let out = directory.join(format!("{name}.recal.bam"));
-            let recalibration = self.recalibrate_options(reads, out.clone());
-            self.step(name, "recalibrate", &report_path(&out), steps, || {
-                let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
-                Ok(JobDone { records: report.records, already_complete: report.already_complete })
-            })?;
-            reads = out;
-        }
-        let out = self.gvcf(sample);
-        self.call(name, "call", vec![reads], (CallerChoice::Gatk, GVCF), &out, steps)
+        let out = directory.join(format!("{name}.recal.bam"));
+        let recalibration = self.recalibrate_options(directory.join(format!("{name}.bam")), out.clone());
+        self.step(name, "recalibrate", &report_path(&out), steps, || {
+            let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
+            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+        })?;
+        self.call(name, "call", vec![out], (CallerChoice::Gatk, GVCF), &self.gvcf(sample), steps)
+    }
+
+    /// Aligns a sample, and calls from what is aligned.
+    fn align_and_call(&self, of: &str, align: &AlignOptions, steps: &mut Vec<StepTime>) -> Result<(), PipelineError> {
+        let options = self.options;
+        let caller = match options.workflow {
+            Workflow::Default => (options.caller.clone(), &*options.caller_args),
+            Workflow::Gatk => (CallerChoice::Gatk, GVCF),
+        };
+        // What is read and written is known to the alignment.
+        let calling = self.call_options(Vec::new(), caller, Path::new(""));
+        let mut rest = None;
+        self.step(of, "align", &align.out.join("run.json"), steps, || {
+            let aligned = align_first(align, &calling, None, self.observer, self.cancelled)?;
+            rest = Some(aligned.rest);
+            let RunReport { records, already_complete, .. } = aligned.report;
+            Ok(JobDone { records, already_complete })
+        })?;
+        let Some(rest) = rest else { return Ok(()) };
+        self.step(of, "call", &report_path(rest.out()), steps, || {
+            let report = rest.call(None, self.observer, self.cancelled)?;
+            tell(&align.out, rest.out())?;
+            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+        })
     }
 
     fn gvcf(&self, sample: &SheetSample) -> PathBuf {
@@ -279,6 +301,7 @@ impl WorkflowRun<'_> {
             gatk_memory_bytes: options.caller_memory_bytes,
             resume: options.resume,
             command: options.job.command.clone(),
+            scanned: Some(self.scanned.clone()),
         };
         self.step("all samples", "filter", &report_path(&filtering.out), steps, || {
             let report = filter(&filtering, self.observer, self.cancelled)?;
@@ -292,22 +315,27 @@ impl WorkflowRun<'_> {
         of: &str,
         step: &'static str,
         reads: Vec<PathBuf>,
-        (caller, caller_args): (CallerChoice, &str),
+        caller: (CallerChoice, &str),
         out: &Path,
         steps: &mut Vec<StepTime>,
     ) -> Result<(), PipelineError> {
-        let WorkflowOptions { job, reference, window_bases, caller_memory_bytes, resume, .. } = self.options;
-        let options = CallOptions {
-            caller,
-            caller_args: caller_args.to_owned(),
-            caller_memory_bytes: *caller_memory_bytes,
-            resume: *resume,
-            ..CallOptions::after(job, reference, reads, out, *window_bases)
-        };
+        let options = self.call_options(reads, caller, out);
         self.step(of, step, &report_path(out), steps, || {
             let report = call(&options, None, self.observer, self.cancelled)?;
             Ok(JobDone { records: report.records, already_complete: report.already_complete })
         })
+    }
+
+    fn call_options(&self, reads: Vec<PathBuf>, (caller, args): (CallerChoice, &str), out: &Path) -> CallOptions {
+        let WorkflowOptions { job, reference, window_bases, caller_memory_bytes, resume, .. } = self.options;
+        CallOptions {
+            caller,
+            caller_args: args.to_owned(),
+            caller_memory_bytes: *caller_memory_bytes,
+            resume: *resume,
+            scanned: Some(self.scanned.clone()),
+            ..CallOptions::after(job, reference, reads, out, *window_bases)
+        }
     }
 
     fn align_options(&self, sample: &SheetSample) -> AlignOptions {
@@ -344,6 +372,7 @@ impl WorkflowRun<'_> {
             resume: options.resume,
             program: options.job.program.clone(),
             command: options.job.command.clone(),
+            scanned: Some(self.scanned.clone()),
         }
     }
 }

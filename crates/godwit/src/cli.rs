@@ -1,6 +1,7 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
 mod call;
+mod calling;
 mod compare;
 mod decode_cram;
 mod filter;
@@ -19,14 +20,15 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::Format;
+use godwit_pipeline::{CallerChoice, Format};
 
 use crate::config::{Config, THIS_RUN, is_configurable};
 use crate::failure::Failure;
 pub use marking::MarkingArgs;
-use values::{parse_aligner, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
+use values::{parse_aligner, parse_caller, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
 
 pub use call::CallArgs;
+pub use calling::CallingArgs;
 pub use compare::CompareArgs;
 pub use decode_cram::DecodeCramArgs;
 pub use filter::{FilterArgs, ResourceArgs};
@@ -166,7 +168,7 @@ pub enum Verb {
     #[command(
         after_help = "Example:\n  godwit align --reference ref.fa --reads s_R1.fq.gz s_R2.fq.gz --sample S --out out"
     )]
-    Align(AlignArgs),
+    Align(Box<AlignArgs>),
     /// Sort and mark duplicates in reads aligned elsewhere
     #[command(after_help = "Example:\n  godwit markdup aligned.sam --out marked.bam")]
     Markdup(MarkdupArgs),
@@ -175,7 +177,7 @@ pub enum Verb {
     Run(RunArgs),
     /// Call variants by region, with the records of one run over everything
     #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
-    Call(CallArgs),
+    Call(Box<CallArgs>),
     /// Recalibrate base qualities by GATK, with the table and the qualities of one run over everything
     #[command(
         after_help = "Example:\n  godwit recalibrate --reference ref.fa --reads out --known-sites known.vcf.gz --out S.bam"
@@ -331,6 +333,11 @@ pub struct AlignArgs {
     /// Take metrics of the BAM and make report.html
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
     pub metrics: Switch,
+    /// Call variants too, into OUT/NAME.vcf.gz: bcftools where nothing is named, freebayes, gatk, or a command line as for `godwit call`
+    #[arg(long, value_name = "NAME|COMMAND", num_args = 0..=1, default_missing_value = "bcftools", value_parser = parse_caller)]
+    pub call: Option<CallerChoice>,
+    #[command(flatten, next_help_heading = "Calling, with --call")]
+    pub calling: CallingArgs,
     /// Refuse any FASTQ that is not clean (the default)
     #[arg(long, conflicts_with = "lenient")]
     pub strict: bool,

@@ -1,7 +1,7 @@
 //! Progress as users see it: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_pipeline::{Event, Observer};
@@ -21,6 +21,16 @@ pub struct Progress {
     display: Display,
     log: LogLevel,
     started: Instant,
+    beside: Mutex<Beside>,
+}
+
+/// What goes on at the same time.
+#[derive(Default)]
+struct Beside {
+    /// How far writing is, until it is done.
+    written: Option<(f64, String)>,
+    /// How far calling is.
+    called: Option<String>,
 }
 
 enum Display {
@@ -48,7 +58,7 @@ impl Progress {
             }
         };
         let log = if options.quiet { LogLevel::Error } else { options.log };
-        Self { display, log, started: Instant::now() }
+        Self { display, log, started: Instant::now(), beside: Mutex::default() }
     }
 
     /// Takes the bar off the terminal.
@@ -106,6 +116,10 @@ impl Progress {
         }
     }
 
+    fn beside(&self) -> MutexGuard<'_, Beside> {
+        self.beside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn rate(&self, count: u64) -> u64 {
         (count as f64 / self.started.elapsed().as_secs_f64().max(0.001)) as u64
     }
@@ -136,17 +150,33 @@ impl Observer for Progress {
                 self.say(&format!("going on after {blocks} aligned blocks and {partitions} written partitions"));
             }
             Event::Written { partitions, of } => {
-                self.step(
-                    Some(*partitions as f64 / (*of).max(1) as f64),
-                    format!("{partitions} of {of} partitions written"),
-                );
+                let fraction = *partitions as f64 / (*of).max(1) as f64;
+                let text = format!("{partitions} of {of} partitions written");
+                let called = {
+                    let mut beside = self.beside();
+                    beside.written = (partitions < of).then(|| (fraction, text.clone()));
+                    beside.called.clone()
+                };
+                self.step(Some(fraction), called.map_or(text.clone(), |called| format!("{text}, {called}")));
             }
             Event::CallResumed { regions } => self.say(&format!("going on after {regions} finished regions or slices")),
             Event::Called { regions, of, records } => {
                 let fraction = *regions as f64 / (*of).max(1) as f64;
-                self.step(Some(fraction), format!("{regions} of {of} regions called, {records} records"));
+                let text = format!("{regions} of {of} regions called, {records} records");
+                let written = {
+                    let mut beside = self.beside();
+                    beside.called = Some(text.clone());
+                    beside.written.clone()
+                };
+                match written {
+                    Some((fraction, written)) => self.step(Some(fraction), format!("{written}, {text}")),
+                    None => self.step(Some(fraction), text),
+                }
             }
-            Event::Step { sample, step } => self.say(&format!("{sample}: {step}")),
+            Event::Step { sample, step } => {
+                *self.beside() = Beside::default();
+                self.say(&format!("{sample}: {step}"));
+            }
             Event::Recalibrated { step, records, .. } => {
                 let done = if *step == 1 { "counted" } else { "changed" };
                 self.step(None, format!("qualities of {records} records {done}"));

@@ -106,7 +106,7 @@ impl Caller for Bcftools {
     }
 
     fn habits(&self) -> Habits {
-        Habits { memory_bytes: 512 << 20, depends_on_grid: false, ..Habits::USUAL }
+        Habits { memory_bytes: 512 << 20, depends_on_grid: false, region_alone: true, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

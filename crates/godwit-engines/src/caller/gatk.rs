@@ -80,7 +80,7 @@ impl Caller for Gatk {
 
     fn habits(&self) -> Habits {
         let padding_bases = if self.blocks { 0 } else { Habits::USUAL.padding_bases };
-        Habits { padding_bases, blocks: self.blocks, ..Toolkit::HABITS }
+        Habits { padding_bases, blocks: self.blocks, region_alone: true, ..Toolkit::HABITS }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

@@ -110,6 +110,11 @@ impl Header {
         Ok(groups)
     }
 
+    /// Whether any `@SQ` line has the MD5 of its contig (`M5`).
+    pub fn has_checksums(&self) -> bool {
+        self.of_kind("SQ").any(|line| line.tag("M5").is_some())
+    }
+
     /// Whether the `@HD` line says `SO:coordinate`.
     pub fn is_coordinate_sorted(&self) -> bool {
         self.of_kind("HD").any(|line| line.tag("SO") == Some(b"coordinate"))

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use godwit_kernels::sort::Spill;
 use serde::{Deserialize, Serialize};
 
+use super::identity::is_of_reads;
 use super::work::CalledRegion;
 use crate::error::PipelineError;
 use crate::journal::{Fact, Journal, Line};
@@ -22,6 +23,8 @@ use crate::staging::{Staged, is_held, is_within, sync_directory};
 
 /// What nodes of a run share, within its directory.
 const NODES: &str = "nodes";
+/// Reads that are called from while they are written, within it.
+const READS: &str = "reads";
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +33,12 @@ enum Entry {
     /// A run began.
     Start {
         /// What it is a run of.
+        facts: Vec<Fact>,
+    },
+    /// What the reads are known by, once more than the start says of them is known. Several such lines say the same of one
+    /// file: what it is made of, and what is in it once it is whole.
+    Reads {
+        /// What they are known by.
         facts: Vec<Fact>,
     },
     /// A region is called and kept.
@@ -90,7 +99,7 @@ impl Place {
 impl Line for Entry {
     fn is_sound(&self) -> bool {
         match self {
-            Self::Start { .. } => true,
+            Self::Start { .. } | Self::Reads { .. } => true,
             Self::Region { kept, .. } => kept.header.end().is_some() && kept.lines.end().is_some(),
             Self::Publish { names } => names.iter().all(|(aside, name)| is_within(aside) && is_within(name)),
         }
@@ -110,6 +119,8 @@ pub(super) struct CallRun {
     pub(super) finished: HashMap<usize, KeptRegion>,
     /// Regions of an earlier process that are not gone on with.
     pub(super) dropped: usize,
+    /// What the run is known by: at its start, and each time that its reads are known by something else.
+    known: Mutex<Vec<Vec<Fact>>>,
 }
 
 /// What there is to do.
@@ -127,7 +138,7 @@ impl CallRun {
     }
 
     /// Opens the run directory of an output. With `resume` what is there is checked against `facts` and kept, without it
-    /// is dropped.
+    /// is dropped. Facts about reads may be left out, where these are not known yet: [`CallRun::take_reads`].
     ///
     /// # Errors
     /// [`PipelineError::Options`] where the run that was stopped had other facts, [`PipelineError::File`].
@@ -142,6 +153,7 @@ impl CallRun {
         let _ = fs::remove_dir_all(path.join("scratch"));
         // Nodes of an earlier head see by it that nobody is there to come back to.
         let _ = fs::remove_dir_all(path.join(NODES));
+        let _ = fs::remove_dir_all(path.join(READS));
         let mut run = Self {
             directory: directory.to_owned(),
             path: path.clone(),
@@ -150,17 +162,17 @@ impl CallRun {
             headers: Mutex::default(),
             finished: HashMap::new(),
             dropped: 0,
+            known: Mutex::default(),
         };
         let regions = entries.iter().filter(|entry| matches!(entry, Entry::Region { .. })).count();
-        let before = match entries.first() {
-            Some(Entry::Start { facts }) if resume && regions > 0 => facts,
-            _ => {
-                run.dropped = regions;
-                run.start_over(facts).map_err(failed)?;
-                return Ok(Opened::Run(Box::new(run)));
-            }
-        };
-        compare(directory, before, facts)?;
+        let known = known(&entries);
+        if !resume || regions == 0 || known.is_empty() {
+            run.dropped = regions;
+            run.start_over(facts).map_err(failed)?;
+            return Ok(Opened::Run(Box::new(run)));
+        }
+        compare(directory, &known_as(&known, facts), facts)?;
+        run.known = Mutex::new(known);
         if let Some(Entry::Publish { names }) = entries.last()
             && names.iter().all(|(aside, name)| directory.join(aside).exists() || directory.join(name).exists())
         {
@@ -172,10 +184,40 @@ impl CallRun {
         Ok(Opened::Run(Box::new(run)))
     }
 
+    /// Takes what the reads are known by. What was called from others is dropped.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(super) fn take_reads(&mut self, reads: &[Fact]) -> io::Result<()> {
+        let is_known = |known: &Vec<Fact>| reads.iter().all(|fact| known.contains(fact));
+        let known = self.known.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if known.iter().any(is_known) {
+            return Ok(());
+        }
+        if !self.finished.is_empty() {
+            let start: Vec<Fact> = known.iter().take(1).flatten().filter(|fact| !is_of_reads(fact)).cloned().collect();
+            self.dropped += std::mem::take(&mut self.finished).len();
+            self.lock().clear();
+            self.start_over(&start)?;
+        }
+        self.also_known_as(reads)
+    }
+
+    /// Says what else the reads are known by.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(super) fn also_known_as(&self, reads: &[Fact]) -> io::Result<()> {
+        self.journal.append(&Entry::Reads { facts: reads.to_vec() })?;
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).push(reads.to_vec());
+        Ok(())
+    }
+
     fn start_over(&self, facts: &[Fact]) -> io::Result<()> {
         self.journal.clear()?;
         self.records.truncate(0)?;
         self.journal.append(&Entry::Start { facts: facts.to_vec() })?;
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = vec![facts.to_vec()];
         sync_directory(&self.path)?;
         sync_directory(&self.directory)
     }
@@ -265,6 +307,16 @@ impl CallRun {
         path.canonicalize()
     }
 
+    /// A directory for reads that are called from while they are written: beside the output, as they are.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(super) fn for_reads(&self) -> io::Result<PathBuf> {
+        let path = self.path.join(READS);
+        create_private_directory(&path)?;
+        path.canonicalize()
+    }
+
     /// Notes that all files are whole: from here on whoever finds them aside only has to give them their names.
     ///
     /// # Errors
@@ -286,10 +338,30 @@ impl CallRun {
         // Best effort: what is left is recognised and removed by the next run.
         let _ = fs::remove_dir_all(self.path.join("scratch"));
         let _ = fs::remove_dir_all(self.path.join(NODES));
+        let _ = fs::remove_dir_all(self.path.join(READS));
         let _ = fs::remove_file(self.path.join("records"));
         let _ = fs::remove_file(self.path.join("journal"));
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// What a journal says that its run is known by.
+fn known(entries: &[Entry]) -> Vec<Vec<Fact>> {
+    let facts = |entry: &Entry| match entry {
+        Entry::Start { facts } | Entry::Reads { facts } => Some(facts.clone()),
+        Entry::Region { .. } | Entry::Publish { .. } => None,
+    };
+    entries.iter().filter_map(facts).collect()
+}
+
+/// Those of the facts that are to be compared with `now`: the start, and of what the reads were known by that which fits, or
+/// the last. What `now` does not speak of, and the start neither, is compared when it is known.
+fn known_as(known: &[Vec<Fact>], now: &[Fact]) -> Vec<Fact> {
+    let Some((start, reads)) = known.split_first() else { return Vec::new() };
+    let fits = |reads: &&Vec<Fact>| reads.iter().all(|fact| now.contains(fact));
+    let is_spoken_of = |fact: &&Fact| now.iter().any(|other| other.name == fact.name);
+    let reads = reads.iter().find(fits).or(reads.last());
+    start.iter().chain(reads.into_iter().flatten()).filter(is_spoken_of).cloned().collect()
 }
 
 /// Whether another process works on the output; a later start of a job waits for that to end.

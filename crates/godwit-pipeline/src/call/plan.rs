@@ -8,7 +8,7 @@ use godwit_model::region_grid::{GridContig, GridOptions, Region, cut};
 use godwit_model::{Genome, PloidyTable, Span};
 
 use super::CallOptions;
-use super::reads::CallInputs;
+use super::reads::ToPlan;
 use super::reference::ScannedReference;
 use crate::error::PipelineError;
 
@@ -60,18 +60,18 @@ type Targets = Option<Vec<Vec<(u32, u32)>>>;
 pub(super) fn regions(
     options: &CallOptions,
     habits: &Habits,
-    reads: &CallInputs,
+    reads: &ToPlan,
     reference: &ScannedReference,
     bed: Option<&[BedRegion]>,
 ) -> Result<Vec<PlannedRegion>, PipelineError> {
     let targets = match (bed, &options.regions) {
-        (Some(bed), Some(path)) => Some(targets(bed, path, reads.genome())?),
+        (Some(bed), Some(path)) => Some(targets(bed, path, reads.genome)?),
         _ => None,
     };
     let grid = grid_options(options, habits);
     let mut drawn: Vec<Drawn> = Vec::new();
     for contig in grid_contigs(options, reads, reference, &targets)? {
-        let name = &reads.genome().contigs()[contig.id.0 as usize].name;
+        let name = &reads.genome.contigs()[contig.id.0 as usize].name;
         let regions = cut(&contig, grid);
         let whole = habits.lists && regions.len() == 1;
         for region in regions {
@@ -96,7 +96,7 @@ pub(super) fn regions(
         let problem = "nothing is left to call: no contig has bases that --regions and --ploidy leave".to_owned();
         return Err(PipelineError::Options { problem });
     }
-    let planned = |Drawn { region, ploidy, cost, .. }| PlannedRegion::new(region, reads.genome(), ploidy, cost);
+    let planned = |Drawn { region, ploidy, cost, .. }| PlannedRegion::new(region, reads.genome, ploidy, cost);
     Ok(drawn.into_iter().map(planned).collect())
 }
 
@@ -128,16 +128,16 @@ pub(super) fn order(regions: &[PlannedRegion]) -> Vec<usize> {
 
 fn grid_contigs(
     options: &CallOptions,
-    reads: &CallInputs,
+    reads: &ToPlan,
     reference: &ScannedReference,
     targets: &Targets,
 ) -> Result<Vec<GridContig>, PipelineError> {
     let apart = |problem: String| PipelineError::Corrupt {
-        path: reads.first().to_owned(),
+        path: reads.path.to_owned(),
         problem: format!("{problem}; give --reference the one that the reads were aligned to"),
     };
     let mut contigs = Vec::new();
-    for (index, contig) in reads.genome().contigs().iter().enumerate() {
+    for (index, contig) in reads.genome.contigs().iter().enumerate() {
         let asked = targets.as_ref().is_none_or(|targets| !targets[index].is_empty());
         let found = reference.contigs.iter().position(|record| record.name == contig.name);
         let Some(at) = found else {

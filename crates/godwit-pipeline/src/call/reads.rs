@@ -37,6 +37,28 @@ pub(super) struct CallInputs {
     normal: Option<String>,
 }
 
+/// What has to be known of reads to cut their genome into regions.
+pub(super) struct ToPlan<'r> {
+    /// Their contigs.
+    pub(super) genome: &'r Genome,
+    /// The file that messages name.
+    pub(super) path: &'r Path,
+    /// Where the data lie; `None` while nothing is written yet: then nothing is known of what regions cost.
+    pub(super) inputs: Option<&'r CallInputs>,
+}
+
+impl ToPlan<'_> {
+    /// Compressed bytes in `[start, end)` of a contig, 0-based, about.
+    pub(super) fn bytes(&self, contig: usize, start: u32, end: u32) -> f64 {
+        self.inputs.map_or(0.0, |inputs| inputs.bytes(contig, start, end))
+    }
+
+    /// Compressed bytes of a contig, about.
+    pub(super) fn contig_bytes(&self, contig: usize) -> f64 {
+        self.inputs.map_or(0.0, |inputs| inputs.contig_bytes(contig))
+    }
+}
+
 impl CallInputs {
     /// Opens files or directories of `align`, as [`AlignedReads::open`] does, or GVCFs for a caller that takes those.
     ///
@@ -97,6 +119,16 @@ impl CallInputs {
             }
         }
         Ok(Self { files, normal })
+    }
+
+    /// The headers of the files.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&Path, &Header)> {
+        self.files.iter().map(|file| (&*file.path, &file.header))
+    }
+
+    /// What of them decides where regions end, and what these cost.
+    pub(super) fn to_plan(&self) -> ToPlan<'_> {
+        ToPlan { genome: self.genome(), path: self.first(), inputs: Some(self) }
     }
 
     /// The file that was named first.

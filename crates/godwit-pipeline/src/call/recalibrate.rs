@@ -10,7 +10,7 @@ mod slices;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use godwit_engines::gatk::{MEMORY_BYTES, PROGRAM, Toolkit};
@@ -20,11 +20,12 @@ use godwit_formats::bgzf;
 use godwit_formats::index::{IndexBuilder, IndexFormat};
 
 use super::attempts::{Attempted, FirstFailure, Named, attempted};
+use super::identity::{HEAD_BYTES, contents};
 use super::kept::{CallRun, Effort, KeptRegion};
 use super::reads::{AlignedReads, index_of};
 use super::reference::ScannedReference;
 use super::work::CalledRegion;
-use super::{Budget, Found, HEAD_BYTES, Workers, close, contents, open, publish, stage_manifest};
+use super::{Budget, Found, Whose, Workers, close, open, publish, stage_manifest};
 use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
@@ -67,6 +68,8 @@ pub struct RecalibrateOptions {
     pub program: PathBuf,
     /// The command line, for the report.
     pub command: Vec<String>,
+    /// The reference, where it was read before.
+    pub scanned: Option<Arc<ScannedReference>>,
 }
 
 /// Recalibrates and returns the report, which is also in `OUT.run.json`. The table is in `OUT.recal.table`.
@@ -91,10 +94,12 @@ pub fn recalibrate(
     observer.event(&Event::Stage { name: "checking reads and reference" });
     let reads = AlignedReads::open(&options.reads, &options.program)?;
     let inputs = inputs(options, &reads)?;
-    let reference = ScannedReference::scan(&options.reference)?;
+    let header = std::iter::once((&*reads.path, &reads.header));
+    let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), header)?;
     reference.prepare(&options.reference, true)?;
     let facts = facts(options, &toolkit, &reads, &reference)?;
-    let run = match open(&options.out, options.temp.as_deref(), options.resume, &facts, observer)? {
+    let whose = Whose { resume: options.resume, own: 0 };
+    let run = match open(&options.out, options.temp.as_deref(), whose, &facts, observer)? {
         Found::Work(run) => *run,
         Found::Complete { records } => {
             return Ok(RecalibrationReport { records, already_complete: true, ..RecalibrationReport::default() });

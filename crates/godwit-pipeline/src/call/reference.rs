@@ -1,10 +1,14 @@
 //! The reference as callers need it, and what of it decides where regions end.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
+use godwit_cram::{ChecksumScan, Checksums};
 use godwit_formats::fasta::{self, FaiRecord, FastaError, IndexEvent};
+use godwit_formats::sam::Header;
 
-use crate::error::PipelineError;
+use crate::error::{AlignmentsError, PipelineError};
 use crate::staging::write_whole;
 
 /// Bases of a stretch of N that a region may end in. Shorter ones are found in scaffolds by the thousand and are no better
@@ -12,13 +16,22 @@ use crate::staging::write_whole;
 const MIN_GAP_BASES: u32 = 500;
 
 /// A reference that was read from end to end.
-pub(crate) struct ScannedReference {
+#[derive(Debug)]
+pub struct ScannedReference {
     pub(super) contigs: Vec<FaiRecord>,
     /// Stretches of N of each contig.
     pub(super) gaps: Vec<Vec<(u32, u32)>>,
     /// BLAKE3 of names and bases, hexadecimal.
     pub(super) checksum: String,
     compressed: bool,
+    /// The MD5 of each contig, where that was wanted.
+    md5: Option<Checksums>,
+    /// Size and date of the file before it was read: it is read again where they are others.
+    state: (u64, Option<SystemTime>),
+}
+
+fn state_of(path: &Path) -> (u64, Option<SystemTime>) {
+    std::fs::metadata(path).map_or((0, None), |found| (found.len(), found.modified().ok()))
 }
 
 /// Stretches of N in bases that come in runs.
@@ -56,18 +69,62 @@ impl GapFinder {
 }
 
 impl ScannedReference {
+    /// Reads a reference, and takes the MD5 of its contigs where some of these headers have one to compare with (3 Gb take
+    /// 5 s more). `known`: what the same file was found to be before; it is not read twice for the same.
+    ///
+    /// # Errors
+    /// [`PipelineError::Missing`], [`PipelineError::Fasta`]; [`PipelineError::Alignments`] where the bases of a contig are
+    /// not those that the reads of a file were aligned to.
+    pub(crate) fn of_reads<'h>(
+        path: &Path,
+        known: Option<&Arc<Self>>,
+        headers: impl Iterator<Item = (&'h Path, &'h Header)>,
+    ) -> Result<Arc<Self>, PipelineError> {
+        let headers: Vec<_> = headers.filter(|(_, header)| header.has_checksums()).collect();
+        let reference = match known {
+            Some(known) if known.state == state_of(path) && (headers.is_empty() || known.md5.is_some()) => {
+                known.clone()
+            }
+            _ => Arc::new(Self::read(path, !headers.is_empty())?),
+        };
+        for (reads, header) in headers {
+            let compared = reference.md5.as_ref().map_or(Ok(()), |md5| md5.compare(header));
+            compared.map_err(|error| PipelineError::alignments(reads, AlignmentsError::Cram(error)))?;
+        }
+        Ok(reference)
+    }
+
+    /// Compares a reference with a header of reads, where that has the MD5 of contigs.
+    ///
+    /// # Errors
+    /// Those of [`ScannedReference::of_reads`].
+    pub(crate) fn compare(path: &Path, reads: &Path, header: &Header) -> Result<(), PipelineError> {
+        match header.has_checksums() {
+            true => Self::of_reads(path, None, [(reads, header)].into_iter()).map(drop),
+            false => Ok(()),
+        }
+    }
+
     /// Reads a reference.
     ///
     /// # Errors
     /// [`PipelineError::Missing`], [`PipelineError::Fasta`].
     pub(crate) fn scan(path: &Path) -> Result<Self, PipelineError> {
+        Self::read(path, false)
+    }
+
+    fn read(path: &Path, with_md5: bool) -> Result<Self, PipelineError> {
         if !path.exists() {
             let remedy = "check its path".to_owned();
             return Err(PipelineError::Missing { what: "the reference", path: path.to_owned(), remedy });
         }
+        let state = state_of(path);
         let (mut gaps, mut compressed, mut hasher) = (Vec::new(), false, blake3::Hasher::new());
         let mut finder = GapFinder::default();
+        let md5 = with_md5.then(ChecksumScan::new).transpose();
+        let mut md5 = md5.map_err(PipelineError::file("take the checksums of", path))?;
         let contigs = fasta::index_with(path, |event| {
+            md5.iter_mut().for_each(|md5| md5.see(event));
             match event {
                 IndexEvent::Start { compressed: found } => compressed = found,
                 IndexEvent::Bases(bases) => {
@@ -86,7 +143,8 @@ impl ScannedReference {
             hasher.update(format!(">{}\t{}\n", contig.name, contig.bases).as_bytes());
         }
         let checksum = hasher.finalize().to_hex()[..16].to_owned();
-        Ok(Self { contigs, gaps, checksum, compressed })
+        let md5 = md5.map(|md5| md5.finish(path, &contigs));
+        Ok(Self { contigs, gaps, checksum, compressed, md5, state })
     }
 
     /// Makes sure that what callers need lies beside the reference, before several of them try to make it at once.

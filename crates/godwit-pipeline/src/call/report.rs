@@ -40,6 +40,8 @@ pub struct CallReport {
     pub regions: Vec<CalledRegionReport>,
     /// Regions that an earlier, stopped process had called.
     pub resumed_regions: usize,
+    /// Regions that were called while the reads were still being written.
+    pub regions_while_writing: usize,
     /// Records written.
     pub records: u64,
     /// Wall time, seconds.
@@ -121,6 +123,7 @@ impl CallReport {
             stages,
             regions: regions.collect(),
             resumed_regions: job.resumed,
+            regions_while_writing: job.called_live,
             records,
             seconds: seconds(job.started.elapsed()),
             already_complete: false,

@@ -277,7 +277,7 @@ fn difference(theirs: &Fact, ours: &[Fact]) -> Option<String> {
     if own == value {
         return None;
     }
-    let remedy = if name == super::CALLER_VERSION {
+    let remedy = if name == super::identity::CALLER_VERSION {
         "install one version everywhere"
     } else {
         "all nodes have to see the same files, none of which may change while it runs"

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::by_partition::by_partition;
 use super::collector::{Collected, Collector};
+use super::follow::{BegunBam, Follower, Turn};
 use super::outputs::{Opened, Outputs};
 use super::partition::{Known, PartitionSummary, write_partition};
 use super::qc::{Qc, QcJob, QcWorker};
@@ -79,15 +80,15 @@ impl Collector {
     ///
     /// # Errors
     /// [`PipelineError`].
-    pub fn write(
+    pub(crate) fn write(
         self,
         header: &Header,
         genome: &Genome,
         outputs: &Outputs,
         opened: Opened,
-        observer: &dyn Observer,
-        cancelled: &AtomicBool,
+        watched: Watched,
     ) -> Result<Reduced, PipelineError> {
+        let Watched { follower, observer, cancelled } = watched;
         let mut decided = self.decide(genome, observer)?;
         observer.event(&Event::Stage { name: "writing" });
         let started = Instant::now();
@@ -95,13 +96,19 @@ impl Collector {
         let Decided { collected, partitions } = &decided;
         let targets = targets(collected, opened);
         targets.write_headers(header).map_err(|error| writing_failed(error, &outputs.stem))?;
+        let follower = follower.filter(|_| targets.bam.is_some());
+        if let (Some(follower), Some(file)) = (follower, &targets.bam) {
+            let (aside, path) = (file.staged().aside(), file.staged().path());
+            let starts = partitions.iter().map(|split| split.from).collect();
+            let identity = collected.run.as_ref().map_or(String::new(), |run| run.records_identity());
+            follower.begin(&BegunBam { header, genome, aside, path, starts, identity })?;
+        }
         let qc = QcJob::new(&collected.options.writing, genome)?;
         let kept = &AtomicUsize::new(0);
         let summaries = match &collected.runs {
             Some(runs) => {
                 let (targets, qc) = (&targets, qc.as_ref());
-                PartitionJob { collected, runs, partitions, targets, genome, qc, observer, cancelled, kept }
-                    .run(&outputs.stem)?
+                PartitionJob { collected, runs, partitions, targets, genome, qc, watched, kept }.run(&outputs.stem)?
             }
             None => Vec::new(),
         };
@@ -119,6 +126,17 @@ impl Collector {
         let partitions = collected.runs.as_ref().map(FinishedRuns::partitions).unwrap_or_default();
         Ok(Decided { collected, partitions })
     }
+}
+
+/// Who watches a file that is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Watched<'w> {
+    /// Who works on the BAM meanwhile.
+    pub(crate) follower: Option<&'w dyn Follower>,
+    /// Who is told.
+    pub(crate) observer: &'w dyn Observer,
+    /// Stops it.
+    pub(crate) cancelled: &'w AtomicBool,
 }
 
 /// Duplicates are decided, nothing is written.
@@ -207,8 +225,7 @@ struct PartitionJob<'j> {
     targets: &'j Targets<'j>,
     genome: &'j Genome,
     qc: Option<&'j QcJob>,
-    observer: &'j dyn Observer,
-    cancelled: &'j AtomicBool,
+    watched: Watched<'j>,
     /// Partitions that an earlier process wrote.
     kept: &'j AtomicUsize,
 }
@@ -216,12 +233,14 @@ struct PartitionJob<'j> {
 impl PartitionJob<'_> {
     fn run(&self, path: &Path) -> Result<Vec<PartitionSummary>, PipelineError> {
         let done = Mutex::new(0);
+        let Watched { follower, observer, cancelled } = self.watched;
         by_partition(
             self.partitions,
             self.threads(),
             || self.qc.map(QcJob::worker),
             |qc, at, split| {
-                if self.cancelled.load(Ordering::Relaxed) {
+                let _turn = Turn::take(follower);
+                if cancelled.load(Ordering::Relaxed) {
                     return Err(PipelineError::Interrupted);
                 }
                 let written = self.write_one(at, split, qc.as_mut());
@@ -230,7 +249,7 @@ impl PartitionJob<'_> {
                 let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
                 *done += 1;
                 if !kept {
-                    self.observer.event(&Event::Written { partitions: *done, of: self.partitions.len() });
+                    observer.event(&Event::Written { partitions: *done, of: self.partitions.len() });
                 }
                 Ok(summary)
             },
@@ -254,19 +273,22 @@ impl PartitionJob<'_> {
         let summary = match kept {
             // Metrics are not kept: the records are looked at again, and go nowhere.
             Some(summary) if qc.is_some() => {
-                write_partition(known, split, qc.as_deref_mut(), Vec::new(), self.cancelled)?;
+                write_partition(known, split, qc.as_deref_mut(), Vec::new(), self.watched.cancelled)?;
                 summary
             }
             Some(summary) => summary,
             None => {
                 let sinks = self.targets.sinks(at, self.genome)?;
-                let (summary, parts) = write_partition(known, split, qc.as_deref_mut(), sinks, self.cancelled)?;
+                let (summary, parts) = write_partition(known, split, qc.as_deref_mut(), sinks, self.watched.cancelled)?;
                 self.hand_on(at, &summary, parts)?;
                 summary
             }
         };
         if let Some(qc) = qc {
             qc.end_partition(at);
+        }
+        if let (Some(follower), Some(file)) = (self.watched.follower, &self.targets.bam) {
+            follower.landed(&file.landed());
         }
         Ok((summary, was_kept))
     }
@@ -276,7 +298,14 @@ impl PartitionJob<'_> {
         if let (Some((run, file)), [part]) = (self.keeping(), &mut parts[..]) {
             run.keep_partition(at, part.seal()?, file.staged(), &serde_json::to_vec(summary)?)?;
         }
+        self.tell_made(at, summary);
         parts.into_iter().try_for_each(PartWriter::finish)
+    }
+
+    fn tell_made(&self, at: usize, summary: &PartitionSummary) {
+        if let (Some(follower), Some(bam)) = (self.watched.follower, &summary.parts.bam) {
+            follower.made(at, &bam.index);
+        }
     }
 
     /// Where partitions are kept: with BAM alone.
@@ -292,6 +321,7 @@ impl PartitionJob<'_> {
         if summary.parts.bam.as_ref().is_none_or(|bam| bam.checksum != checksum) {
             return Ok(None);
         }
+        self.tell_made(at, &summary);
         file.restore(at + 1, &place)?;
         Ok(Some(summary))
     }

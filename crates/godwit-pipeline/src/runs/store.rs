@@ -40,7 +40,7 @@ pub struct SplitPartition {
     /// Index in the plan.
     pub partition: usize,
     /// Smallest key.
-    from: SortKey,
+    pub(crate) from: SortKey,
     /// First key beyond.
     until: SortKey,
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use godwit_pipeline::CallerChoice;
 
-use super::values::{parse_bases, parse_caller, parse_size, parse_vcf};
-use super::{Common, PlaceArgs};
+use super::values::{parse_caller, parse_vcf};
+use super::{CallingArgs, Common, PlaceArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -29,30 +29,8 @@ pub struct CallArgs {
     /// bcftools, freebayes, gatk, mutect2, or a command line: 'octopus -R {reference} -I {bam} -T {region} -o {out}'
     #[arg(long, value_name = "NAME|COMMAND", default_value = "bcftools", value_parser = parse_caller)]
     pub caller: CallerChoice,
-    /// Options of the caller that change records, in one string; for bcftools those of mpileup, | and those of call
-    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
-    pub caller_args: String,
-    /// Call only what starts within the stretches of this BED file
-    #[arg(long, value_name = "BED")]
-    pub regions: Option<PathBuf>,
-    /// Copies of each contig: 1, 2, X, Y, GRCh37, GRCh38, or a file as for `bcftools call --ploidy-file` [default: the caller's]
-    #[arg(long, value_name = "NAME|FILE")]
-    pub ploidy: Option<String>,
-    /// Sex of the sample, as that table has it: M or F [default: the most copies of any]
-    #[arg(long, value_name = "SEX", requires = "ploidy", help_heading = THIS_RUN)]
-    pub sex: Option<String>,
-    /// Bases of a region that is called by itself (1M, 500K); stretches of N do not count
-    #[arg(long, value_name = "BASES", default_value = "1M", value_parser = parse_bases)]
-    pub grid_size: u32,
-    /// Bases that the caller sees on either side of a region [default: what it needs]
-    #[arg(long, value_name = "BASES", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    pub padding: Option<u32>,
-    /// Threads of each caller; --threads are those of all together, on each node
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub caller_threads: u32,
-    /// Memory of each caller; --memory is that of all together, on each node [default: bcftools 512M, freebayes 1G, others 4G]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub caller_memory: Option<u64>,
+    #[command(flatten)]
+    pub calling: CallingArgs,
     /// Go on with a run of the same command that was stopped; no finished region is called twice
     #[arg(long, help_heading = THIS_RUN)]
     pub resume: bool,

@@ -1,11 +1,14 @@
 //! `godwit align`: the main job.
 
-use godwit_pipeline::{AlignOptions, Format, ReadsOptions, RunReport, align, has_stopped_run, plan_align};
+use godwit_pipeline::{
+    AlignOptions, CallOptions, Format, ReadsOptions, RunReport, align, align_and_call, check_calling, has_stopped_run,
+    plan_align,
+};
 
 use super::spread::{Spreadable, planned};
 use super::{cancel_on_signal, or_stdin, plan};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Runs the main job and tells its outcome.
@@ -13,6 +16,9 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
     if args.dry_run && args.place.on != Some(Place::Slurm) {
+        if let Some(calling) = calling(args)? {
+            check_calling(&options(args), &calling)?;
+        }
         let plan = plan_align(&options(args), planned(&args.place, &args.common), &progress, &cancelled)?;
         progress.clear();
         return plan::tell(&plan, args.common.json);
@@ -23,6 +29,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         dry_run: args.dry_run,
         directory: args.out.join("slurm"),
         name: args.sample.clone(),
+        jobs: if args.call.is_some() { 2 } else { 1 },
         reads_stdin: args.lanes.iter().flatten().any(|file| file.as_os_str() == "-"),
     };
     let is_busy = || has_stopped_run(&args.out).is_err();
@@ -31,18 +38,40 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let mut options = options(args);
     // SLURM started the job again: what its earlier start did is gone on with.
     options.resume |= lead.is_restart();
-    let report = align(&options, spread.as_ref(), &progress, &cancelled)?;
-    lead.finished()?;
-    if report.already_complete {
-        progress.say(&format!("already complete: {}", args.out.display()));
+    let Some(calling) = calling(args)? else {
+        let report = align(&options, spread.as_ref(), &progress, &cancelled)?;
+        lead.finished()?;
+        tell(args, &report, &progress);
         return Ok(());
+    };
+    let aligned = |report: &RunReport| tell(args, report, &progress);
+    let done = align_and_call(&options, &calling, spread.as_ref(), aligned, &progress, &cancelled)?;
+    lead.finished()?;
+    super::call::tell(&done.called, &done.vcf, &progress);
+    Ok(())
+}
+
+/// How variants are called, where they are.
+fn calling(args: &AlignArgs) -> Result<Option<CallOptions>, Failure> {
+    match (&args.call, args.calling.given(&args.common.configured)) {
+        (None, Some(option)) => {
+            Err(Failure::new(Exit::Usage, format!("{option} is about calling variants: add --call, or leave it out")))
+        }
+        (None, None) => Ok(None),
+        (Some(caller), _) => super::call::calling(&args.calling, caller.clone(), &args.common).map(Some),
     }
-    progress.say(&outcome(&report));
+}
+
+/// Tells the outcome of the alignment.
+fn tell(args: &AlignArgs, report: &RunReport, progress: &Progress) {
+    if report.already_complete {
+        return progress.say(&format!("already complete: {}", args.out.display()));
+    }
+    progress.say(&outcome(report));
     for format in formats(args) {
         let path = args.out.join(format!("{}.{}", args.sample, format.extension()));
         progress.say(&format!("wrote {}", path.display()));
     }
-    Ok(())
 }
 
 /// One line about a report.

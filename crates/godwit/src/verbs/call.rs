@@ -1,13 +1,13 @@
 //! `godwit call`: variants by region.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use godwit_pipeline::model::PloidyTable;
-use godwit_pipeline::{CallOptions, CallerChoice, call, is_call_busy};
+use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_busy};
 
 use super::spread::Spreadable;
 use super::{cancel_on_signal, command_line};
-use crate::cli::{CallArgs, Place};
+use crate::cli::{CallArgs, CallingArgs, Common, Place};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
@@ -27,6 +27,7 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
         dry_run: args.dry_run,
         directory: args.out.with_file_name(format!("{name}.slurm")),
         name,
+        jobs: 1,
         reads_stdin: false,
     };
     let Some(lead) = spreadable.lead(&progress, &cancelled, || is_call_busy(&args.out))? else { return Ok(()) };
@@ -35,19 +36,22 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     options.resume |= lead.is_restart();
     let report = call(&options, spread.as_ref(), &progress, &cancelled)?;
     lead.finished()?;
+    tell(&report, &args.out, &progress);
+    Ok(())
+}
+
+/// Tells the outcome.
+pub(super) fn tell(report: &CallReport, out: &Path, progress: &Progress) {
     if report.already_complete {
-        progress.say(&format!("already complete: {}", args.out.display()));
-        return Ok(());
+        return progress.say(&format!("already complete: {}", out.display()));
     }
     let (records, regions, seconds) = (report.records, report.regions.len(), report.seconds);
     let regions = if regions == 1 { "1 region".to_owned() } else { format!("{regions} regions") };
     progress.say(&format!("{records} records from {regions} by {}, {seconds:.1} s", report.caller));
-    progress.say(&format!("wrote {}", args.out.display()));
-    Ok(())
+    progress.say(&format!("wrote {}", out.display()));
 }
 
 fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
-    let ploidy = args.ploidy.as_deref().map(|text| ploidy(text, args.sex.as_deref())).transpose()?;
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
     let (reads, caller) = match (&args.gvcfs[..], &args.caller) {
         ([], CallerChoice::GatkJoint) => return usage("--caller gatk-joint takes GVCFs: name them with --gvcfs"),
@@ -60,22 +64,36 @@ fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
         reads: reads.clone(),
         normal: args.normal.clone(),
         out: args.out.clone(),
+        resume: args.resume,
+        memory_bytes: args.common.memory,
+        ..calling(&args.calling, caller, &args.common)?
+    })
+}
+
+/// How to call, whatever it is called from.
+pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common) -> Result<CallOptions, Failure> {
+    Ok(CallOptions {
+        reference: PathBuf::new(),
+        reads: Vec::new(),
+        normal: None,
+        out: PathBuf::new(),
         caller,
         caller_args: args.caller_args.clone(),
         regions: args.regions.clone(),
-        ploidy,
+        ploidy: args.ploidy.as_deref().map(|text| ploidy(text, args.sex.as_deref())).transpose()?,
         ploidy_name: args.ploidy.clone(),
         sex: args.sex.clone(),
         window_bases: args.grid_size,
         padding_bases: args.padding,
-        threads: args.common.thread_count(),
+        threads: common.thread_count(),
         caller_threads: args.caller_threads as usize,
-        memory_bytes: args.common.memory,
+        memory_bytes: None,
         caller_memory_bytes: args.caller_memory,
-        temp: args.common.temp.clone(),
-        resume: args.resume,
+        temp: common.temp.clone(),
+        resume: false,
         program: "/proc/self/exe".into(),
-        command: command_line(&args.common.configured),
+        command: command_line(&common.configured),
+        scanned: None,
     })
 }
 

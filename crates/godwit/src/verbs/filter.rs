@@ -19,6 +19,7 @@ pub fn run(args: &FilterArgs) -> Result<(), Failure> {
         gatk_memory_bytes: args.gatk_memory,
         resume: args.resume,
         command: command_line(&args.common.configured),
+        scanned: None,
     };
     let report = filter(&options, &progress, &*cancel_on_signal()?)?;
     if report.already_complete {

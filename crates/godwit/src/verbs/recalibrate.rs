@@ -23,6 +23,7 @@ pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
         resume: args.resume,
         program: "/proc/self/exe".into(),
         command: command_line(&args.common.configured),
+        scanned: None,
     };
     let report = recalibrate(&options, &progress, &*cancel_on_signal()?)?;
     if report.already_complete {

@@ -86,8 +86,14 @@ impl Allocation {
         self.starts().iter().any(|start| *start < self.attempt)
     }
 
-    /// Is one of the nodes beside the head until all is done.
-    fn work(&self, common: &Common, progress: &Progress, cancelled: &Arc<AtomicBool>) -> Result<(), Failure> {
+    /// Is one of the nodes beside the head until all of so many jobs are done.
+    fn work(
+        &self,
+        jobs: u32,
+        common: &Common,
+        progress: &Progress,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<(), Failure> {
         let options = NodeOptions {
             meeting: self.directory.clone(),
             attempt: self.attempt,
@@ -95,15 +101,36 @@ impl Allocation {
             temp: common.temp.clone(),
             wait: PATIENCE,
         };
-        match work(&options, cancelled) {
-            Err(error @ PipelineError::Interrupted) => Err(error.into()),
-            // The head goes on without this node, and it is the head that tells how the job ended.
-            Err(error) => {
-                progress.say(&format!("this node left the run: {}", with_causes(&error)));
-                Ok(())
+        let is_over = || finished_mark(&self.directory, self.attempt).exists();
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                // A head may find that some of the jobs were done before: then nobody calls for nodes.
+                while !ended.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+                    stop.store(cancelled.load(Ordering::Relaxed) || is_over(), Ordering::Relaxed);
+                    std::thread::park_timeout(LOOK_AGAIN);
+                }
+            });
+            let mut worked = Ok(());
+            for _ in 0..jobs {
+                if worked.is_ok() {
+                    worked = work(&options, &stop);
+                }
             }
-            Ok(()) => Ok(()),
-        }
+            ended.store(true, Ordering::Relaxed);
+            watching.thread().unpark();
+            match worked {
+                Err(PipelineError::Interrupted) if !cancelled.load(Ordering::Relaxed) => Ok(()),
+                Err(error @ PipelineError::Interrupted) => Err(error.into()),
+                // The head goes on without this node, and it is the head that tells how the job ended.
+                Err(error) => {
+                    progress.say(&format!("this node left the run: {}", with_causes(&error)));
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
+            }
+        })
     }
 }
 
@@ -119,6 +146,8 @@ pub struct Spreadable<'a> {
     pub directory: PathBuf,
     /// What such a job is called.
     pub name: String,
+    /// Jobs that it does over nodes, one after the other.
+    pub jobs: u32,
     /// Whether it reads standard input.
     pub reads_stdin: bool,
 }
@@ -171,7 +200,7 @@ impl Spreadable<'_> {
             _ => None,
         };
         if let Some(allocation) = allocation.as_ref().filter(|allocation| allocation.node > 0) {
-            allocation.work(self.common, progress, cancelled)?;
+            allocation.work(self.jobs, self.common, progress, cancelled)?;
             return Ok(None);
         }
         if allocation.as_ref().is_some_and(Allocation::is_restart) {
@@ -269,6 +298,7 @@ impl Launch for Nodes {
         let job = self.job(meeting);
         let handle = self.launcher.submit(&job)?;
         *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Some((job, handle));
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(())
     }
 
