@@ -47,6 +47,8 @@ SUITES = {
 REASONS = {
     "aligned reads to marked BAM, CPU over samtools fixmate":
         "`samtools view -1` of these records alone takes nearly half of what the peer takes: nothing is left for the work.",
+    "calling with bcftools":
+        "the one run is two processes beside each other and takes 1.15 cores; the same regions by xargs take as long as godwit.",
     "Parquet beside BAM": "columns have writers of their own; what is left is spread thin (zstd 12 %, memory 3 %, all else less).",
     "DoGet, TCP, 16,384 rows": "the bare socket with the same distinct bytes is no faster: iperf3 sends one buffer that stays in the cache.",
     "DoPut, TCP, 16,384 rows": "as DoGet.",
