@@ -126,6 +126,21 @@ def reads(options, godwit, fasta, gzip):
     return [folder / f"x_L001_R{read}.{extension}" for read in (1, 2)]
 
 
+def scratch_directory(options, name):
+    """An empty directory of a benchmark."""
+    scratch = options.cache.resolve() / f"scratch-{name}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    return scratch
+
+
+def into_page_cache(path):
+    """Reads a file, so that all competitors find it in memory."""
+    with open(path, "rb") as file:
+        while file.read(1 << 24):
+            pass
+
+
 def measure(script, log):
     """Runs a bash script; returns its wall and CPU seconds and its peak memory in bytes."""
     with open(log, "wb") as errors:
@@ -216,6 +231,11 @@ def promise(what, values, at_most=None, at_least=None, unit=""):
 def quotients(rounds, others, field):
     """The quotient of each round: what a round had to share, both had."""
     return [one[field] / max(other[field], 1e-9) for one, other in zip(rounds, others)]
+
+
+def quotient(rounds, others, field):
+    """The median of the quotients."""
+    return statistics.median(quotients(rounds, others, field))
 
 
 def in_words(promised):

@@ -21,9 +21,7 @@ def main():
     godwit = bench.godwit_binary(options)
     fasta = bench.reference(options, godwit)
     files = bench.reads(options, godwit, fasta, gzip=not options.plain)
-    scratch = options.cache.resolve() / "scratch-align"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    scratch = bench.scratch_directory(options, "align")
 
     reference, first, second, out = (shlex.quote(str(path)) for path in (fasta, *files, scratch / "out"))
     memory = f" --memory {shlex.quote(options.memory)}" if options.memory else ""
@@ -46,7 +44,7 @@ def main():
         bench.promise("FASTQ to marked BAM, wall over bwa mem alone", bench.quotients(own, peer, "wall_s"), at_most=1.05),
         bench.promise("FASTQ to marked BAM, memory beyond bwa's, the aligner's process included", more_memory, at_most=512, unit="MiB"),
     ]
-    remarks = [f"CPU: {bench.statistics.median(bench.quotients(own, peer, 'cpu_s')):.3f} x bwa."]
+    remarks = [f"CPU: {bench.quotient(own, peer, 'cpu_s'):.3f} x bwa."]
     bench.report("align", "FASTQ to marked BAM", options, godwit, competitors, measured, base, promises, remarks)
     shutil.rmtree(scratch)
 

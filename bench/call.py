@@ -40,12 +40,8 @@ def main():
     bench.need("bwa", "samtools", "bgzip", options.caller)
     godwit = bench.godwit_binary(options)
     fasta, bam = aligned(options, godwit)
-    scratch = options.cache.resolve() / "scratch-call"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    with open(bam, "rb") as file:  # Into the page cache, for all alike.
-        while file.read(1 << 24):
-            pass
+    scratch = bench.scratch_directory(options, "call")
+    bench.into_page_cache(bam)
     reference, reads, out, program = (shlex.quote(str(path)) for path in (fasta, bam, scratch, godwit))
     plain = {
         "bcftools": f"bcftools mpileup -Ou -f {reference} {reads} | bcftools call -mv -Oz -o {out}/plain.vcf.gz",
@@ -73,9 +69,9 @@ def main():
     same = "the same" if records("plain") == records("godwit") else "NOT the same, byte for byte"
     faster = bench.quotients(measured[base], measured["godwit call"], "wall_s")
     promises = [bench.promise(f"calling with {options.caller} on 2 cores, times as fast as one run", faster, at_least=1.8)]
-    beside = {name: bench.statistics.median(bench.quotients(measured[name], measured["godwit call"], "wall_s")) for name in (one_core, by_xargs)}
+    beside = {name: bench.quotient(measured[name], measured["godwit call"], "wall_s") for name in (one_core, by_xargs)}
     remarks = [
-        f"CPU: {bench.statistics.median(bench.quotients(measured['godwit call'], measured[base], 'cpu_s')):.3f} x one run.",
+        f"CPU: {bench.quotient(measured['godwit call'], measured[base], 'cpu_s'):.3f} x one run.",
         *[f"{quotient:.2f} x as fast as {name}." for name, quotient in beside.items()],
         f"records: {same}.",
         f"versions: {bench.first_line([options.caller, '--version'], options.caller[0])}.",

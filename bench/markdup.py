@@ -61,12 +61,8 @@ def main():
             bench.fail("Picard is missing; run tests/tools/picard/fetch.sh, or pass --picard-rounds 0")
     godwit = bench.godwit_binary(options)
     sam = aligned(options, godwit)
-    scratch = options.cache.resolve() / "scratch-markdup"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    with open(sam, "rb") as file:  # Into the page cache, for all alike.
-        while file.read(1 << 24):
-            pass
+    scratch = bench.scratch_directory(options, "markdup")
+    bench.into_page_cache(sam)
     competitors = scripts(options, godwit, sam, scratch)
     rounds = {name: options.picard_rounds if "Picard" in name else options.rounds for name in competitors}
     measured = bench.compete(competitors, rounds, scratch)

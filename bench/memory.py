@@ -29,9 +29,7 @@ def main():
     bench.need("bwa", "samtools")
     godwit = bench.godwit_binary(options)
     sam = markdup.aligned(options, godwit)
-    scratch = options.cache.resolve() / "scratch-memory"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    scratch = bench.scratch_directory(options, "memory")
     copies = math.ceil(options.times * options.memory_mib * MIB / sam.stat().st_size)
     source, out, program = (shlex.quote(str(path)) for path in (sam, scratch, godwit))
     pipe = f"(samtools view -H {source}; for copy in $(seq {copies}); do sed -e '/^@/d' -e \"s/^/$copy./\" {source}; done)"

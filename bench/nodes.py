@@ -24,9 +24,7 @@ def main():
     godwit = bench.godwit_binary(options)
     fasta = bench.reference(options, godwit)
     files = bench.reads(options, godwit, fasta, gzip=True)
-    scratch = options.cache.resolve() / "scratch-nodes"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    scratch = bench.scratch_directory(options, "nodes")
     one, many = scratch / "one", scratch / "many"
 
     def align(out, words):

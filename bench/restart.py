@@ -111,9 +111,7 @@ def main():
     godwit = bench.godwit_binary(options)
     fasta = bench.reference(options, godwit)
     files = bench.reads(options, godwit, fasta, gzip=True)
-    scratch = options.cache.resolve() / "scratch-restart"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    scratch = bench.scratch_directory(options, "restart")
 
     def command(out):
         words = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--out", out, "--json", "--threads", 1]

@@ -79,9 +79,7 @@ def main():
         bench.run([here / folder / "fetch.sh"])
     godwit = bench.godwit_binary(options)
     sam = aligned(options, godwit)
-    scratch = options.cache.resolve() / "scratch-spark"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    scratch = bench.scratch_directory(options, "spark")
     competitors = scripts(options, godwit, sam, scratch)
     rounds = {name: options.rounds if "godwit" in name else options.spark_rounds for name in competitors}
     measured = bench.compete(competitors, rounds, scratch)
