@@ -1,6 +1,7 @@
 //! The commands of the user documentation, run as they stand there.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use godwit_tests::binary::{self, godwit};
 use godwit_tests::tool::{Tool, succeed};
@@ -32,48 +33,79 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A directory with the files that the guide's commands name.
-fn workplace() -> PathBuf {
-    let directory = scratch::directory("guide");
-    let reference = directory.join("ref.fa");
-    let mut state = 1u64;
-    let bases: String = (0..40_000)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            char::from(b"ACGT"[(state >> 60) as usize % 4])
-        })
-        .collect();
-    std::fs::write(&reference, format!(">chr1\n{bases}\n")).expect("the scratch directory can be written to");
-    let simulate = godwit().arg("simulate").arg("--reference").arg(&reference);
-    simulate.args(["--pairs", "2000", "--lanes", "2", "--gzip", "--out"]).arg(directory.join("reads")).succeeds();
-    directory
+/// Runs the commands of a page where they find the files they name; returns how many there are.
+fn run_all(page: &Path, directory: &Path) -> usize {
+    let bin = binary::path().parent().expect("the binary lies in a directory").to_owned();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let text = std::fs::read_to_string(page).expect("a page can be read");
+    let commands = commands(&text);
+    for command in &commands {
+        succeed(
+            Tool::need("bash")
+                .command()
+                .args(["-euc", command])
+                .current_dir(directory)
+                .env("PATH", &path)
+                .env("XDG_CONFIG_HOME", directory),
+        );
+    }
+    let makes_bam = |command: &&str| command.contains("--sample demo") && !command.contains("--dry-run");
+    let is_there = directory.join("out/demo.bam").is_file();
+    assert!(is_there || !commands.iter().any(makes_bam), "{}: its commands made no BAM", page.display());
+    commands.len()
 }
 
 #[test]
 fn every_command_of_the_guide_works_as_it_stands() {
     needs!("bash", "samtools", "bcftools");
-    let bin = binary::path().parent().expect("the binary lies in a directory").to_owned();
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let (start, pages): (Vec<PathBuf>, Vec<PathBuf>) = pages().into_iter().partition(|page| page.ends_with("start.md"));
+    // The page that all others begin from.
+    let data = scratch::directory("guide-start");
+    assert_eq!(run_all(&start[0], &data), 3);
+    let files = ["ref.fa", "reads.truth.vcf"].map(str::to_owned).into_iter();
+    let reads = ["L001_R1", "L001_R2", "L002_R1", "L002_R2"].map(|name| format!("reads_{name}.fastq.gz"));
+    let files: Vec<String> = files.chain(reads).collect();
     let mut run = 0;
-    for page in pages() {
-        let text = std::fs::read_to_string(&page).expect("a page can be read");
-        let directory = workplace();
-        for command in commands(&text) {
-            succeed(
-                Tool::need("bash")
-                    .command()
-                    .args(["-euc", command])
-                    .current_dir(&directory)
-                    .env("PATH", &path)
-                    .env("XDG_CONFIG_HOME", &directory),
-            );
-            run += 1;
+    for page in pages {
+        let directory = scratch::directory("guide");
+        for file in &files {
+            std::fs::copy(data.join(file), directory.join(file)).expect("the first page makes what it says");
         }
-        let makes_bam =
-            commands(&text).iter().any(|command| command.contains("--sample demo") && !command.contains("--dry-run"));
-        assert!(!makes_bam || directory.join("out/demo.bam").is_file(), "{}: its commands made no BAM", page.display());
+        run += run_all(&page, &directory);
     }
-    assert!(run >= 3, "only {run} commands were found");
+    assert!(run >= 40, "only {run} commands were found");
+}
+
+#[test]
+fn installed_programs_stand_together() {
+    needs!("bash");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let prefix = scratch::directory("install with blank");
+    // What is built already, so that nothing is compiled here.
+    let built = scratch::profile_directory();
+    let target = built.parent().expect("it lies in target/PROFILE");
+    let profile =
+        built.file_name().and_then(|name| name.to_str()).map(|name| if name == "debug" { "dev" } else { name });
+    let install = || {
+        let mut command = Command::new(root.join("install"));
+        command
+            .env("CARGO_TARGET_DIR", target)
+            .args(["--profile", profile.expect("it has a name"), "--prefix"])
+            .arg(&prefix);
+        String::from_utf8(succeed(&mut command).stdout).expect("it is text")
+    };
+    let told = install();
+    assert!(told.contains("is not on PATH"), "{told}");
+    // Once more, over what is there.
+    install();
+    let found = Command::new(prefix.join("bin/godwit")).arg("doctor").output().expect("it is there").stdout;
+    // Long lines are wrapped.
+    let found = String::from_utf8_lossy(&found).split_whitespace().collect::<Vec<_>>().join(" ");
+    let beside = format!("(bwa 0.7.17), {}", prefix.join("bin/godwit-bwa").display());
+    assert!(found.contains(&beside), "{found}");
+    assert!(prefix.join("bin/godwit-bwa-mem2").is_file() && prefix.join("share/man/man1/godwit-align.1").is_file());
+    let wrong = Command::new(root.join("install")).arg("--nonsense").output().expect("bash is there");
+    assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[test]

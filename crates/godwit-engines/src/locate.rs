@@ -24,7 +24,14 @@ fn candidates(program: &str) -> Vec<PathBuf> {
     let beside =
         std::env::current_exe().ok().and_then(|executable| executable.parent().map(|folder| folder.join(program)));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    beside.into_iter().chain(std::env::split_paths(&path).map(|folder| folder.join(program))).collect()
+    let mut found: Vec<PathBuf> = beside.into_iter().collect();
+    for candidate in std::env::split_paths(&path).map(|folder| folder.join(program)) {
+        // The directory of godwit is often on PATH as well, and said once.
+        if !found.contains(&candidate) {
+            found.push(candidate);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
