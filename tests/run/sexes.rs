@@ -271,7 +271,7 @@ fn spelled(records: &[String]) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "two minutes of GATK; cargo test --profile ci -p godwit-tests --test e2e -- --ignored sexes::"]
+#[ignore = "a few minutes of GATK; cargo test --profile ci -p godwit-tests --test e2e -- --ignored sexes::"]
 fn the_workflow_of_gatk_keeps_the_copies_of_each_sample_up_to_joint_genotypes() {
     needs!("samtools", "bcftools", "bgzip", "tabix");
     needs_gatk!();
