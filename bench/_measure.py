@@ -83,22 +83,22 @@ def make(final, build):
     return final
 
 
-def reference(options, godwit):
+def reference(options, godwit, megabases=10):
     """The FASTA file with its bwa index, simulated unless one was given."""
     if options.reference:
         fasta = options.reference.resolve()
     else:
-        fasta = make(options.cache / "reference-10mb", simulate_reference) / "ref.fa"
+        fasta = make(options.cache / f"reference-{megabases}mb", lambda folder: simulate_reference(folder, megabases)) / "ref.fa"
     run([godwit, "index", fasta])
     return fasta
 
 
-def simulate_reference(folder):
-    """Three contigs, 10 Mb together, a tenth of it copies of four repeat families."""
+def simulate_reference(folder, megabases):
+    """Three contigs, so many Mb together, a tenth of it copies of four repeat families."""
     draw = random.Random(20261120)
     families = [(bytes(draw.choices(b"ACGT", k=bases)), keep) for bases, keep in ((300, 0.9), (1200, 0.97), (500, 0.99), (1500, 1))]
     with open(folder / "ref.fa", "wb") as fasta:
-        for name, bases in (("chr1", 5_000_000), ("chr2", 3_000_000), ("chr3", 2_000_000)):
+        for name, bases in (("chr1", 500_000 * megabases), ("chr2", 300_000 * megabases), ("chr3", 200_000 * megabases)):
             sequence = bytearray(draw.choices(b"ACGT", k=bases))
             covered = 0
             while covered < bases // 10:
@@ -114,7 +114,7 @@ def simulate_reference(folder):
 
 def reads(options, godwit, fasta, gzip):
     """Read 1 and read 2 as FASTQ files."""
-    source = "given-" + fasta.name if options.reference else "10mb"
+    source = "given-" + fasta.name if options.reference else fasta.parent.name.removeprefix("reference-")
     name = f"reads-{source}-{options.pairs}-{options.seed}" + ("-gz" if gzip else "")
 
     def build(folder):

@@ -39,6 +39,7 @@ mod recalibrate;
 mod report;
 mod resume;
 mod resume_reading;
+mod sexes;
 mod shuffle;
 mod slurm;
 mod somatic;

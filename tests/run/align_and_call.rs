@@ -172,6 +172,18 @@ fn nodes_that_align_call_afterwards() {
 }
 
 #[test]
+fn an_alignment_over_nodes_that_fails_leaves_nothing_of_calling() {
+    needs!("bcftools");
+    let directory = scratch::directory("live-broken");
+    let (reads, out) = (directory.join("broken.fastq"), directory.join("out"));
+    fs::write(&reads, "@a\nACGT\n+\nIIII\n@b\nAC\n").expect("scratch can be written to");
+    let align = godwit().arg("align").arg("--reference").arg(&Aligned::get().reference).arg("--reads").arg(&reads);
+    let align = align.args(["--sample", "s", "--call", "--on", "local", "--nodes", "1", "--threads", "1", "--out"]);
+    align.arg(&out).run().refuses(&[INPUT], &["broken.fastq"]);
+    assert_eq!(scratch::names(&out), [] as [&str; 0]);
+}
+
+#[test]
 fn a_slurm_job_aligns_and_calls() {
     needs!("bcftools", "bgzip");
     needs_slurm!();
@@ -187,37 +199,57 @@ fn a_slurm_job_aligns_and_calls() {
     assert!(calling["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{calling}");
 }
 
-/// A PATH whose bcftools does `text` first when it makes a pileup; `$here` is a directory of its own.
-fn slow_bcftools(here: &Path, text: &str) -> String {
-    spoiled_bcftools("mpileup", &format!("here={}\n{text}", here.display()))
+/// A run with a bcftools that does something else first when it makes a pileup.
+struct Hindered {
+    out: PathBuf,
+    /// A directory of that bcftools' own, `$here` for it.
+    here: PathBuf,
+    path: String,
+}
+
+impl Hindered {
+    /// `text`: what it does first, a script.
+    fn new(text: &str) -> Self {
+        let [out, here] = ["live-hindered", "seen"].map(scratch::directory);
+        let path = spoiled_bcftools("mpileup", &format!("here={}\n{text}", here.display()));
+        Self { out, here, path }
+    }
+
+    fn run(&self) -> Godwit {
+        align_and_call(&self.out, "bcftools").args(["--threads", "1"]).env("PATH", &self.path)
+    }
+
+    /// Makes a file in that directory, for which its script looks.
+    fn leave(&self, name: &str) {
+        fs::write(self.here.join(name), "").expect("scratch can be written to");
+    }
 }
 
 #[test]
 fn a_run_killed_while_it_writes_and_calls_goes_on_with_both() {
     needs!("bcftools", "bgzip", "bash");
     let expected = called_afterwards(&[]);
-    let (out, here) = (scratch::directory("live-killed"), scratch::directory("seen"));
     // The third region does not end.
     let slow = "mktemp $here/XXXXXX.seen >/dev/null; [ -e $here/hurry ] || [ $(ls $here/*.seen | wc -l) -lt 3 ] || exec sleep 2000";
-    let path = slow_bcftools(&here, slow);
-    let run = || align_and_call(&out, "bcftools").args(["--threads", "1"]).env("PATH", &path);
-    let running = run().start();
+    let hindered = Hindered::new(slow);
+    let out = &hindered.out;
+    let running = hindered.run().start();
     wait_for_children(running.process_id(), "2000", 1);
     signal(running.process_id(), libc::SIGKILL);
     let killed = running.finish();
     assert_eq!(count(&killed, "called"), 2, "{}", killed.report());
     assert!(count(&killed, "written") > 10 && !out.join("s.bam").exists(), "{}", killed.report());
-    fs::write(here.join("hurry"), "").expect("scratch can be written to");
-    let resumed = run().arg("--resume").succeeds();
+    hindered.leave("hurry");
+    let resumed = hindered.run().arg("--resume").succeeds();
     assert!(resumed.stderr.contains("{\"event\":\"call_resumed\",\"regions\":2}"), "{}", resumed.report());
     assert!(resumed.stderr.contains("\"event\":\"resumed\""), "{}", resumed.report());
-    let seen = scratch::names(&here).len() - 1;
+    let seen = scratch::names(&hindered.here).len() - 1;
     assert_eq!(seen, count(&killed, "called") + count(&resumed, "called") + 1, "{}", resumed.report());
     assert_same(&out.join("s.vcf.gz"), &expected);
     let aligned = Aligned::get();
     let view = |bam: &Path| Tool::need("samtools").run(["view".as_ref(), bam.as_os_str()]).stdout;
     assert!(view(&out.join("s.bam")) == view(&aligned.bam()), "the BAM is another one");
-    assert!(scratch::names(&out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::names(&out));
+    assert!(scratch::names(out).iter().all(|name| !name.starts_with('.')), "{:?}", scratch::names(out));
 }
 
 #[test]
@@ -250,18 +282,17 @@ fn a_run_killed_while_it_calls_from_the_whole_bam_goes_on_with_the_calling_alone
 fn a_caller_that_fails_leaves_a_whole_bam_and_no_vcf() {
     needs!("bcftools", "bgzip", "bash");
     let expected = called_afterwards(&[]);
-    let (out, here) = (scratch::directory("live-failing"), scratch::directory("seen"));
     let text = "[ -e $here/mended ] || case \"$*\" in *chr1:30001-*) echo 'the sky fell' >&2; exit 7;; esac";
-    let path = slow_bcftools(&here, text);
-    let run = || align_and_call(&out, "bcftools").args(["--threads", "1"]).env("PATH", &path);
-    let failed = run().run();
+    let hindered = Hindered::new(text);
+    let out = &hindered.out;
+    let failed = hindered.run().run();
     failed.refuses(&[ENGINE], &["calling chr1:31001-38000", "2 times", "the sky fell"]);
     assert!(failed.stderr.contains("called when the BAM is whole"), "{}", failed.report());
-    let names = scratch::names(&out);
+    let names = scratch::names(out);
     assert!(names.iter().any(|name| name == "s.bam") && !names.iter().any(|name| name == "s.vcf.gz"), "{names:?}");
-    godwit().arg("verify").arg(&out).succeeds();
-    fs::write(here.join("mended"), "").expect("scratch can be written to");
-    let resumed = run().arg("--resume").succeeds();
+    godwit().arg("verify").arg(out).succeeds();
+    hindered.leave("mended");
+    let resumed = hindered.run().arg("--resume").succeeds();
     assert_eq!(count(&resumed, "written"), 0, "{}", resumed.report());
     assert!(count(&failed, "called") > 0, "{}", failed.report());
     let regions = json(&out.join("run.json"))["calling"]["regions"].as_array().map_or(0, Vec::len);

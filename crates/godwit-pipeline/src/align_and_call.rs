@@ -113,9 +113,15 @@ pub(crate) fn align_first(
     // Blocks of other aligners are aligned again, and nothing is known of whether that gives the same.
     let same_again = options.aligner.identity() == Identity::AcrossBlocks;
     let in_one_process = spread.is_none() && options.formats.contains(&Format::Bam);
-    let live = LiveCalling::open(&calling, same_again, observer, cancelled)?.filter(|_| in_one_process);
-    let (report, called_live, scanned) = match live {
-        None => (align_followed(options, spread, None, observer, cancelled)?, 0, None),
+    let live = LiveCalling::open(&calling, same_again, observer, cancelled)?;
+    // Whoever calls later need not read it again.
+    let scanned = live.as_ref().map(|live| live.reference().clone());
+    let (report, called_live) = match live {
+        None => (align_followed(options, spread, None, observer, cancelled)?, 0),
+        Some(live) if !in_one_process => {
+            live.close();
+            (align_followed(options, spread, None, observer, cancelled)?, 0)
+        }
         Some(live) => {
             let report = std::thread::scope(|scope| {
                 let _end = EndOfWriting(&live);
@@ -125,9 +131,8 @@ pub(crate) fn align_first(
                 let follower: &dyn Follower = &live;
                 align_followed(options, spread, Some(follower), observer, cancelled)
             });
-            let reference = live.reference().clone();
             let called = live.close();
-            (report?, called, Some(reference))
+            (report?, called)
         }
     };
     calling.resume |= called_live > 0;

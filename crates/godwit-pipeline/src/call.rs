@@ -312,6 +312,15 @@ struct Whose {
     own: usize,
 }
 
+/// Makes the directories of an output and of scratch files.
+fn make_directories(out: &Path, temp: Option<&Path>) -> Result<(), PipelineError> {
+    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
+    for directory in directory.into_iter().chain(temp) {
+        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
+    }
+    Ok(())
+}
+
 /// Makes the directories of an output and of scratch files, finds out what there is to do, and says what an earlier run left.
 fn open(
     out: &Path,
@@ -320,10 +329,7 @@ fn open(
     facts: &[Fact],
     observer: &dyn Observer,
 ) -> Result<Found, PipelineError> {
-    let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty());
-    for directory in directory.into_iter().chain(temp) {
-        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
-    }
+    make_directories(out, temp)?;
     if let Some(Manifest { records, .. }) = complete(out, resume, facts)? {
         return Ok(Found::Complete { records });
     }

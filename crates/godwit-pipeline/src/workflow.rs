@@ -16,6 +16,7 @@ use godwit_engines::caller::CallerChoice;
 use godwit_engines::gatk::Toolkit;
 use godwit_engines::variant_filter::Resource;
 use godwit_formats::with_causes;
+use godwit_model::PloidyTable;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
 use crate::align_and_call::{align_first, tell};
@@ -76,6 +77,10 @@ pub struct WorkflowOptions {
     pub caller: CallerChoice,
     /// Options of that caller that change records.
     pub caller_args: String,
+    /// Copies of each contig, from which each sample's sex in the sheet chooses; the caller's own idea where `None`.
+    pub ploidy: Option<PloidyTable>,
+    /// Name or path of that table.
+    pub ploidy_name: Option<String>,
     /// VCFs of known variants, for recalibration.
     pub known_sites: Vec<PathBuf>,
     /// Known SNPs that recalibration of variants learns from.
@@ -100,7 +105,7 @@ pub fn run_workflow(
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<WorkflowReport, PipelineError> {
-    let samples = read_sheet(&options.sheet)?;
+    let samples = read_sheet(&options.sheet, options.ploidy.as_ref())?;
     check(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
     let report = WorkflowReport {
@@ -243,7 +248,7 @@ impl WorkflowRun<'_> {
         let (options, name, directory) = (self.options, &sample.name, self.directory(sample));
         let (align_report, align_options) = (directory.join("run.json"), self.align_options(sample));
         if options.known_sites.is_empty() {
-            return self.align_and_call(name, &align_options, steps);
+            return self.align_and_call(sample, &align_options, steps);
         }
         self.step(name, "align", &align_report, steps, || {
             let report = align(&align_options, None, self.observer, self.cancelled)?;
@@ -255,18 +260,24 @@ impl WorkflowRun<'_> {
             let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
             Ok(JobDone { records: report.records, already_complete: report.already_complete })
         })?;
-        self.call(name, "call", vec![out], (CallerChoice::Gatk, GVCF), &self.gvcf(sample), steps)
+        let calling = self.call_options(vec![out], (CallerChoice::Gatk, GVCF), &self.gvcf(sample));
+        self.call(name, "call", &self.with_ploidy(calling, sample), steps)
     }
 
     /// Aligns a sample, and calls from what is aligned.
-    fn align_and_call(&self, of: &str, align: &AlignOptions, steps: &mut Vec<StepTime>) -> Result<(), PipelineError> {
-        let options = self.options;
+    fn align_and_call(
+        &self,
+        sample: &SheetSample,
+        align: &AlignOptions,
+        steps: &mut Vec<StepTime>,
+    ) -> Result<(), PipelineError> {
+        let (options, of) = (self.options, &*sample.name);
         let caller = match options.workflow {
             Workflow::Default => (options.caller.clone(), &*options.caller_args),
             Workflow::Gatk => (CallerChoice::Gatk, GVCF),
         };
         // What is read and written is known to the alignment.
-        let calling = self.call_options(Vec::new(), caller, Path::new(""));
+        let calling = self.with_ploidy(self.call_options(Vec::new(), caller, Path::new("")), sample);
         let mut rest = None;
         self.step(of, "align", &align.out.join("run.json"), steps, || {
             let aligned = align_first(align, &calling, None, self.observer, self.cancelled)?;
@@ -290,7 +301,9 @@ impl WorkflowRun<'_> {
         let options = self.options;
         let joint = options.out.join("joint.vcf.gz");
         let gvcfs = self.samples.iter().map(|sample| self.gvcf(sample)).collect();
-        self.call("all samples", "genotype", gvcfs, (CallerChoice::GatkJoint, ""), &joint, steps)?;
+        // How many copies each sample has, its GVCF says.
+        let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
+        self.call("all samples", "genotype", &genotyping, steps)?;
         let out = options.out.join("joint.filtered.vcf.gz");
         let filtering = FilterOptions {
             reference: options.reference.clone(),
@@ -314,14 +327,11 @@ impl WorkflowRun<'_> {
         &self,
         of: &str,
         step: &'static str,
-        reads: Vec<PathBuf>,
-        caller: (CallerChoice, &str),
-        out: &Path,
+        options: &CallOptions,
         steps: &mut Vec<StepTime>,
     ) -> Result<(), PipelineError> {
-        let options = self.call_options(reads, caller, out);
-        self.step(of, step, &report_path(out), steps, || {
-            let report = call(&options, None, self.observer, self.cancelled)?;
+        self.step(of, step, &report_path(&options.out), steps, || {
+            let report = call(options, None, self.observer, self.cancelled)?;
             Ok(JobDone { records: report.records, already_complete: report.already_complete })
         })
     }
@@ -336,6 +346,12 @@ impl WorkflowRun<'_> {
             scanned: Some(self.scanned.clone()),
             ..CallOptions::after(job, reference, reads, out, *window_bases)
         }
+    }
+
+    /// The same for one sample, with as many copies of each contig as it has.
+    fn with_ploidy(&self, calling: CallOptions, sample: &SheetSample) -> CallOptions {
+        let WorkflowOptions { ploidy, ploidy_name, .. } = self.options;
+        CallOptions { ploidy: ploidy.clone(), ploidy_name: ploidy_name.clone(), sex: sample.sex.clone(), ..calling }
     }
 
     fn align_options(&self, sample: &SheetSample) -> AlignOptions {

@@ -29,7 +29,7 @@ use super::plan::{self, PlannedRegion};
 use super::reads::ToPlan;
 use super::reference::ScannedReference;
 use super::work::{RegionCaller, Tally};
-use super::{Budget, CALLER_MEMORY, CallOptions, Workers, identity, tell_dropped};
+use super::{Budget, CALLER_MEMORY, CallOptions, Workers, identity, make_directories, tell_dropped};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::PartExtent;
@@ -149,10 +149,7 @@ impl<'r> LiveCalling<'r> {
         reference.prepare(&options.reference, habits.needs_dictionary)?;
         let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
         let facts = identity::facts(options, &*caller, &reference, bed.as_deref());
-        let directory = options.out.parent().unwrap_or(Path::new("."));
-        for directory in [directory].into_iter().chain(options.temp.as_deref()) {
-            create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
-        }
+        make_directories(&options.out, options.temp.as_deref())?;
         // Where only the names of a whole VCF were lacking, there is nothing to call.
         let Opened::Run(run) = CallRun::open(&options.out, &facts, options.resume)? else { return Ok(None) };
         if !options.resume {

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use godwit_model::PloidyTable;
+
 use crate::error::PipelineError;
 
 /// Columns that a sheet may have, the first two of which it has to.
-const COLUMNS: [&str; 6] = ["sample", "fastq_1", "fastq_2", "lane", "library", "platform"];
+const COLUMNS: [&str; 7] = ["sample", "fastq_1", "fastq_2", "lane", "library", "platform", "sex"];
 const REQUIRED: usize = 2;
 /// What reads are from where nothing is said (SAMv1 §1.3, `PL`).
 const PLATFORM: &str = "ILLUMINA";
@@ -18,6 +20,8 @@ const RESERVED: [&str; 2] = ["run.json", "report.html"];
 pub struct SheetSample {
     /// Its name.
     pub name: String,
+    /// Its sex, as the table of ploidies has it.
+    pub sex: Option<String>,
     /// At least one.
     pub lanes: Vec<SheetLane>,
 }
@@ -40,11 +44,11 @@ pub fn sample_name_problem(name: &str) -> Option<&'static str> {
     (!fine).then_some("a sample name is a file name: no /, no control characters, no leading dot")
 }
 
-/// Reads a sheet. Relative paths in it are relative to the sheet.
+/// Reads a sheet. Relative paths in it are relative to the sheet. `ploidy`: the table that the sexes in it choose from.
 ///
 /// # Errors
 /// [`PipelineError::Sheet`] with line and column, [`PipelineError::Missing`], [`PipelineError::File`].
-pub fn read_sheet(path: &Path) -> Result<Vec<SheetSample>, PipelineError> {
+pub fn read_sheet(path: &Path, ploidy: Option<&PloidyTable>) -> Result<Vec<SheetSample>, PipelineError> {
     let text = std::fs::read(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => {
             let remedy = "check the path".to_owned();
@@ -54,8 +58,15 @@ pub fn read_sheet(path: &Path) -> Result<Vec<SheetSample>, PipelineError> {
     })?;
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
-    let mut sheet =
-        Sheet { path, columns: BTreeMap::new(), samples: Vec::new(), files: HashMap::new(), lanes: HashSet::new() };
+    let mut sheet = Sheet {
+        path,
+        ploidy,
+        columns: BTreeMap::new(),
+        samples: Vec::new(),
+        first_lines: Vec::new(),
+        files: HashMap::new(),
+        lanes: HashSet::new(),
+    };
     for row in reader.records() {
         let row = row.map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
@@ -75,9 +86,12 @@ pub fn read_sheet(path: &Path) -> Result<Vec<SheetSample>, PipelineError> {
 
 struct Sheet<'p> {
     path: &'p Path,
+    ploidy: Option<&'p PloidyTable>,
     /// Place of each column that is there, by name.
     columns: BTreeMap<&'static str, usize>,
     samples: Vec<SheetSample>,
+    /// The line of each sample's first lane.
+    first_lines: Vec<u64>,
     /// Line where a file was named first.
     files: HashMap<PathBuf, u64>,
     /// Read groups that are taken.
@@ -139,6 +153,10 @@ impl Sheet<'_> {
             return Err(self.wrong(line, Some("fastq_1"), "it is empty"));
         }
         let known = self.samples.iter().position(|sample| sample.name == name);
+        let sex = Some(field("sex")).filter(|sex| !sex.is_empty()).map(str::to_owned);
+        if let Some(problem) = self.sex_problem(sex.as_deref(), known) {
+            return Err(self.wrong(line, Some("sex"), &problem));
+        }
         let number = known.map_or(0, |at| self.samples[at].lanes.len()) + 1;
         let lane = Some(field("lane")).filter(|lane| !lane.is_empty()).map_or(number.to_string(), str::to_owned);
         let or = |value: &'static str, column: &str| match field(column) {
@@ -169,9 +187,26 @@ impl Sheet<'_> {
         let lane = SheetLane { files: files.into_iter().map(|(_, file)| file).collect(), read_group };
         match known {
             Some(at) => self.samples[at].lanes.push(lane),
-            None => self.samples.push(SheetSample { name, lanes: vec![lane] }),
+            None => {
+                self.samples.push(SheetSample { name, sex, lanes: vec![lane] });
+                self.first_lines.push(line);
+            }
         }
         Ok(())
+    }
+
+    /// What is wrong with the sex of a lane. `known`: its sample, where that has lanes already.
+    fn sex_problem(&self, sex: Option<&str>, known: Option<usize>) -> Option<String> {
+        let in_words = |sex: Option<&str>| sex.map_or("no sex".to_owned(), |sex| format!("the sex {sex}"));
+        if let Some(at) = known.filter(|at| self.samples[*at].sex.as_deref() != sex) {
+            let SheetSample { name, sex: before, .. } = &self.samples[at];
+            let (before, line) = (in_words(before.as_deref()), self.first_lines[at]);
+            return Some(format!("{name} has {before} in line {line} and {} here", in_words(sex)));
+        }
+        match (sex?, self.ploidy) {
+            (sex, None) => Some(format!("{sex} says nothing without --ploidy: name a table, or leave the column out")),
+            (sex, Some(table)) => table.check_sex(sex).err().map(|error| error.to_string()),
+        }
     }
 }
 
@@ -186,7 +221,7 @@ mod tests {
         }
         let path = directory.path().join("sheet.csv");
         std::fs::write(&path, text).unwrap();
-        read_sheet(&path).map_err(|error| error.to_string())
+        read_sheet(&path, PloidyTable::named("GRCh38").as_ref()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -218,10 +253,20 @@ mod tests {
             ("sample,fastq_1\na,a_1.fq\nb,a_1.fq\n", &["line 3, column fastq_1", "line 2"]),
             ("sample,fastq_1,lane\na,a_1.fq,1\na,b_1.fq,1\n", &["line 3, column lane", "already"]),
             ("sample,fastq_1,library\na,a_1.fq,x\ty\n", &["line 2, column library"]),
+            ("sample,fastq_1,sex\na,a_1.fq,M\nb,b_1.fq,male\n", &["line 3, column sex", "sex male", "F and M"]),
+            ("sample,sex,fastq_1\na,M,a_1.fq\nb,F,b_1.fq\na,F,a_2.fq\n", &["line 4, column sex", "sex M in line 2"]),
+            ("sample,sex,fastq_1\na,,a_1.fq\na,F,a_2.fq\n", &["line 3, column sex", "no sex in line 2", "sex F here"]),
+            ("sample,sex,fastq_1\na,F,a_1.fq\na,,a_2.fq\n", &["line 3, column sex", "sex F in line 2", "no sex here"]),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains("sheet.csv") && named.iter().all(|word| error.contains(word)), "{text:?}: {error}");
         }
         assert!(read("sample,fastq_1\na,\"a_1.fq\nb,b_1.fq\n").is_err());
+    }
+    #[test]
+    fn samples_have_the_sex_of_their_lanes() {
+        let text = "sex,sample,fastq_1\nM,a,a_1.fq\n,b,b_1.fq\n M ,a,a_2.fq\n";
+        let samples = read(text).unwrap();
+        assert_eq!(samples.iter().map(|sample| sample.sex.as_deref()).collect::<Vec<_>>(), [Some("M"), None]);
     }
 }

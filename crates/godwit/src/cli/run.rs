@@ -15,7 +15,7 @@ pub struct RunArgs {
     /// The reference, FASTA, indexed by `godwit index`
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// Sheet of samples, CSV with columns sample, fastq_1, fastq_2, and if wanted lane, library, platform; a line for each lane
+    /// Sheet of samples, CSV with columns sample, fastq_1, fastq_2, and if wanted lane, library, platform, sex; a line for each lane
     #[arg(long, value_name = "SHEET.csv", help_heading = THIS_RUN)]
     pub samples: PathBuf,
     /// Output directory: one directory for each sample, run.json and report.html
@@ -36,6 +36,9 @@ pub struct RunArgs {
     /// Options of that caller that change records, in one string
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub caller_args: String,
+    /// Copies of each contig, as for `godwit call`; the column sex of the sheet chooses from the table for each sample
+    #[arg(long, value_name = "NAME|FILE")]
+    pub ploidy: Option<String>,
     /// VCFs of known variants with their indexes, for recalibration in the workflow gatk
     #[arg(long, value_name = "VCF", num_args = 1..)]
     pub known_sites: Vec<PathBuf>,

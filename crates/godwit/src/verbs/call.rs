@@ -80,7 +80,7 @@ pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common)
         caller,
         caller_args: args.caller_args.clone(),
         regions: args.regions.clone(),
-        ploidy: args.ploidy.as_deref().map(|text| ploidy(text, args.sex.as_deref())).transpose()?,
+        ploidy: args.ploidy.as_deref().map(|text| ploidy_table(text, args.sex.as_deref())).transpose()?,
         ploidy_name: args.ploidy.clone(),
         sex: args.sex.clone(),
         window_bases: args.grid_size,
@@ -97,8 +97,8 @@ pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common)
     })
 }
 
-/// A table that is built in, or a file.
-fn ploidy(text: &str, sex: Option<&str>) -> Result<PloidyTable, Failure> {
+/// A table that is built in, or a file. Refuses a `sex` that it does not have.
+pub(super) fn ploidy_table(text: &str, sex: Option<&str>) -> Result<PloidyTable, Failure> {
     let table = match PloidyTable::named(text) {
         Some(table) => table,
         None => {

@@ -2,6 +2,7 @@
 
 use godwit_pipeline::{WorkflowOptions, run_workflow};
 
+use super::call::ploidy_table;
 use super::cancel_on_signal;
 use crate::cli::{MarkingArgs, RunArgs, Switch};
 use crate::failure::Failure;
@@ -20,6 +21,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         aligner: args.aligner.clone(),
         caller: args.caller.clone(),
         caller_args: args.caller_args.clone(),
+        ploidy: args.ploidy.as_deref().map(|text| ploidy_table(text, None)).transpose()?,
+        ploidy_name: args.ploidy.clone(),
         known_sites: args.known_sites.clone(),
         snp_resources: args.resources.snp_resource.clone(),
         indel_resources: args.resources.indel_resource.clone(),
