@@ -389,7 +389,9 @@ impl Slow {
     fn finish(&self) {
         let thread = self.0.lock().expect("nobody panics with it").take().expect("one test asks once");
         if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
+            // What it printed was taken for the output of the test that started it, and is not shown where that one passes.
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            panic!("{}", said.or_else(|| panic.downcast_ref().copied()).unwrap_or("it panicked"));
         }
     }
 }
