@@ -16,6 +16,7 @@ pub mod genome;
 pub mod golden;
 pub mod marking;
 pub mod metrics;
+pub mod patience;
 pub mod picard;
 pub mod pipeline;
 pub mod processes;

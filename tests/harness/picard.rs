@@ -100,11 +100,8 @@ pub fn run(words: &[&str]) -> Result<(), Refusal> {
 /// `PATH` with an `Rscript` that draws nothing behind everything else: Picard refuses to count insert sizes where it could
 /// not draw them, and only the numbers are wanted.
 fn path_with_rscript() -> String {
-    use std::os::unix::fs::PermissionsExt;
     let directory = scratch::directory("rscript");
-    let script = directory.join("Rscript");
-    std::fs::write(&script, "#!/bin/sh\nexit 0\n").expect("the scratch directory can be written to");
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("our own file can be changed");
+    scratch::program(&directory.join("Rscript"), "#!/bin/sh\nexit 0\n");
     format!("{}:{}", std::env::var("PATH").unwrap_or_default(), directory.display())
 }
 

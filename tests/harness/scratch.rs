@@ -3,7 +3,9 @@
 //! They live below the build's target directory, one per process, and stay after it: a failing test names files there.
 //! The next run removes those of processes that have ended.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,6 +27,22 @@ pub fn directory(label: &str) -> PathBuf {
     let path = root().join(format!("{label}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
     std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("cannot create {}: {error}", path.display()));
     path
+}
+
+/// Writes a program, and has it ready to be started.
+///
+/// Another process writes it. A file that this one has open for writing may be inherited by a child that another test starts
+/// at that moment, and cannot be executed until the child runs a program of its own (`ETXTBSY`, execve(2)).
+///
+/// # Panics
+/// When it cannot be written.
+pub fn program(path: &Path, text: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut writer = command.spawn().expect("a shell can be started");
+    let written = writer.stdin.take().expect("it is piped").write_all(text.as_bytes());
+    let ended = writer.wait().expect("it was started");
+    assert!(written.is_ok() && ended.success(), "cannot write {}: {written:?}, {ended}", path.display());
 }
 
 /// Names of what is in a directory, sorted.

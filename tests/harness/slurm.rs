@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::patience::wait_until;
 use crate::tool::{Tool, succeed};
 
 /// Clusters are here, for the paths of sockets are short.
@@ -133,6 +134,20 @@ impl Cluster {
         for name in crate::scratch::names(&state).iter().filter(|name| name.starts_with("job_state")) {
             std::fs::remove_file(state.join(name)).expect("it can be removed");
         }
+    }
+
+    /// Waits until the controller has written down what it knows of this job, which it does within five seconds: what came after
+    /// that, it forgets when it dies.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn wait_until_saved(&self, job: &str) {
+        let notes = self.directory.join("state/job_state");
+        let written = || std::fs::metadata(&notes).and_then(|notes| notes.modified()).ok();
+        let before = written();
+        // It writes only where something has changed.
+        succeed(self.command("scontrol").args(["update", "--quiet", &format!("JobId={job}"), "Comment=seen"]));
+        wait_until("the controller's notes", || written() != before);
     }
 
     /// One of SLURM's programs, for this cluster.

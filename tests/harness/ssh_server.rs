@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use crate::patience::wait_for;
 use crate::scratch;
 use crate::tool::{Tool, succeed};
 
@@ -32,6 +32,11 @@ impl SshServer {
     /// # Panics
     /// When it does not come up.
     pub fn start() -> Self {
+        // The port that was free a moment ago may be somebody else's by now.
+        (0..10).find_map(|_| Self::try_start()).expect("sshd starts and listens")
+    }
+
+    fn try_start() -> Option<Self> {
         let directory = scratch::directory("sshd");
         // A server of root gives its unprivileged half this empty directory, which packages make at boot.
         let _ = fs::DirBuilder::new().mode(0o755).create("/run/sshd");
@@ -65,13 +70,12 @@ impl SshServer {
             .stderr(log)
             .spawn()
             .expect("sshd can be started");
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let log = || fs::read_to_string(directory.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "sshd does not listen: {}", log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self { daemon, directory }
+        let mut server = Self { daemon, directory };
+        let listens = wait_for("sshd to listen", || match server.daemon.try_wait() {
+            Ok(None) => TcpStream::connect(("127.0.0.1", port)).is_ok().then_some(true),
+            _ => Some(false),
+        });
+        listens.then_some(server)
     }
 
     /// The configuration for ssh, to be named with `-F`.

@@ -2,11 +2,12 @@
 //! blocks, and what they do wrong is told.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::patience::wait_for;
 use godwit_tests::pipeline::{AlignOptions, Aligner, Lane, reference_bam};
+use godwit_tests::processes::{signal, wait_until_gone};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::sam::SamText;
 use godwit_tests::tool::{Tool, succeed};
@@ -381,18 +382,11 @@ fn a_foreign_aligner_that_hangs_ends_with_godwit() {
     let sample = Sample::get(&spec());
     let template = format!("/bin/sh -c 'cd {} && exec /bin/sh aligner.sh'", folder.display());
     let running = align(&sample, &AlignOptions::default(), &folder.join("out")).args(["--aligner", &template]).start();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    let read_id = || std::fs::read_to_string(folder.join("pid")).ok().filter(|text| text.ends_with('\n'));
-    let id = loop {
-        if let Some(id) = read_id() {
-            break id.trim().to_owned();
-        }
-        assert!(std::time::Instant::now() < deadline, "the aligner was not started");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    };
-    let interrupt = Command::new("kill").args(["-INT", &running.process_id().to_string()]).status();
-    assert!(interrupt.expect("kill can be started").success());
+    let id = wait_for("the aligner's start", || {
+        let text = std::fs::read_to_string(folder.join("pid")).ok()?;
+        text.strip_suffix('\n').map(|id| id.parse().expect("a shell prints numbers of processes"))
+    });
+    signal(running.process_id(), libc::SIGINT);
     running.finish().refuses(&[130], &["interrupted"]);
-    let alive = Command::new("kill").args(["-0", &id]).stderr(Stdio::null()).status().expect("kill can be started");
-    assert!(!alive.success(), "the aligner {id} goes on without godwit");
+    wait_until_gone(&[id]);
 }

@@ -1,10 +1,11 @@
 //! What godwit does with what it cannot use: the exit code of the contract, a last line that starts `godwit: error:` and
 //! names the place, and no file that looks finished.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{Finished, Godwit, godwit, path as godwit_path};
+use godwit_tests::processes::{signal, wait_for_children, wait_until_idle};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
@@ -373,56 +374,31 @@ fn a_full_disk_is_a_matter_of_this_machine() {
     assert_nothing_finished(&out);
 }
 
-/// The processes whose parent is `parent` and whose program is called `name`.
-fn children(parent: u32, name: &str) -> Vec<i32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("/proc can be read").flatten() {
-        let Ok(process_id) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
-        // PID (NAME) STATE PARENT ...: proc_pid_stat(5).
-        let Ok(status) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        let Some((head, tail)) = status.rsplit_once(") ") else { continue };
-        let is_child = tail.split(' ').nth(1) == Some(parent.to_string().as_str());
-        if is_child && head.split_once('(').is_some_and(|(_, own)| own == name) {
-            found.push(process_id);
-        }
-    }
-    found
-}
-
 #[test]
 fn a_killed_aligner_is_a_failure_of_the_engine() {
     needs!("bwa");
-    let big = Sample::get(&SampleSpec {
-        seed: 3,
-        lanes: vec![11_000, 6_000],
-        paired: true,
-        alternate: false,
-        comments: Comments::Illumina,
-    });
+    let sample = sample();
+    let text = std::fs::read(&sample.lanes[1].reads[0]).expect("the sample was written");
+    let aligner = godwit_path().with_file_name("godwit-bwa");
+    let aligner = aligner.to_str().expect("it is UTF-8");
     let out = scratch::directory("killed").join("out");
-    let running = align(big.indexed_by_godwit(), &big.lanes[0].reads, &out).start();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let process_id = loop {
-        if let Some(process_id) = children(running.process_id(), "godwit-bwa").first() {
-            break *process_id;
-        }
-        assert!(Instant::now() < deadline, "no godwit-bwa was started: {}", running.finish().report());
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    std::thread::sleep(Duration::from_millis(300));
-    // SAFETY: kill takes numbers only; the process was a child of a run of ours a moment ago.
-    unsafe { libc::kill(process_id, libc::SIGKILL) };
+    let (input, mut kept) = std::io::pipe().expect("a pipe can be made");
+    let running = align(sample.indexed_by_godwit(), &["-".into()], &out).stdin(input).start();
+    // Enough for a first chunk: the aligner is there, has some of the reads, and waits for the others, which never come.
+    kept.write_all(&text.repeat(1 + (3 << 20) / text.len())).expect("godwit takes it");
+    let process_id = wait_for_children(running.process_id(), aligner, 1)[0];
+    wait_until_idle(running.process_id());
+    signal(process_id, libc::SIGKILL);
     running.finish().refuses(&[ENGINE], &["godwit-bwa", "signal 9"]);
     assert_nothing_finished(&out);
+    drop(kept);
 }
 
 /// Writes an executable script in place of `godwit-bwa` and runs godwit with it.
 fn with_aligner(script: &str) -> (Finished, PathBuf) {
-    use std::os::unix::fs::PermissionsExt;
     let directory = scratch::directory("other-aligner");
     let program = directory.join("godwit-bwa");
-    std::fs::write(&program, script).expect("the scratch directory can be written to");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
+    scratch::program(&program, script);
     let out = directory.join("out");
     let command = align(sample().indexed_by_godwit(), &sample().lanes[1].reads, &out);
     (command.env("GODWIT_BWA", &program).run(), out)

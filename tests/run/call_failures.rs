@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{Finished, Godwit};
 use godwit_tests::faults::{Fault, count_changes, with_fault};
-use godwit_tests::processes::{signal, wait_for_children};
+use godwit_tests::processes::{signal, wait_for_children, wait_until_gone};
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch};
 
@@ -156,14 +156,12 @@ fn a_caller_that_fails_once_is_forgiven() {
 
 /// A directory with a program `bcftools` that runs `text` where `words` is its first word, and the real one otherwise.
 pub(super) fn spoiled_bcftools(word: &str, text: &str) -> String {
-    use std::os::unix::fs::PermissionsExt;
     let real = succeed(Tool::need("bash").command().args(["-c", "command -v bcftools"])).stdout;
     let real = String::from_utf8_lossy(&real).trim().to_owned();
     let directory = scratch::directory("spoiled");
     let program = directory.join("bcftools");
     let script = format!("#!/bin/bash\nreal={real}\nif [ \"$1\" = {word} ]; then\n{text}\nfi\nexec $real \"$@\"\n");
-    fs::write(&program, script).expect("scratch can be written to");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file can be changed");
+    scratch::program(&program, &script);
     format!("{}:{}", directory.display(), std::env::var("PATH").unwrap_or_default())
 }
 
@@ -200,17 +198,7 @@ fn callers_die_with_godwit() {
     let children = wait_for_children(run.process_id(), "1234", 2);
     signal(run.process_id(), libc::SIGKILL);
     run.finish();
-    let is_alive = |process: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        stat.contains("(sleep) ") && !stat.contains("(sleep) Z")
-    };
-    for _ in 0..500 {
-        if !children.iter().any(is_alive) {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("callers outlive godwit: {children:?}");
+    wait_until_gone(&children);
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{Finished, Godwit, Running, godwit};
-use godwit_tests::processes::{signal, wait_for_children};
+use godwit_tests::patience::wait_until;
+use godwit_tests::processes::{signal, wait_for_children, wait_until_gone};
 use godwit_tests::slurm::{self, Cluster};
 use godwit_tests::ssh_server::{self, SshServer};
 use godwit_tests::tool::succeed;
@@ -22,8 +22,6 @@ const MACHINE: i32 = 4;
 const ENGINE: i32 = 5;
 const REMOTE: i32 = 6;
 const INTERRUPTED: i32 = 130;
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One worker in each process, so that it is the nodes who share the work.
 fn call(out: &Path) -> Godwit {
@@ -159,11 +157,7 @@ impl Script {
 
     /// Waits until callers were started so often.
     fn wait_for(&self, starts: usize) {
-        let until = Instant::now() + PATIENCE;
-        while self.starts("") < starts {
-            assert!(Instant::now() < until, "{starts} callers were not started");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(&format!("{starts} callers to be started"), || self.starts("") >= starts);
     }
 
     /// Removes all that its runs left.
@@ -208,22 +202,11 @@ fn losing_a_node_loses_only_what_it_was_calling() {
         assert!(report["lost_nodes"] == 1 || how == libc::SIGSTOP, "{}", run.report());
         let regions = report["regions"].as_array().expect("a list");
         let again = regions.iter().filter(|region| region["attempts"].as_u64() > Some(1)).count();
-        assert!((1..=2).contains(&again), "a node calls one region at a time: {regions:?}\n{}", run.report());
-        assert!(!is_alive(nodes[1]), "the node is left behind");
+        // Those that take a second on a busy machine may be given to an idle node too.
+        let slow = regions.iter().filter(|region| region["seconds"].as_f64() > Some(0.5)).count();
+        assert!((1..=2 + slow).contains(&again), "a node calls one region at a time: {regions:?}\n{}", run.report());
+        wait_until_gone(&[nodes[1]]);
         script.reset();
-    }
-}
-
-fn is_alive(process: u32) -> bool {
-    Path::new(&format!("/proc/{process}/exe")).exists()
-}
-
-/// Waits until these processes have ended.
-fn wait_for_end(processes: &[u32]) {
-    let until = Instant::now() + PATIENCE;
-    while processes.iter().any(|process| is_alive(*process)) {
-        assert!(Instant::now() < until, "they do not end: {processes:?}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -248,7 +231,7 @@ fn a_killed_head_is_gone_on_with_by_other_numbers_of_nodes_and_by_none() {
             stopped.refuses(&[INTERRUPTED], &["--resume"]);
         }
         assert!(!out.join("a.vcf.gz").exists());
-        wait_for_end(&nodes);
+        wait_until_gone(&nodes);
         let called = |run: &Finished| run.stderr.matches("{\"event\":\"called\"").count();
         assert_eq!(called(&stopped), 3, "{}", stopped.report());
         script.let_go();
@@ -324,9 +307,9 @@ fn a_region_that_takes_long_is_given_to_an_idle_node_too() {
     needs!("bcftools", "bgzip", "bash");
     let script = Script::new("[ $region != chr1-0-8000 ] || [ $starts -ne 1 ] || sleep 1000");
     let out = scratch::directory("call-straggler");
-    let started = Instant::now();
+    // The first caller would outlast the longest that a run may take here.
     let run = start_over_nodes(&script, &out, 2, &[]).finish();
-    assert!(run.status.success() && started.elapsed() < PATIENCE, "{}", run.report());
+    assert!(run.status.success(), "{}", run.report());
     assert!(records(&out.join("a.vcf.gz")) == Aligned::get().bcftools("", "-mv"));
     assert_eq!(script.starts("chr1-0-8000"), 2);
     assert_eq!(report(&out)["regions"][0]["attempts"], 2);
@@ -437,7 +420,7 @@ fn callers_end_with_their_node() {
     let callers = wait_for_children(nodes[0], "4321", 1);
     signal(nodes[0], libc::SIGKILL);
     run.finish().refuses(&[REMOTE], &["no node is left"]);
-    wait_for_end(&callers);
+    wait_until_gone(&callers);
 }
 
 #[test]
@@ -514,11 +497,8 @@ fn a_job_that_calls_goes_on_after_its_time_limit() {
     let id = handle["id"].as_str().expect("a handle has one");
     // What `--signal=B:TERM@SECONDS` does when it is time.
     succeed(cluster.command("scancel").args(["--batch", "--signal=TERM", id]));
-    let until = Instant::now() + PATIENCE;
-    while !fs::read_to_string(job.join("job.log")).unwrap_or_default().contains("queueing again") {
-        assert!(Instant::now() < until, "it is not queued again");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let log = || fs::read_to_string(job.join("job.log")).unwrap_or_default();
+    wait_until("the job to be queued again", || log().contains("queueing again"));
     script.let_go();
     let run = run.finish();
     assert!(job.join("attempts/1").is_dir(), "{}", run.report());

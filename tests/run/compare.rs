@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use godwit_tests::binary::{Godwit, godwit};
@@ -308,8 +307,7 @@ fn a_bcftools_that_goes_wrong_is_named() {
     let with = |script: &str| {
         let path = case.path("bcftools");
         let version = "[ \"$1\" = --version ] && echo 'bcftools 1.16' && exit 0";
-        std::fs::write(&path, format!("#!/bin/sh\n{version}\n{script}\n")).expect("it can be written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+        scratch::program(&path, &format!("#!/bin/sh\n{version}\n{script}\n"));
         case.compare(&truth, &truth).env("GODWIT_BCFTOOLS", &path).run()
     };
     with("echo no luck >&2; exit 7").refuses(&[5], &["bcftools", "status 7", "no luck", "norm"]);
@@ -318,8 +316,7 @@ fn a_bcftools_that_goes_wrong_is_named() {
     with("bcftools norm -a - | grep -v 10").refuses(&[5], &["1 of 2 sites", "did not come back"]);
     with("bcftools norm -a - | sed s/c1/c2/").refuses(&[5], &["none of the sites"]);
     let old = case.path("old");
-    std::fs::write(&old, "#!/bin/sh\necho 'bcftools 1.9'\n").expect("it can be written");
-    std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    scratch::program(&old, "#!/bin/sh\necho 'bcftools 1.9'\n");
     case.compare(&truth, &truth).env("GODWIT_BCFTOOLS", &old).run().refuses(&[4], &["1.12 or later", "1.9"]);
 }
 

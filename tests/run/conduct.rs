@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{godwit, path as godwit_path};
+use godwit_tests::patience::wait_until;
 use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::processes::signal;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, sam, scratch};
@@ -30,11 +31,7 @@ fn marked() -> PathBuf {
 
 /// Waits until a run has made a file.
 fn wait_for(path: &Path) {
-    let started = Instant::now();
-    while !path.exists() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{} was not made", path.display());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&path.display().to_string(), || path.exists());
 }
 
 #[test]
@@ -131,13 +128,12 @@ fn a_failed_rerun_does_not_put_new_statistics_beside_an_old_bam() {
 fn an_interrupted_run_leaves_nothing_and_no_aligner() {
     needs!("bwa");
     let sample = sample(20_000);
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let out = scratch::directory("interrupted");
         let run = identity::align(&sample, &AlignOptions::default(), &out).args(["--threads", "1"]).start();
         // From here on the run listens to signals, and has seconds of work before it.
         wait_for(&out.join(".sample.bam.godwit-part"));
-        // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
-        unsafe { libc::kill(run.process_id() as libc::pid_t, signal) };
+        signal(run.process_id(), number);
         let finished = run.finish();
         finished.refuses(&[INTERRUPTED], &["interrupted"]);
         assert_eq!(scratch::names(&out), [] as [String; 0]);

@@ -88,8 +88,7 @@ fn every_program_that_godwit_can_use_is_told_of() {
         assert!(about(&told, what)["state"] == "note" && remedy.starts_with("install "), "{what}: {remedy}");
     }
     let old = empty.join("fastp");
-    fs::write(&old, "#!/bin/sh\necho fastp 0.20.1 >&2\n").expect("a file can be written");
-    fs::set_permissions(&old, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    scratch::program(&old, "#!/bin/sh\necho fastp 0.20.1 >&2\n");
     let finished = godwit().env("GODWIT_FASTP", &old).args(["doctor", "--json"]).succeeds();
     assert_eq!(about(&findings(&finished.stdout), "fastp")["state"], "warning");
 }

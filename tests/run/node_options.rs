@@ -18,6 +18,7 @@ use super::nodes::wait_until_said;
 use super::nodes_resume::{exchange, number, stopped};
 use super::{aligners, identity, inputs};
 
+const USAGE: i32 = 2;
 const INPUT: i32 = 3;
 /// More blocks than nodes, more partitions than shares.
 const COMMON: [&str; 4] = ["--threads", "1", "--partitions", "9"];
@@ -32,6 +33,18 @@ fn align(marking: Marking, out: &Path) -> Godwit {
     let aligner_args = vec!["-C".to_owned()];
     let options = AlignOptions { block_bases: 40_000, marking, aligner_args, ..AlignOptions::default() };
     identity::align(&sample(), &options, out).args(COMMON)
+}
+
+#[test]
+fn over_nodes_a_path_that_is_not_utf_8_is_refused_with_what_to_do() {
+    needs!("bwa");
+    use std::os::unix::ffi::OsStrExt;
+    let out = scratch::directory("not-utf-8").join(std::ffi::OsStr::from_bytes(b"out\xff"));
+    align(Marking::default(), &out).succeeds();
+    let over = out.with_file_name(std::ffi::OsStr::from_bytes(b"over\xff"));
+    let run = align(Marking::default(), &over).args(["--on", "local", "--nodes", "2"]).run();
+    run.refuses(&[USAGE], &["UTF-8", "rename"]);
+    assert_eq!(scratch::names(&over), [] as [&str; 0]);
 }
 
 /// Every file of a run by its path, but for those that tell times.

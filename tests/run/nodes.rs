@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use godwit_tests::binary::{Finished, Godwit, Running};
 use godwit_tests::marking::{Marking, Tagging};
 use godwit_tests::pipeline::AlignOptions;
-use godwit_tests::processes::{children, signal, wait_for_children};
+use godwit_tests::processes::{is_running, signal, wait_for_children, wait_until_gone};
 use godwit_tests::random::Random;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::slurm::{self, Cluster};
@@ -66,7 +66,7 @@ pub(super) fn wait_until_said(said: &Path, event: &str, count: usize, run: &Runn
     let wanted = format!("{{\"event\":\"{event}\"");
     loop {
         let text = fs::read_to_string(said).unwrap_or_default();
-        if text.matches(&wanted).count() >= count || !Path::new(&format!("/proc/{}/exe", run.process_id())).exists() {
+        if text.matches(&wanted).count() >= count || !is_running(run.process_id()) {
             return;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -172,13 +172,14 @@ fn lose_one(seed: u64, expected: &Path) -> bool {
     );
     assert!(run.status.success(), "{told}");
     assert_same(expected, &out, &run);
-    assert!(!Path::new(&format!("/proc/{victim}/exe")).exists(), "the node is left behind; {told}");
+    wait_until_gone(&[victim]);
     let report = fs::read_to_string(out.join("run.json")).expect("it is there");
     let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
     let count = |name: &str| report["exchange"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}"));
     // What the node had in flight: under way, or aligned and not yet on a second node. Slow nodes are not lost ones.
-    assert!(count("alignments") <= count("blocks") + count("stragglers") + 8, "{told}\n{report}");
-    report["exchange"]["lost_nodes"].as_u64() > Some(0)
+    let lost = count("lost_nodes");
+    assert!(count("alignments") <= count("blocks") + count("stragglers") + 8 * lost, "{told}\n{report}");
+    lost > 0
 }
 
 #[test]
@@ -216,7 +217,8 @@ fn nodes_that_cannot_begin_say_why_at_once() {
     let started = Instant::now();
     let run = align_on_nodes(&out, 2).env("GODWIT_BWA", "/nowhere/godwit-bwa").run();
     run.refuses(&[REMOTE], &["no node is left", "/nowhere/godwit-bwa"]);
-    assert!(started.elapsed() < Duration::from_secs(20), "nobody was waited for");
+    // A run waits a minute for nodes that may come.
+    assert!(started.elapsed() < Duration::from_secs(50), "nobody was waited for");
     assert_eq!(scratch::names(&out), Vec::<String>::new());
 }
 
@@ -234,13 +236,7 @@ fn nodes_end_with_their_head() {
             run.refuses(&[INTERRUPTED], &["interrupted"]);
             assert_eq!(scratch::names(&out), Vec::<String>::new());
         }
-        for _ in 0..500 {
-            if nodes.iter().all(|node| !Path::new(&format!("/proc/{node}/exe")).exists()) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert_eq!(children(1, "node").iter().filter(|child| nodes.contains(child)).count(), 0, "{}", run.report());
+        wait_until_gone(&nodes);
     }
 }
 

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{Godwit, Running};
+use godwit_tests::patience::wait_until;
 use godwit_tests::processes::{signal, with_words};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::slurm::{self, Cluster};
@@ -19,9 +19,6 @@ use super::nodes_resume::{align_stdin, exchange, number};
 use super::{identity, slurm as jobs};
 
 const NODES: u64 = 2;
-/// What slurmctld may forget when it dies is what happened in the last five seconds.
-const STATE_IS_SAVED: Duration = Duration::from_secs(7);
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Enough to last until SLURM has done what it is asked to.
 fn sample() -> Arc<Sample> {
@@ -62,11 +59,7 @@ impl<'c> Job<'c> {
     /// Waits until the job's script says something.
     fn wait_for_log(&self, words: &str) {
         let log = self.out.join("slurm/job.log");
-        let deadline = Instant::now() + PATIENCE;
-        while !fs::read_to_string(&log).unwrap_or_default().contains(words) {
-            assert!(Instant::now() < deadline, "the script did not say: {words}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until(words, || fs::read_to_string(&log).unwrap_or_default().contains(words));
     }
 
     fn id(&self) -> String {
@@ -169,8 +162,8 @@ fn a_restart_of_the_controller_does_not_touch_a_run() {
     let expected = by_one_process();
     let cluster = Cluster::start(NODES as u32);
     let job = Job::start(&cluster, &[]);
-    // It has written down by then that the job runs.
-    std::thread::sleep(STATE_IS_SAVED);
+    job.wait_until_aligned(1);
+    cluster.wait_until_saved(&job.id());
     cluster.strike("kill", "head");
     cluster.strike("start", "head");
     job.ends_as(expected, 1);
@@ -237,11 +230,7 @@ fn a_head_that_was_thought_dead_gives_way_to_the_next_start_of_its_job() {
     signal(first.process_id(), libc::SIGSTOP);
     let second = head(&out, &jobs, 1);
     let waits = || fs::read_to_string(said(1)).unwrap_or_default().contains("an earlier start of this job");
-    let deadline = Instant::now() + PATIENCE;
-    while !waits() {
-        assert!(Instant::now() < deadline, "the second does not wait");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the second head to wait for the first", waits);
     signal(first.process_id(), libc::SIGCONT);
     let (first, second) = (first.finish(), second.finish());
     let told = [0, 1].map(|attempt| fs::read_to_string(said(attempt)).unwrap_or_default());

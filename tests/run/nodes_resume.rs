@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use godwit_tests::binary::{Finished, Godwit, godwit};
-use godwit_tests::processes::{signal, wait_for_children};
+use godwit_tests::processes::{signal, wait_for_children, wait_until_gone};
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
 
@@ -29,14 +29,6 @@ pub(super) fn stopped(run: Godwit, out: &Path, how: i32, event: &str, count: usi
     wait_until_gone(&nodes);
     let said = fs::read_to_string(&said).expect("it was written");
     (finished, said.matches("{\"event\":\"aligned\"").count() as u64)
-}
-
-fn wait_until_gone(processes: &[u32]) {
-    for process in processes {
-        while Path::new(&format!("/proc/{process}/exe")).exists() {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
 }
 
 pub(super) fn exchange(out: &Path) -> Value {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use godwit_tests::binary::{Finished, Godwit};
 use godwit_tests::faults::{Fault, count_changes, with_fault};
 use godwit_tests::marking::{Marking, Tagging};
+use godwit_tests::patience::wait_until;
 use godwit_tests::pipeline::AlignOptions;
+use godwit_tests::processes::signal;
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::{needs, scratch};
 
@@ -357,13 +359,8 @@ fn an_interrupted_run_says_how_to_go_on() {
     let out = scratch::directory("interrupted");
     let run = identity::align(&sample, &options, &out).args(["--threads", "1"]).start();
     let blocks = out.join(".godwit/blocks");
-    let started = std::time::Instant::now();
-    while fs::metadata(&blocks).map_or(0, |found| found.len()) < 200_000 {
-        assert!(started.elapsed().as_secs() < 60, "no block was kept");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    // SAFETY: kill takes numbers only; the process is our child and not yet waited for.
-    unsafe { libc::kill(run.process_id() as libc::pid_t, libc::SIGINT) };
+    wait_until("blocks to be kept", || fs::metadata(&blocks).map_or(0, |found| found.len()) >= 200_000);
+    signal(run.process_id(), libc::SIGINT);
     run.finish().refuses(&[INTERRUPTED], &["interrupted", "--resume"]);
     assert_eq!(scratch::names(&out).iter().filter(|name| !name.starts_with('.')).count(), 0);
     let resumed = identity::align(&sample, &options, &out).args(["--threads", "1", "--resume", "--json"]).succeeds();

@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use godwit_tests::binary::{Godwit, godwit};
-use godwit_tests::processes::{signal, wait_for_children};
+use godwit_tests::processes::{signal, wait_for_children, wait_until_gone};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
@@ -92,11 +92,7 @@ fn killed(run: Godwit, out: &Path, aligned: usize, nodes: bool) {
     signal(run.process_id(), libc::SIGKILL);
     let finished = run.finish();
     assert!(finished.status.code().is_none(), "it was over before it could be killed\n{}", finished.report());
-    for process in others {
-        while Path::new(&format!("/proc/{process}/exe")).exists() {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
+    wait_until_gone(&others);
 }
 
 fn report(out: &Path) -> Value {

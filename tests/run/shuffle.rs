@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use godwit_tests::binary::{godwit, path as godwit_path};
 use godwit_tests::processes;
@@ -147,9 +146,7 @@ fn a_node_that_dies_ends_the_measurement_and_all_others() {
     let finished = running.finish();
     // Whoever tells first: the lead that waits for it, or a node that was fetching from it.
     finished.refuses(&[MACHINE, REMOTE], &[]);
-    for node in nodes {
-        assert!(!is_there(node), "node {node} outlives its measurement");
-    }
+    processes::wait_until_gone(&nodes);
 }
 
 #[test]
@@ -159,15 +156,5 @@ fn nodes_end_when_the_measurement_is_killed() {
     let nodes = processes::wait_for_children(running.process_id(), "--node", 2);
     processes::signal(running.process_id(), libc::SIGKILL);
     assert!(!running.finish().status.success());
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while nodes.iter().any(|node| is_there(*node)) {
-        assert!(Instant::now() < deadline, "nodes outlive whoever started them");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// True for a process that has not ended, whether or not somebody has asked for how it did.
-fn is_there(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    processes::wait_until_gone(&nodes);
 }

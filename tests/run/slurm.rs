@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::{Slurm, SlurmProfile};
 use godwit_fleet::{Ending, FleetError, JobHandle, JobSpec, JobStatus, Launcher};
+use godwit_tests::patience::{PATIENCE, wait_for, wait_until};
 use godwit_tests::scratch;
 use godwit_tests::slurm::{self, Cluster};
 use godwit_tests::tool::succeed;
 
-/// Longer than anything here takes; a job that hangs fails its test.
-const PATIENCE: Duration = Duration::from_secs(150);
 /// Waits until the file `go` is in the working directory.
 const UNTIL_GO: &str = "until [ -e go ]; do sleep 0.05; done";
 
@@ -99,11 +98,7 @@ impl<'a> Bench<'a> {
     }
 
     fn wait_for_file(&self, name: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.directory.join(name).exists() {
-            assert!(Instant::now() < deadline, "{name} does not come");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until(name, || self.directory.join(name).exists());
     }
 }
 
@@ -374,16 +369,11 @@ fn forgotten(cluster: &Cluster) {
     assert!(matches!(error, FleetError::Silent { .. }), "{error}");
     cluster.lose_memory();
     cluster.strike("start", "head");
-    let deadline = Instant::now() + PATIENCE;
-    let status = loop {
-        match bench.launcher.status(&handle) {
-            Ok(status) => break status,
-            Err(FleetError::Silent { .. }) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            Err(error) => panic!("{error}"),
-        }
-    };
+    let status = wait_for("the controller's answer", || match bench.launcher.status(&handle) {
+        Ok(status) => Some(status),
+        Err(FleetError::Silent { .. }) => None,
+        Err(error) => panic!("{error}"),
+    });
     assert!(matches!(status, JobStatus::Unknown { .. }), "{status:?}");
     bench.launcher.cancel(&handle).expect("there is nothing to cancel");
 }
@@ -399,7 +389,9 @@ impl Slow {
     fn finish(&self) {
         let thread = self.0.lock().expect("nobody panics with it").take().expect("one test asks once");
         if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
+            // What it printed was taken for the output of the test that started it, and is not shown where that one passes.
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            panic!("{}", said.or_else(|| panic.downcast_ref().copied()).unwrap_or("it panicked"));
         }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use godwit_fleet::launcher::Ssh;
 use godwit_fleet::{Ending, JobHandle, JobSpec, JobStatus, Launcher};
+use godwit_tests::patience::{wait_for, wait_until};
+use godwit_tests::processes::{children, is_running, signal, wait_until_gone};
 use godwit_tests::skip;
 use godwit_tests::ssh_server::{self, SshServer};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 macro_rules! needs_sshd {
     () => {
@@ -44,36 +43,20 @@ fn outputs(job: &JobSpec) -> Vec<String> {
     (0..job.nodes).map(read).collect()
 }
 
-fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn wait_for_end(ssh: &Ssh, handle: &JobHandle) -> Ending {
-    let mut ending = None;
-    wait_for("the job's end", || {
-        match ssh.status(handle).unwrap_or_else(|error| panic!("{error}")) {
-            JobStatus::Ended { how } => ending = Some(how),
-            JobStatus::Running { .. } => {}
-            other => panic!("{other:?}"),
-        }
-        ending.is_some()
-    });
-    ending.expect("it was waited for")
-}
-
-fn is_alive(pid: &str) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+    wait_for("the job's end", || match ssh.status(handle).unwrap_or_else(|error| panic!("{error}")) {
+        JobStatus::Ended { how } => Some(how),
+        JobStatus::Running { .. } => None,
+        other => panic!("{other:?}"),
+    })
 }
 
 /// The numbers that the workers and what they started printed, once they all have.
-fn pids(job: &JobSpec, each: usize) -> Vec<String> {
-    wait_for("the workers' start", || outputs(job).iter().all(|text| text.lines().count() >= each));
-    outputs(job).iter().flat_map(|text| text.lines().take(each).map(str::to_owned).collect::<Vec<_>>()).collect()
+fn pids(job: &JobSpec, each: usize) -> Vec<u32> {
+    // A line counts once it is whole.
+    wait_until("the workers' start", || outputs(job).iter().all(|text| text.matches('\n').count() >= each));
+    let number = |line: &str| line.parse().expect("a shell prints numbers of processes");
+    outputs(job).iter().flat_map(|text| text.lines().take(each).map(number).collect::<Vec<_>>()).collect()
 }
 
 /// A worker that does not end when it is asked to, and a process it started.
@@ -125,13 +108,13 @@ fn far_processes_end_when_the_job_is_cancelled_or_its_launcher_goes() {
         (ssh, job, handle)
     });
     let running = [pids(&cancelled.1, 2), pids(&dropped.1, 2)].concat();
-    assert!(running.iter().all(|pid| is_alive(pid)), "{running:?}");
+    assert!(running.iter().all(|pid| is_running(*pid)), "{running:?}");
     let (ssh, job, handle) = cancelled;
     ssh.cancel(&handle).unwrap_or_else(|error| panic!("{error}"));
     drop(dropped.0);
     assert_eq!(wait_for_end(&ssh, &handle), Ending::Cancelled);
     assert!(outputs(&job).iter().all(|text| text.ends_with("told\n")), "{:?}", outputs(&job));
-    wait_for("the far processes' end", || !running.iter().any(|pid| is_alive(pid)));
+    wait_until_gone(&running);
 }
 
 #[test]
@@ -143,18 +126,11 @@ fn far_processes_end_when_the_connection_does() {
     let handle = ssh.submit(&job).unwrap_or_else(|error| panic!("{error}"));
     let running = pids(&job, 2);
     // ssh itself is killed, as by a machine that goes down: it can say nothing to the other side.
-    let own = std::process::id().to_string();
-    for entry in fs::read_dir("/proc").expect("it can be read").flatten() {
-        let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)).unwrap_or_default();
-        let configuration = server.client_configuration().to_string_lossy().into_owned();
-        if parent == own && String::from_utf8_lossy(&words).contains(&configuration) {
-            let pid = entry.file_name().to_string_lossy().into_owned();
-            godwit_tests::tool::succeed(std::process::Command::new("kill").args(["-KILL", &pid]));
-        }
-    }
+    let configuration = server.client_configuration().to_string_lossy().into_owned();
+    let connections = children(std::process::id(), &configuration);
+    assert_eq!(connections.len(), 1);
+    signal(connections[0], libc::SIGKILL);
     let Ending::Failed { what, .. } = wait_for_end(&ssh, &handle) else { panic!("it was killed") };
     assert!(what.contains("node 0 on near was killed by signal 9"), "{what}");
-    wait_for("the far processes' end", || !running.iter().any(|pid| is_alive(pid)));
+    wait_until_gone(&running);
 }

@@ -1,6 +1,5 @@
 //! `--trim fastp`: the records of `fastp` before `bwa mem`, reads checked as strictly as without it, and its end noticed.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -130,8 +129,7 @@ fn what_fastp_passes_over_is_refused_all_the_same() {
 fn impostor(directory: &Path, version: &str, work: &str) -> PathBuf {
     let path = directory.join(format!("fastp-{version}"));
     let text = format!("#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 'fastp {version}' >&2; exit; }}\n{work}\n");
-    std::fs::write(&path, text).expect("the scratch directory can be written to");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    scratch::program(&path, &text);
     path
 }
 

@@ -6,7 +6,6 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use godwit_formats::bam::RecordChunk;
 use godwit_formats::{is_system_failure, with_causes};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -17,6 +16,8 @@ use crate::reference::Reference;
 
 /// Bytes of records per message, about.
 const CHUNK_BYTES: usize = 1 << 18;
+/// Of the length before a record.
+pub(crate) const LENGTH_BYTES: usize = 4;
 /// Memory for what a file holds, bytes: a container of every thread apart.
 const BASE_BYTES: u64 = 384 << 20;
 /// Memory of a thread: its stack of 8 MiB, and the containers it works on (htslib makes them of 5 M bases at most).
@@ -93,24 +94,35 @@ fn decode_into(request: &DecodeRequest, out: &mut impl Write) -> Result<(), Stop
     limit_time(patience);
     let mut decoder = Decoder::open(&request.path, reference.as_ref(), request.threads)?;
     write_message(out, Kind::Header, &decoder.header().text()).map_err(Stop::Output)?;
-    let mut chunk = RecordChunk::default();
     let mut message = Vec::new();
     loop {
         limit_time(patience);
-        let read = decoder.read_chunk(&mut chunk, CHUNK_BYTES);
+        let more = fill_message(&mut decoder, &mut message);
         // The good records before a bad one are there.
-        message.clear();
-        for record in chunk.records() {
-            message.extend_from_slice(&(record.len() as u32).to_le_bytes());
-            message.extend_from_slice(record);
-        }
         if !message.is_empty() {
             write_message(out, Kind::Records, &message).map_err(Stop::Output)?;
         }
-        if !read? {
+        if !more? {
             return Ok(());
         }
     }
+}
+
+/// Replaces a message by one of the next records, each behind its length; false where the file ends behind them.
+fn fill_message(decoder: &mut Decoder, message: &mut Vec<u8>) -> Result<bool, CramError> {
+    message.clear();
+    while message.len() < CHUNK_BYTES {
+        let start = message.len();
+        message.extend_from_slice(&[0; LENGTH_BYTES]);
+        let more = decoder.append_record(message);
+        if !matches!(more, Ok(true)) {
+            message.truncate(start);
+            return more;
+        }
+        let record_bytes = (message.len() - start - LENGTH_BYTES) as u32;
+        message[start..start + LENGTH_BYTES].copy_from_slice(&record_bytes.to_le_bytes());
+    }
+    Ok(true)
 }
 
 /// A failure to set it is no reason to refuse work: it only guards against files made to do harm.

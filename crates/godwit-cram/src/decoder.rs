@@ -1,4 +1,4 @@
-//! A CRAM file as its header and chunks of checked records, decoded in this process.
+//! A CRAM file as its header and checked records, decoded in this process.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::error::CramError;
 use crate::htslib::{Input, Read};
 use crate::packing;
 use crate::reference::Reference;
-use godwit_formats::bam::{RecordChunk, RecordProblem, check_record};
-use godwit_formats::sam::Header;
+use godwit_formats::bam::{DamagedRecord, RecordProblem, check_record};
+use godwit_formats::sam::{Header, UnusableHeader};
 
 /// Decodes a CRAM file in this process, which a file made to do harm may take down: [`crate::Reader`] is for files of strangers.
 pub struct Decoder {
@@ -54,7 +54,7 @@ impl Decoder {
         if !input.has_end() {
             return Err(CramError::Truncated { path: path.to_owned() });
         }
-        let unusable = |source| CramError::Header { path: path.to_owned(), source };
+        let unusable = |source| UnusableHeader { path: path.to_owned(), source };
         let header = Header::parse(&input.header().text()).map_err(unusable)?;
         let genome = header.genome().map_err(unusable)?;
         if let Some(reference) = reference {
@@ -69,21 +69,11 @@ impl Decoder {
         &self.header
     }
 
-    /// Replaces the records of `out` by the next ones: about `max_bytes`, at least one record. False, with no records, at
-    /// the end of the file.
+    /// Appends the next record as BAM packs it, checked; false at the end of the file.
     ///
     /// # Errors
-    /// [`CramError`] naming the record; `out` then holds the good records before it.
-    pub fn read_chunk(&mut self, out: &mut RecordChunk, max_bytes: usize) -> Result<bool, CramError> {
-        out.fill(self.records, max_bytes, |data| {
-            let more = self.read_record(data)?;
-            self.records += u64::from(more);
-            Ok(more)
-        })
-    }
-
-    /// Appends one record; false at the end of the file.
-    fn read_record(&mut self, out: &mut Vec<u8>) -> Result<bool, CramError> {
+    /// [`CramError`] naming the record; `out` may then hold some of it.
+    pub fn append_record(&mut self, out: &mut Vec<u8>) -> Result<bool, CramError> {
         let (path, record) = (self.path.clone(), self.records + 1);
         match self.input.read() {
             Read::End => return Ok(false),
@@ -95,11 +85,14 @@ impl Decoder {
         let (core, data) = self.input.record();
         if packing::pack(&core, data, out).is_none() {
             let source = RecordProblem::Value { field: "position or length", value: core.position };
-            return Err(CramError::Record { path, record, source });
+            return Err(DamagedRecord { path, record, source }.into());
         }
-        match check_record(&out[start..], self.genome.contigs().len()) {
-            Ok(_) => Ok(true),
-            Err(source) => Err(CramError::Record { path, record, source }),
-        }
+        check_record(&out[start..], self.genome.contigs().len()).map_err(|source| DamagedRecord {
+            path,
+            record,
+            source,
+        })?;
+        self.records += 1;
+        Ok(true)
     }
 }

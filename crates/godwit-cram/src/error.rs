@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use godwit_formats::bam::RecordProblem;
+use godwit_formats::bam::DamagedRecord;
 use godwit_formats::fasta::FastaError;
-use godwit_formats::sam::HeaderError;
+use godwit_formats::sam::UnusableHeader;
 
 /// Why CRAM cannot be read or written. Records are numbered from 1.
 #[derive(Debug, thiserror::Error)]
@@ -32,14 +32,8 @@ pub enum CramError {
         path: PathBuf,
     },
     /// The text of the header is not one.
-    #[error("{} has a header that cannot be used", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        source: HeaderError,
-    },
+    #[error(transparent)]
+    Header(#[from] UnusableHeader),
     /// A record cannot be decoded.
     #[error("record {record} of {} cannot be decoded: the file is damaged; fetch or make it again", path.display())]
     Decode {
@@ -60,16 +54,8 @@ pub enum CramError {
         record: u64,
     },
     /// A decoded record is not one.
-    #[error("record {record} of {} is damaged", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// 1-based number of the record.
-        record: u64,
-        /// What is wrong.
-        #[source]
-        source: RecordProblem,
-    },
+    #[error(transparent)]
+    Record(#[from] DamagedRecord),
     /// The process that decodes says what is wrong.
     #[error("{message}")]
     Decoder {

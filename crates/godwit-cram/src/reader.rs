@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use godwit_formats::bam::{RecordChunk, check_record};
-use godwit_formats::sam::Header;
+use godwit_formats::bam::{DamagedRecord, RecordChunk, check_record};
+use godwit_formats::sam::{Header, UnusableHeader};
 use godwit_formats::unaligned::RecordSource;
 use godwit_model::Genome;
 use libc::SIGXCPU;
 
-use crate::decode::{DecodeRequest, Kind, PATIENCE_SECONDS, read_message};
+use crate::decode::{DecodeRequest, Kind, LENGTH_BYTES, PATIENCE_SECONDS, read_message};
 use crate::error::CramError;
 
 /// Name of the verb of the program that calls [`crate::decode`].
@@ -74,7 +74,7 @@ impl Reader {
         if reader.next_message()? != Kind::Header {
             return Err(reader.broke_off());
         }
-        let unusable = |source| CramError::Header { path: reader.path.clone(), source };
+        let unusable = |source| UnusableHeader { path: reader.path.clone(), source };
         reader.header = Header::parse(&reader.message).map_err(unusable)?;
         reader.genome = reader.header.genome().map_err(unusable)?;
         reader.message.clear();
@@ -119,10 +119,10 @@ impl Reader {
         let Some(record) = sized(&self.message[self.at..]) else { return Err(self.broke_off()) };
         let start = out.len();
         out.extend_from_slice(record);
-        self.at += 4 + record.len();
+        self.at += LENGTH_BYTES + record.len();
         match check_record(&out[start..], self.genome.contigs().len()) {
             Ok(_) => Ok(true),
-            Err(source) => Err(CramError::Record { path: self.path.clone(), record: self.records + 1, source }),
+            Err(source) => Err(DamagedRecord { path: self.path.clone(), record: self.records + 1, source }.into()),
         }
     }
 

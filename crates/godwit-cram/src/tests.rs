@@ -1,6 +1,5 @@
 use std::io::Write;
 
-use godwit_formats::bam::RecordChunk;
 use godwit_formats::sam::{Header, LineEncoder};
 use godwit_model::RawRecord;
 use proptest::prelude::*;
@@ -74,10 +73,9 @@ fn parts_behind_one_header_are_a_file() {
     file.write_all(&EOF_CONTAINER).unwrap();
     let mut reader = Decoder::open(&path, Some(&opened), 2).unwrap();
     assert!(reader.header().text().ends_with(b"@RG\tID:g\tSM:s\n"));
-    let mut chunk = RecordChunk::default();
-    let mut found = Vec::new();
-    while reader.read_chunk(&mut chunk, 1000).unwrap() {
-        found.extend(chunk.records().map(<[u8]>::to_vec));
+    let (mut found, mut record) = (Vec::new(), Vec::new());
+    while reader.append_record(&mut record).unwrap() {
+        found.push(std::mem::take(&mut record));
     }
     assert_eq!(found.len(), 270);
     for (found, expected) in found.iter().zip(&expected) {

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use godwit_process::Signal;
+
 use crate::EngineError;
 pub use chain::{Chain, Link};
 use minder::Tail;
@@ -84,7 +86,7 @@ fn spawn(program: PathBuf, mut command: Command, group: Group) -> Result<ChildSt
     if group == Group::Own {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
     }
-    system::die_with_parent(&mut command);
+    godwit_process::die_with_parent(&mut command);
     let command_line = command_line(&command);
     let (spawned, tail) = minder::spawn(command);
     let child = match spawned {
@@ -226,7 +228,7 @@ impl ChildState {
             self.stopped.store(true, Ordering::Relaxed);
             // Both fail only for a child that is gone already.
             if self.group == Group::Own {
-                system::kill_group(child.id());
+                godwit_process::signal_group(child.id(), Signal::Kill);
             }
             let _ = child.kill();
             let _ = child.wait();

@@ -3,11 +3,9 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arrow_array::{BinaryArray, RecordBatch};
 use godwit_engines::EngineError;
@@ -16,6 +14,9 @@ use godwit_engines::aligner::protocol::part_metadata;
 use godwit_engines::aligner::{Aligner, BlockEnd, BlockHeader, Hello, Session};
 use godwit_engines::stream::StreamWriter;
 use godwit_model::{BlockId, DuplicateCounts, NO_READ_GROUP, schema};
+use godwit_tests::patience::wait_until;
+use godwit_tests::processes::{is_running, wait_until_gone};
+use godwit_tests::scratch;
 use tempfile::TempDir;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -38,9 +39,7 @@ impl Fake {
         fs::write(folder.path().join("hello"), message(hello.to_metadata())).unwrap();
         fs::write(folder.path().join("answer"), answer(BLOCK, 2)).unwrap();
         let program = folder.path().join("godwit-bwa");
-        let text = format!("#!/bin/sh\nHERE={}\n{script}\n", folder.path().display());
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        scratch::program(&program, &format!("#!/bin/sh\nHERE={}\n{script}\n", folder.path().display()));
         Self { folder }
     }
 
@@ -56,15 +55,6 @@ impl Fake {
     }
 
     fn start(&self) -> Result<Session, EngineError> {
-        // Another test's fork may hold the script open for writing for a moment.
-        for _ in 0..50 {
-            match self.options().start() {
-                Err(EngineError::Io { source, .. }) if source.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                other => return other,
-            }
-        }
         self.options().start()
     }
 
@@ -119,20 +109,6 @@ fn feed_one(session: Session) -> Result<usize, EngineError> {
     }
     handle.wait()?;
     Ok(blocks)
-}
-
-fn is_running(id: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // A zombie is gone, only not yet taken note of.
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
-}
-
-fn assert_gone(id: u32) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while is_running(id) {
-        assert!(Instant::now() < deadline, "process {id} still runs");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -245,8 +221,11 @@ fn a_dropped_handle_leaves_no_orphan() {
 #[test]
 fn a_child_outlives_the_thread_that_started_it() {
     let fake = Fake::new("cat $HERE/hello; cat >/dev/null; cat $HERE/answer");
-    let session = std::thread::scope(|scope| scope.spawn(|| fake.start().unwrap()).join().unwrap());
-    std::thread::sleep(Duration::from_millis(100));
+    // SAFETY: gettid takes nothing and cannot fail.
+    let start = || (fake.start().unwrap(), unsafe { libc::gettid() });
+    let (session, thread) = std::thread::scope(|scope| scope.spawn(start).join().unwrap());
+    // The kernel is done with a thread, and with the signals that its end brings, a moment after it was joined.
+    wait_until("the thread's end", || !Path::new(&format!("/proc/self/task/{thread}")).exists());
     assert_eq!(feed_one(session).unwrap(), 1);
 }
 
@@ -271,5 +250,5 @@ fn a_killed_parent_leaves_no_orphan() {
         .status()
         .unwrap();
     assert!(!status.success());
-    assert_gone(fs::read_to_string(&file).unwrap().parse().unwrap());
+    wait_until_gone(&[fs::read_to_string(&file).unwrap().parse().unwrap()]);
 }

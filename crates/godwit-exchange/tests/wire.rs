@@ -16,7 +16,7 @@ use godwit_model::BlockId;
 use serde_json::json;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(150);
 const BLOCK: BlockId = BlockId { lane: 1, ordinal: 7 };
 
 /// Hands out the number of shares asked for, a batch each, and fails after the third.

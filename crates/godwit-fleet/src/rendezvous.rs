@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = godwit_tests::patience::PATIENCE;
 
     fn sample(attempt: u64) -> Rendezvous {
         Rendezvous::at("10.1.2.3:4567".parse().unwrap(), attempt).unwrap()
@@ -205,10 +205,21 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("job");
         let written = sample(3);
+        // All have looked and found nothing before there is something.
+        let all_looked = std::sync::Barrier::new(5);
+        let wait = || {
+            let first = std::cell::Cell::new(true);
+            let is_cancelled = || {
+                if first.replace(false) {
+                    all_looked.wait();
+                }
+                false
+            };
+            Rendezvous::wait(&directory, 3, SOON, is_cancelled).unwrap()
+        };
         std::thread::scope(|scope| {
-            let waiting: Vec<_> =
-                (0..4).map(|_| scope.spawn(|| Rendezvous::wait(&directory, 3, SOON, || false).unwrap())).collect();
-            std::thread::sleep(Duration::from_millis(30));
+            let waiting: Vec<_> = (0..4).map(|_| scope.spawn(wait)).collect();
+            all_looked.wait();
             written.publish(&directory).unwrap();
             for reader in waiting {
                 assert_eq!(reader.join().unwrap(), written);

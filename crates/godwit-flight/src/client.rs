@@ -16,7 +16,7 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
@@ -26,7 +26,7 @@ use crate::error::FlightError;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ClientTls;
-use crate::transport::{Access, Address, Socket, Token, Tuning};
+use crate::transport::{Access, Address, Socket, Token, Tuning, tuned};
 
 /// Batches between an uploading caller and the connection.
 const UPLOAD_QUEUE: usize = 2;
@@ -85,15 +85,7 @@ impl Client {
             .await
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
-        let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .max_frame_size(tuning.frame_bytes)
-            .initial_stream_window_size(tuning.stream_window_bytes)
-            .initial_connection_window_size(tuning.connection_window_bytes)
-            .max_send_buf_size(2 * tuning.frame_bytes as usize)
-            .keep_alive_interval(tuning.keep_alive_interval)
-            .keep_alive_timeout(tuning.keep_alive_timeout);
+        let builder = tuned!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), tuning);
         let (requests, connection) = builder
             .handshake(TokioIo::new(socket.framed(0)))
             .await

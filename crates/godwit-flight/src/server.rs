@@ -18,7 +18,7 @@ use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
 use tonic::Status;
 use tonic::service::Routes;
@@ -30,7 +30,7 @@ use crate::frames::PREFACE_BYTES;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
-use crate::transport::{Access, Address, Listener, Socket, Tuning};
+use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
@@ -183,15 +183,7 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
         let plane = plane.clone();
         async move { Ok::<_, Infallible>(plane.answer(request).await) }
     });
-    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .max_frame_size(tuning.frame_bytes)
-        .initial_stream_window_size(tuning.stream_window_bytes)
-        .initial_connection_window_size(tuning.connection_window_bytes)
-        .max_send_buf_size(2 * tuning.frame_bytes as usize)
-        .keep_alive_interval(tuning.keep_alive_interval)
-        .keep_alive_timeout(tuning.keep_alive_timeout);
+    let builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
     // How a connection ends is the client's business; each call on it has told its own outcome.
     let _ = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer).await;
 }

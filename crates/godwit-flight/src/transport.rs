@@ -75,6 +75,23 @@ impl Default for Tuning {
     }
 }
 
+/// hyper's builder of an end of an HTTP/2 connection, with our settings. Each end has a type of its own there, and the same names.
+macro_rules! tuned {
+    ($builder:expr, $tuning:expr) => {{
+        let (mut builder, tuning) = ($builder, &$tuning);
+        builder
+            .timer(hyper_util::rt::TokioTimer::new())
+            .max_frame_size(tuning.frame_bytes)
+            .initial_stream_window_size(tuning.stream_window_bytes)
+            .initial_connection_window_size(tuning.connection_window_bytes)
+            .max_send_buf_size(2 * tuning.frame_bytes as usize)
+            .keep_alive_interval(tuning.keep_alive_interval)
+            .keep_alive_timeout(tuning.keep_alive_timeout);
+        builder
+    }};
+}
+pub(crate) use tuned;
+
 /// What a caller must know to be let in, sent as `authorization: Bearer TOKEN`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);

@@ -13,7 +13,7 @@ mod reader;
 mod tests;
 
 pub use check::{RecordProblem, check_record};
-pub use error::BamError;
+pub use error::{BamError, DamagedRecord};
 pub use header::encode_header;
 pub use reader::{Reader, RecordChunk};
 

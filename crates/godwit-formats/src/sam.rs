@@ -15,6 +15,6 @@ mod tags;
 pub(crate) mod tests;
 
 pub use encode::LineEncoder;
-pub use error::{HeaderError, ReadError, SamError};
+pub use error::{HeaderError, ReadError, SamError, UnusableHeader};
 pub use header::{Header, ReadGroup};
 pub use reader::{InputFormat, LineChunk, Reader, sniff};

@@ -6,14 +6,11 @@ use std::sync::OnceLock;
 
 use flate2::Crc;
 use godwit_cram::{Decoder, EOF_CONTAINER, Reference};
-use godwit_formats::bam::RecordChunk;
 use godwit_model::RawRecord;
 
 use crate::alignments::look_at;
 use crate::file::file;
 
-/// Bytes of records at a time.
-const CHUNK_BYTES: usize = 200;
 /// Bytes before the first container (CRAMv3 §6).
 const DEFINITION_BYTES: usize = 26;
 
@@ -58,9 +55,10 @@ pub(crate) fn cram(bytes: &[u8]) {
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let reference = with_reference.then(reference);
     let Ok(mut reader) = Decoder::open(&path, reference, 1) else { return };
-    let mut chunk = RecordChunk::default();
-    while let Ok(true) = reader.read_chunk(&mut chunk, CHUNK_BYTES) {
-        chunk.records().for_each(|record| look_at(RawRecord::trusted(record)));
+    let mut record = Vec::new();
+    while let Ok(true) = reader.append_record(&mut record) {
+        look_at(RawRecord::trusted(&record));
+        record.clear();
     }
 }
 

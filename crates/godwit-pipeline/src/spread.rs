@@ -12,6 +12,19 @@ use crate::error::PipelineError;
 
 pub(crate) use crew::{Crew, News};
 
+/// What nodes are told, as JSON.
+///
+/// # Errors
+/// [`PipelineError::Options`] where a path in it is not UTF-8.
+pub(crate) fn for_nodes(told: &impl serde::Serialize) -> Result<serde_json::Value, PipelineError> {
+    serde_json::to_value(told).map_err(|error| PipelineError::Options {
+        problem: format!(
+            "nodes cannot be told what to do: {error}; over nodes the paths of all files and directories must be UTF-8: rename \
+             the one that is not"
+        ),
+    })
+}
+
 /// How a run is spread over nodes.
 pub struct Spread<'l> {
     /// Number of nodes that are started; more may come, and some may go.

@@ -13,19 +13,22 @@ use anyhow::{Context, Result};
 /// and what a crate may use, those above it may use too where it is listed. `godwit` may use all.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-model", &[]),
+    // How children end is the same for the programs of a run and for its nodes.
+    ("godwit-process", &[]),
     ("godwit-formats", &["godwit-model"]),
     // htslib's symbols clash with those of bwa's library, so CRAM is no part of what `godwit-bwa` links.
     ("godwit-cram", &["godwit-model", "godwit-formats"]),
     ("godwit-kernels", &["godwit-model"]),
-    // What aligners print becomes records and duplicate signatures at once, while mates are neighbours.
-    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels"]),
+    // What aligners print becomes records and duplicate signatures at once, while mates are neighbours. They and the launchers
+    // have the harness of the tests, which knows none of the crates, for their tests alone: it tells how processes are.
+    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process", "godwit-tests"]),
     // The pipe's protocol is the engine's; the programs at its other end speak it.
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-bwa-mem2", &["godwit-model", "godwit-mem", "godwit-engines"]),
-    // The harness of the tests, which knows none of the crates, for its tests alone: those that need Go skip as the others do.
+    // The harness again: tests that need Go skip as the others do.
     ("godwit-flight", &["godwit-model", "godwit-tests"]),
-    ("godwit-fleet", &["godwit-model"]),
+    ("godwit-fleet", &["godwit-model", "godwit-process", "godwit-tests"]),
     ("godwit-transfer", &["godwit-model", "godwit-flight"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),

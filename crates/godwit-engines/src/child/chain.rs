@@ -132,6 +132,8 @@ impl Drop for Chain {
 
 #[cfg(test)]
 mod tests {
+    use godwit_tests::processes::wait_until_gone;
+
     use super::*;
 
     fn shell(script: &str) -> Link {
@@ -170,17 +172,14 @@ mod tests {
 
     #[test]
     fn a_cancelled_chain_and_what_it_started_are_stopped() {
-        let chain = Chain::start(vec![shell("sleep 1000 & echo $! >&2; wait")], Stdio::null()).unwrap();
-        let started = std::time::Instant::now();
-        let error = chain.wait(|| started.elapsed() > Duration::from_millis(500)).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let started = directory.path().join("started");
+        let script = format!("sleep 1000 & echo $! >&2; touch {}; wait", started.display());
+        let chain = Chain::start(vec![shell(&script)], Stdio::null()).unwrap();
+        let error = chain.wait(|| started.exists()).unwrap_err();
         assert!(error.was_stopped(), "{error}");
         let EngineError::Died { stderr_tail, .. } = error else { panic!("{error}") };
         // Nobody waits for what was started by the shell: it is sent the signal, and dies a moment later.
-        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", stderr_tail[0])).unwrap_or_default();
-        let ended = |stat: &str| stat.is_empty() || stat.contains(" Z ");
-        while !ended(&stat()) {
-            assert!(started.elapsed() < Duration::from_secs(20), "{}", stat());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_until_gone(&[stderr_tail[0].parse().unwrap()]);
     }
 }

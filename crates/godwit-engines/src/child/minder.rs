@@ -9,8 +9,6 @@ use std::process::{Child, ChildStderr, Command};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use super::system;
-
 /// Lines kept.
 const TAIL_LINES: usize = 20;
 /// Bytes of a line kept; the rest of it counts as the next line.
@@ -68,7 +66,7 @@ pub(super) fn spawn(mut command: Command) -> (std::io::Result<Child>, Arc<Tail>)
         }
         thread_tail.end();
         if let Some(id) = id {
-            system::await_exit(id);
+            godwit_process::await_exit(id);
         }
     };
     let spawned = match std::thread::Builder::new().name("godwit-stderr".into()).spawn(mind) {

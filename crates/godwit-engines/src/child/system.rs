@@ -1,39 +1,8 @@
-//! The calls to Linux that the standard library does not offer.
+//! The calls to Linux for the pipes of children, which the standard library does not offer.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-/// Has the kernel kill the child when the thread that starts it ends.
-pub(super) fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id();
-    let arrange = move || {
-        // SAFETY: prctl and getppid take no pointers and may be called between fork and exec (both are plain system
-        // calls); nothing here allocates.
-        let (result, parent_now) =
-            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong), libc::getppid()) };
-        if result != 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // The parent may have died before the call above: nobody would send the signal any more.
-        if parent_now as u32 != parent {
-            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        Ok(())
-    };
-    // SAFETY: the closure only makes the two system calls above.
-    unsafe {
-        command.pre_exec(arrange);
-    }
-}
-
-/// Kills all processes of the group that this child leads. The child must not have been waited for.
-pub(super) fn kill_group(leader: u32) {
-    // SAFETY: kill takes numbers only. The number is the leader's as long as nobody waited for it, so the group is no other.
-    unsafe {
-        libc::kill(-(leader as libc::pid_t), libc::SIGKILL);
-    }
-}
 
 /// Leaves these descriptors open in the child, under their numbers.
 pub(super) fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
@@ -73,19 +42,5 @@ pub(super) fn widen_pipe(pipe: &impl AsFd, pipe_bytes: i32) {
     // SAFETY: the descriptor is open for as long as it is borrowed, and the call takes no pointer.
     unsafe {
         libc::fcntl(pipe.as_fd().as_raw_fd(), libc::F_SETPIPE_SZ, pipe_bytes);
-    }
-}
-
-/// Returns once that child is gone, without reaping it; at once where somebody else has reaped it.
-pub(super) fn await_exit(id: u32) {
-    loop {
-        // SAFETY: siginfo_t is plain old data for which zeros are a valid value.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `info` lives on this stack frame for the whole call.
-        let result = unsafe { libc::waitid(libc::P_PID, id, &mut info, libc::WEXITED | libc::WNOWAIT) };
-        let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
-        if result == 0 || !interrupted {
-            return;
-        }
     }
 }

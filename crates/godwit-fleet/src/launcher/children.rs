@@ -13,9 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use godwit_process::Signal;
+
 use super::{Ending, JobHandle, JobSpec, JobStatus};
 use crate::FleetError;
-use crate::system::{self, Signal};
 
 /// How often processes are looked at.
 const POLL: Duration = Duration::from_millis(20);
@@ -187,7 +188,7 @@ impl Shared {
                     Instant::now()
                 });
                 if state.kill || since.elapsed() >= PATIENCE {
-                    each_running(&mut processes, |child| system::signal_group(child.id(), Signal::Kill));
+                    each_running(&mut processes, |child| godwit_process::signal_group(child.id(), Signal::Kill));
                 }
             }
             let waited = self.changed.wait_timeout(state, POLL);
@@ -203,12 +204,12 @@ fn start_all(planned: Vec<Planned>, request: Request) -> Result<Vec<Process>, Fl
             Request::Terminate => Stdio::null(),
             Request::CloseInput => Stdio::piped(),
         });
-        system::die_with_parent(&mut command);
+        godwit_process::die_with_parent(&mut command);
         match command.spawn() {
             Ok(child) => processes.push(Process { name, child, ended: None }),
             Err(source) => {
                 each_running(&mut processes, |child| {
-                    system::signal_group(child.id(), Signal::Kill);
+                    godwit_process::signal_group(child.id(), Signal::Kill);
                     // It was killed: it ends.
                     let _ = child.wait();
                 });
@@ -227,7 +228,7 @@ fn each_running(processes: &mut [Process], mut act: impl FnMut(&mut Child)) {
 
 fn ask_to_end(processes: &mut [Process], request: Request) {
     each_running(processes, |child| match request {
-        Request::Terminate => system::signal_group(child.id(), Signal::Terminate),
+        Request::Terminate => godwit_process::signal_group(child.id(), Signal::Terminate),
         Request::CloseInput => drop(child.stdin.take()),
     });
 }
@@ -236,8 +237,8 @@ fn ask_to_end(processes: &mut [Process], request: Request) {
 fn reap(processes: &mut [Process]) -> Vec<String> {
     for process in processes.iter_mut().filter(|process| process.ended.is_none()) {
         // An error says that there is no such child, and waiting for it says the same.
-        if system::has_ended(process.child.id()).unwrap_or(true) {
-            system::signal_group(process.child.id(), Signal::Kill);
+        if godwit_process::has_ended(process.child.id()).unwrap_or(true) {
+            godwit_process::signal_group(process.child.id(), Signal::Kill);
             let lost = ExitStatus::from_raw(libc::SIGKILL);
             process.ended = Some(process.child.wait().unwrap_or(lost));
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::check::RecordProblem;
 use crate::bgzf::BgzfError;
-use crate::sam::HeaderError;
+use crate::sam::UnusableHeader;
 
 /// Why a BAM file cannot be read. Records are numbered from 1.
 #[derive(Debug, thiserror::Error)]
@@ -25,14 +25,8 @@ pub enum BamError {
         path: PathBuf,
     },
     /// The text of the header is not one.
-    #[error("{} has a header that cannot be used", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        source: HeaderError,
-    },
+    #[error(transparent)]
+    Header(#[from] UnusableHeader),
     /// A number or name of the binary header is impossible.
     #[error("{} has a damaged header: {detail}", path.display())]
     BinaryHeader {
@@ -58,14 +52,19 @@ pub enum BamError {
         record: u64,
     },
     /// A record is damaged.
-    #[error("record {record} of {} is damaged", path.display())]
-    Record {
-        /// The file.
-        path: PathBuf,
-        /// 1-based number of the record.
-        record: u64,
-        /// What is wrong.
-        #[source]
-        source: RecordProblem,
-    },
+    #[error(transparent)]
+    Record(#[from] DamagedRecord),
+}
+
+/// A record of BAM, or one decoded from CRAM, that is not one.
+#[derive(Debug, thiserror::Error)]
+#[error("record {record} of {} is damaged", path.display())]
+pub struct DamagedRecord {
+    /// The file.
+    pub path: PathBuf,
+    /// 1-based number of the record.
+    pub record: u64,
+    /// What is wrong.
+    #[source]
+    pub source: RecordProblem,
 }

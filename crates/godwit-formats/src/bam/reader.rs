@@ -6,9 +6,9 @@ use godwit_model::Genome;
 
 use super::MAGIC;
 use super::check::{RecordProblem, check_record};
-use super::error::BamError;
+use super::error::{BamError, DamagedRecord};
 use crate::bgzf::{self, BgzfError};
-use crate::sam::Header;
+use crate::sam::{Header, UnusableHeader};
 
 /// Largest record accepted; htslib's own limit is 2 GiB, real ones stay far below a megabyte.
 const MAX_RECORD_BYTES: u32 = 1 << 29;
@@ -155,7 +155,7 @@ impl Reader {
     }
 
     fn damaged(&self, source: RecordProblem) -> BamError {
-        BamError::Record { path: self.input.path().to_owned(), record: self.records + 1, source }
+        DamagedRecord { path: self.input.path().to_owned(), record: self.records + 1, source }.into()
     }
 }
 
@@ -176,7 +176,8 @@ impl HeaderReader<'_> {
         let text = self.bytes(text_bytes)?;
         // Some writers pad the text with NUL.
         let text_end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let unusable = |source| BamError::Header { path: self.path.to_owned(), source };
+        let path = self.path;
+        let unusable = |source| UnusableHeader { path: path.to_owned(), source };
         let mut header = Header::parse(&text[..text_end]).map_err(unusable)?;
         let mut genome = header.genome().map_err(unusable)?;
         let contigs = self.length("it has an impossible number of contigs", 0)?;
@@ -184,9 +185,9 @@ impl HeaderReader<'_> {
             for _ in 0..contigs {
                 let (name, bases) = self.contig()?;
                 let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
-                header.push_line(&line).map_err(|source| BamError::Header { path: self.path.to_owned(), source })?;
+                header.push_line(&line).map_err(unusable)?;
             }
-            genome = header.genome().map_err(|source| BamError::Header { path: self.path.to_owned(), source })?;
+            genome = header.genome().map_err(unusable)?;
             return Ok((header, genome));
         }
         for index in 0..contigs.max(genome.contigs().len()) {

@@ -173,6 +173,17 @@ pub enum HeaderError {
     },
 }
 
+/// The header of a SAM, BAM or CRAM file that is not one.
+#[derive(Debug, thiserror::Error)]
+#[error("{} has a header that cannot be used", path.display())]
+pub struct UnusableHeader {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    #[source]
+    pub source: HeaderError,
+}
+
 /// Why a SAM file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -180,14 +191,8 @@ pub enum ReadError {
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
     /// The header is not one.
-    #[error("{} has a header that cannot be used", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        #[source]
-        source: HeaderError,
-    },
+    #[error(transparent)]
+    Header(#[from] UnusableHeader),
     /// A line has no end within the limit.
     #[error("line {line} of {} is longer than {limit} bytes; is it a SAM file?", path.display())]
     LineLength {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::error::ReadError;
+use super::error::{ReadError, UnusableHeader};
 use super::header::Header;
 use crate::bgzf::{self, open_text};
 
@@ -211,7 +211,7 @@ impl Reader {
 
     fn push_header_line(&mut self, line: &[u8]) -> Result<(), ReadError> {
         self.next_line += 1;
-        self.header.push_line(line).map_err(|source| ReadError::Header { path: self.path.clone(), source })
+        Ok(self.header.push_line(line).map_err(|source| UnusableHeader { path: self.path.clone(), source })?)
     }
 
     /// Reads up to a length of `wanted`, or to the end of the file.

@@ -112,7 +112,8 @@ impl Reader {
     /// [`UnalignedError`] about its header or its first read.
     pub fn from_sam(reader: sam::Reader, selection: Selection) -> Result<Self, UnalignedError> {
         let path = reader.input().path().to_owned();
-        let genome = reader.header().genome().map_err(|source| sam::ReadError::Header { path, source })?;
+        let genome =
+            reader.header().genome().map_err(|source| sam::ReadError::from(sam::UnusableHeader { path, source }))?;
         let encoder = LineEncoder::new(&genome);
         Self::new(Source::Sam(reader, encoder), selection)
     }

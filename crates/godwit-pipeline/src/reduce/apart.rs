@@ -280,7 +280,9 @@ impl Gathering<'_> {
         for (file, (extent, edges)) in files(&self.targets).into_iter().zip(extents.iter().zip(edges)) {
             let Some(file) = file else { continue };
             let file = file.staged().file();
-            let last = extent.offset + extent.bytes - edges.last.len() as u64;
+            let end = extent.offset.checked_add(extent.bytes);
+            let last = end.and_then(|end| end.checked_sub(edges.last.len() as u64));
+            let last = last.ok_or_else(|| failed(io::Error::other("a node placed its part where no part can be")))?;
             file.write_all_at(&edges.first, extent.offset).map_err(failed)?;
             file.write_all_at(&edges.last, last).map_err(failed)?;
         }

@@ -90,7 +90,7 @@ impl<'r> Crew<'r> {
         let head = Head::open(SocketAddr::new(address, 0), keys.server, shelf)?;
         rendezvous.port = head.address().port();
         rendezvous.publish(&meeting)?;
-        let job = serde_json::to_value(work).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        let job = super::for_nodes(work)?;
         spread.launch.start(&std::path::absolute(&meeting).map_err(PipelineError::file("find", &meeting))?)?;
         Ok(Self {
             head: Some(head),

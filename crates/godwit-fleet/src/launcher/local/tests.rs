@@ -2,7 +2,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use godwit_tests::patience::wait_until;
+use godwit_tests::processes::{is_running, wait_until_gone};
 
 use super::*;
 use crate::launcher::Ending;
@@ -22,22 +25,13 @@ fn wait(local: &Local, handle: &JobHandle) -> Ending {
     }
 }
 
-fn wait_for(mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < deadline, "it took too long");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn outputs(job: &JobSpec) -> Vec<String> {
     (0..job.nodes).map(|node| fs::read_to_string(job.output_path(node)).unwrap()).collect()
 }
 
-fn is_alive(pid: &str) -> bool {
-    // A dead child of somebody who does not wait for it stays as a zombie.
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
-    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+/// The process whose number a node printed.
+fn pid(output: &str) -> u32 {
+    output.lines().next().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -80,7 +74,7 @@ fn a_node_that_fails_is_named_and_the_others_run_on() {
     let local = Local::new();
     let handle = local.submit(&job).unwrap();
     let others = JobStatus::Running { nodes: vec!["node 0".into(), "node 2".into()], headless: false };
-    wait_for(|| local.status(&handle).unwrap() == others);
+    wait_until("the failure of one", || local.status(&handle).unwrap() == others);
     fs::write(scratch.path().join("go"), "").unwrap();
     let how = wait(&local, &handle);
     assert_eq!(how, Ending::Failed { what: "node 1 exited with status 9".into(), exit_code: Some(9) });
@@ -93,13 +87,13 @@ fn cancelling_lets_processes_end_by_themselves_and_then_ends_what_they_left() {
     let job = shell(scratch.path(), script, 2);
     let local = Local::new();
     let handle = local.submit(&job).unwrap();
-    wait_for(|| outputs(&job).iter().all(|text| text.ends_with('\n')));
-    let left: Vec<String> = outputs(&job);
-    assert!(left.iter().all(|pid| is_alive(pid)));
+    wait_until("the start", || outputs(&job).iter().all(|text| text.ends_with('\n')));
+    let left: Vec<u32> = outputs(&job).iter().map(|text| pid(text)).collect();
+    assert!(left.iter().all(|pid| is_running(*pid)));
     local.cancel(&handle).unwrap();
     assert_eq!(wait(&local, &handle), Ending::Cancelled);
     assert!(outputs(&job).iter().all(|text| text.ends_with("bye\n")));
-    wait_for(|| !left.iter().any(|pid| is_alive(pid)));
+    wait_until_gone(&left);
     local.cancel(&handle).expect("one that has ended may be cancelled");
 }
 
@@ -119,12 +113,13 @@ fn processes_end_with_the_launcher_and_strangers_know_nothing_of_them() {
     let job = shell(scratch.path(), "trap '' TERM; echo $$; while :; do sleep 0.1; done", 2);
     let local = Local::new();
     let handle = local.submit(&job).unwrap();
-    wait_for(|| outputs(&job).iter().all(|text| text.ends_with('\n')));
+    wait_until("the start", || outputs(&job).iter().all(|text| text.ends_with('\n')));
     let other = Local::new();
     assert!(matches!(other.status(&handle).unwrap(), JobStatus::Unknown { .. }));
     assert!(matches!(other.cancel(&handle), Err(FleetError::Foreign { .. })));
     drop(local);
-    assert!(!outputs(&job).iter().any(|pid| is_alive(pid)));
+    // It has waited for them.
+    assert!(!outputs(&job).iter().any(|text| is_running(pid(text))));
 }
 
 #[test]
@@ -157,9 +152,10 @@ fn processes_die_with_a_launcher_that_is_killed() {
     let read = || -> Vec<String> {
         (0..2).map(|node| fs::read_to_string(logs.output_path(node)).unwrap_or_default()).collect()
     };
-    wait_for(|| read().iter().all(|text| text.ends_with('\n')));
-    assert!(read().iter().all(|pid| is_alive(pid)));
+    wait_until("the start", || read().iter().all(|text| text.ends_with('\n')));
+    let running: Vec<u32> = read().iter().map(|text| pid(text)).collect();
+    assert!(running.iter().all(|pid| is_running(*pid)));
     launcher.kill().unwrap();
     launcher.wait().unwrap();
-    wait_for(|| !read().iter().any(|pid| is_alive(pid)));
+    wait_until_gone(&running);
 }

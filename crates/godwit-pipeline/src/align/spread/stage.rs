@@ -23,7 +23,7 @@ use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartEdges, PartExtent};
 use crate::reduce::{BlockElsewhere, Collector, Decided, Gathering, Opened, RankedPart, Reduced, ranks};
 use crate::runs::{Shares, SplitPartition};
-use crate::spread::News;
+use crate::spread::{News, for_nodes};
 
 /// Blocks that are read ahead beyond one for each node.
 const BLOCKS_AHEAD: usize = 2;
@@ -182,7 +182,7 @@ impl SpreadJob<'_> {
             reference: head.work.reference.clone(),
             parts: decided.parts().to_vec(),
         };
-        let job = serde_json::to_value(job).map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        let job = for_nodes(&job)?;
         let orders = Order::Decided { job };
         head.crew.tell_all(&orders);
         head.decided = Some(orders);
@@ -442,8 +442,7 @@ struct Ranking {
 
 impl PartWork for Ranking {
     fn write(&mut self, head: &mut HeadOfRun, node: NodeId, part: usize) -> Result<(), PipelineError> {
-        let job = serde_json::to_value(self.parts.get(part));
-        let job = job.map_err(|error| PipelineError::Options { problem: error.to_string() })?;
+        let job = for_nodes(&self.parts.get(part))?;
         head.crew.order(node, &Order::Rank { part, job });
         Ok(())
     }

@@ -1,0 +1,10 @@
+//! Processes that this one starts: they end with it, however it ends; they are signalled with all they have started; and it is seen
+//! that they ended before anybody takes note of it, so that no number is another process's by then.
+//!
+//! Flows in: commands that are about to be started, and the numbers of children. Flows out: signals, and whether a child has ended.
+//! What a child is for, its pipes, and how long it may take is its owner's business: `godwit-engines` for the programs of a run,
+//! `godwit-fleet` for the nodes of one.
+
+mod system;
+
+pub use system::{Signal, await_exit, die_with_parent, has_ended, signal_group};
