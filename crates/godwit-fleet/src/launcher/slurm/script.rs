@@ -31,7 +31,12 @@ export GODWIT_ATTEMPT=$attempt
 stage=setup
 stopping=no
 is_running() {
-    [ "$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T)" = RUNNING ]
+    # A controller that is busy or starts again says nothing for a while.
+    for pause in 1 2 4 8 0; do
+        state=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) && [ -n "$state" ] && break
+        sleep "$pause"
+    done
+    [ "$state" = RUNNING ]
 }
 finish() {
     status=$?
