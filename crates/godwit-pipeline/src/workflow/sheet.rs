@@ -263,6 +263,7 @@ mod tests {
         }
         assert!(read("sample,fastq_1\na,\"a_1.fq\nb,b_1.fq\n").is_err());
     }
+
     #[test]
     fn samples_have_the_sex_of_their_lanes() {
         let text = "sex,sample,fastq_1\nM,a,a_1.fq\n,b,b_1.fq\n M ,a,a_2.fq\n";
