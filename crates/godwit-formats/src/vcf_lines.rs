@@ -10,6 +10,6 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use error::VcfError;
+pub use error::VcfLinesError;
 pub use header::{Header, is_volatile};
 pub use reader::{Reader, Record};

@@ -5,7 +5,7 @@ const SHOWN_BYTES: usize = 60;
 
 /// Why text is no VCF, or VCFs cannot be put together.
 #[derive(Debug, thiserror::Error)]
-pub enum VcfError {
+pub enum VcfLinesError {
     /// It cannot be read.
     #[error("cannot be read")]
     Io(#[from] std::io::Error),

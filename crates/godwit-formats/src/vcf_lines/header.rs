@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::error::{VcfError, shown};
+use super::error::{VcfLinesError, shown};
 
 /// Endings of keys, in lower case, whose lines tell of one process and not of the records: command lines, dates, paths of
 /// temporary files in them. bcftools, freebayes, GATK, DeepVariant, Strelka and Octopus write such.
@@ -59,9 +59,10 @@ impl Header {
     /// (`##INFO`, `##contig` ...), in their order. Of lines without an `ID` the first of a kind stays.
     ///
     /// # Errors
-    /// [`VcfError::Conflict`] where the two have other samples, or define one `ID` in two ways, or another `fileformat`.
-    pub fn add(&mut self, other: &Self) -> Result<(), VcfError> {
-        let conflict = |first: &[u8], second: &[u8]| VcfError::Conflict { first: shown(first), second: shown(second) };
+    /// [`VcfLinesError::Conflict`] where the two have other samples, or define one `ID` in two ways, or another `fileformat`.
+    pub fn add(&mut self, other: &Self) -> Result<(), VcfLinesError> {
+        let conflict =
+            |first: &[u8], second: &[u8]| VcfLinesError::Conflict { first: shown(first), second: shown(second) };
         if self.columns != other.columns {
             return Err(conflict(&self.columns, &other.columns));
         }

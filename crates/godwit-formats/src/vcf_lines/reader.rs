@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use super::Header;
-use super::error::{VcfError, shown};
+use super::error::{VcfLinesError, shown};
 
 /// Longest line accepted: a record with alleles of megabases, or of very many samples.
 const MAX_LINE_BYTES: usize = 256 << 20;
@@ -48,27 +48,27 @@ impl<R: BufRead> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`VcfError`].
-    pub fn new(input: R) -> Result<Self, VcfError> {
+    /// [`VcfLinesError`].
+    pub fn new(input: R) -> Result<Self, VcfLinesError> {
         let mut reader = Self { input, header: Header::default(), columns: 0, line: Vec::new(), number: 0 };
         let mut lines = Vec::new();
         loop {
             if !reader.next_line()? {
                 return Err(if reader.number == 0 {
-                    VcfError::Empty
+                    VcfLinesError::Empty
                 } else {
-                    VcfError::NoColumns { line: reader.number + 1 }
+                    VcfLinesError::NoColumns { line: reader.number + 1 }
                 });
             }
             let line = &reader.line;
             if reader.number == 1 && !line.starts_with(b"##fileformat=VCF") {
-                return Err(VcfError::NotVcf { text: shown(line) });
+                return Err(VcfLinesError::NotVcf { text: shown(line) });
             }
             if line.starts_with(b"#CHROM\t") {
                 break;
             }
             if !line.starts_with(b"##") {
-                return Err(VcfError::NoColumns { line: reader.number });
+                return Err(VcfLinesError::NoColumns { line: reader.number });
             }
             lines.push(line.clone());
         }
@@ -88,8 +88,8 @@ impl<R: BufRead> Reader<R> {
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// [`VcfError`].
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
+    /// [`VcfLinesError`].
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfLinesError> {
         if !self.next_line()? {
             return Ok(None);
         }
@@ -102,11 +102,11 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Says what is wrong with the line that was read last.
-    pub fn wrong(&self, problem: &'static str) -> VcfError {
-        VcfError::Record { line: self.number, problem, text: shown(&self.line) }
+    pub fn wrong(&self, problem: &'static str) -> VcfLinesError {
+        VcfLinesError::Record { line: self.number, problem, text: shown(&self.line) }
     }
 
-    fn next_line(&mut self) -> Result<bool, VcfError> {
+    fn next_line(&mut self) -> Result<bool, VcfLinesError> {
         self.line.clear();
         loop {
             let ahead = self.input.fill_buf()?;
@@ -114,7 +114,7 @@ impl<R: BufRead> Reader<R> {
                 if self.line.is_empty() {
                     return Ok(false);
                 }
-                return Err(VcfError::CutShort { line: self.number + 1 });
+                return Err(VcfLinesError::CutShort { line: self.number + 1 });
             }
             let newline = memchr::memchr(b'\n', ahead);
             let bytes = newline.unwrap_or(ahead.len());
@@ -122,7 +122,7 @@ impl<R: BufRead> Reader<R> {
             let ended = newline.is_some();
             self.input.consume(bytes + usize::from(ended));
             if self.line.len() > MAX_LINE_BYTES {
-                return Err(VcfError::Long { line: self.number + 1, most_bytes: MAX_LINE_BYTES });
+                return Err(VcfLinesError::Long { line: self.number + 1, most_bytes: MAX_LINE_BYTES });
             }
             if ended {
                 break;

@@ -103,7 +103,7 @@ fn headers_are_put_together_by_kind() {
     assert!(String::from_utf8(whole.text()).unwrap().contains("##region=c:2-3\n#CHROM"));
     assert!(whole.has("contig") && !whole.has("FILTER"));
     for other in [HEAD.replace("Number=1", "Number=2"), HEAD.replace("\ts\n", "\tt\n"), HEAD.replace("v4.2", "v4.3")] {
-        assert!(matches!(whole.add(&header(&other)), Err(VcfError::Conflict { .. })), "{other}");
+        assert!(matches!(whole.add(&header(&other)), Err(VcfLinesError::Conflict { .. })), "{other}");
     }
 }
 

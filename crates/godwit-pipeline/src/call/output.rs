@@ -76,7 +76,7 @@ impl Assembly<'_> {
             if !seen.insert(kept.header) {
                 continue;
             }
-            let wrong = |error: godwit_formats::vcf_lines::VcfError| PipelineError::Called {
+            let wrong = |error: godwit_formats::vcf_lines::VcfLinesError| PipelineError::Called {
                 region: region.name.clone(),
                 problem: error.to_string(),
             };
