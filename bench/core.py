@@ -26,6 +26,7 @@ BENCHMARKS = {
     "flight": [],
     "shuffle": [],
     "call": ["--pairs", "300000"],
+    "align_and_call": ["--pairs", "300000"],
     "accuracy": [],
     "spark": ["--pairs", "250000"],
 }

@@ -19,16 +19,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // htslib's symbols clash with those of bwa's library, so CRAM is no part of what `godwit-bwa` links.
     ("godwit-cram", &["godwit-model", "godwit-formats"]),
     ("godwit-kernels", &["godwit-model"]),
-    // What aligners print becomes records and duplicate signatures at once, while mates are neighbours. They and the launchers
-    // have the harness of the tests, which knows none of the crates, for their tests alone: it tells how processes are.
-    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process", "godwit-tests"]),
+    // What aligners print becomes records and duplicate signatures at once, while mates are neighbours.
+    ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
     // The pipe's protocol is the engine's; the programs at its other end speak it.
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-bwa-mem2", &["godwit-model", "godwit-mem", "godwit-engines"]),
-    // The harness again: tests that need Go skip as the others do.
-    ("godwit-flight", &["godwit-model", "godwit-tests"]),
-    ("godwit-fleet", &["godwit-model", "godwit-process", "godwit-tests"]),
+    ("godwit-flight", &["godwit-model"]),
+    ("godwit-fleet", &["godwit-model", "godwit-process"]),
     ("godwit-transfer", &["godwit-model", "godwit-flight"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),
@@ -65,8 +63,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // What outside bytes are read with, and nothing that runs.
     ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline"]),
-    // End-to-end tests see what users see: the programs and their files. Launchers start them where no command line reaches.
-    ("godwit-tests", &["godwit-fleet"]),
+    // The harness of the tests knows none of the crates.
+    ("godwit-tests", &[]),
     // Decisions alone, in a world of its own.
     ("godwit-sim", &["godwit-model", "godwit-exchange"]),
     ("xtask", &[]),
@@ -85,6 +83,16 @@ const DOORS: &[(&str, &str)] = &[
 
 /// `godwit-bwa` links bwa, which is GPL-3.0; the rest inherits the workspace's license.
 const OWN_LICENSE: &[(&str, &str)] = &[("godwit-bwa", "\"GPL-3.0-or-later\"")];
+
+/// What the tests of a crate may use besides, as `[dev-dependencies]` alone.
+const TESTS_MAY_USE: &[(&str, &[&str])] = &[
+    // The harness tells how processes are, and which tools are missing.
+    ("godwit-engines", &["godwit-tests"]),
+    ("godwit-fleet", &["godwit-tests"]),
+    ("godwit-flight", &["godwit-tests"]),
+    // End-to-end tests see what users see: the programs and their files. Launchers start them where no command line reaches.
+    ("godwit-tests", &["godwit-fleet"]),
+];
 
 /// Fields every package takes from the workspace.
 const INHERITED: [&str; 4] = ["version", "edition", "rust-version", "publish"];
@@ -140,16 +148,18 @@ impl Manifest {
         Some(&found.1)
     }
 
-    /// Name and value of every dependency of any kind, on any target. `name.workspace = true` keeps its suffix in the value.
-    fn dependencies(&self) -> impl Iterator<Item = (&str, String)> {
+    /// Name, value and whether it is for tests alone of every dependency, on any target. `name.workspace = true` keeps its suffix
+    /// in the value.
+    fn dependencies(&self) -> impl Iterator<Item = (&str, String, bool)> {
         self.sections.iter().flat_map(|(section, entries)| {
+            let for_tests = section.contains("dev-dependencies");
             let list = section.ends_with("dependencies");
             let table = section.split_once("dependencies.").map(|(_, name)| (name, "a table of its own".to_owned()));
             let listed = entries.iter().filter(move |_| list).map(|(key, value)| match key.split_once('.') {
                 Some((name, field)) => (name, format!("{field} = {value}")),
                 None => (key.as_str(), value.clone()),
             });
-            listed.chain(table)
+            listed.chain(table).map(move |(name, value)| (name, value, for_tests))
         })
     }
 }
@@ -161,14 +171,15 @@ fn check_manifest(manifest: &Manifest) -> Vec<String> {
     let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
         return vec![format!("{path}: crate `{name}` is not in tidy's table; add it to MAY_USE with what it may use")];
     };
-    for (dependency, value) in manifest.dependencies() {
+    let of_tests = TESTS_MAY_USE.iter().find(|(known, _)| *known == name).map_or(&[][..], |(_, allowed)| allowed);
+    for (dependency, value, for_tests) in manifest.dependencies() {
         if !value.contains("workspace = true") || value.contains("version") || value.contains("path") {
             findings.push(format!(
                 "{path}: {dependency}: write `{dependency}.workspace = true`; versions live in the root"
             ));
         }
         let ours = MAY_USE.iter().any(|(known, _)| *known == dependency);
-        if ours && !allowed.contains(&dependency) {
+        if ours && !allowed.contains(&dependency) && !(for_tests && of_tests.contains(&dependency)) {
             findings.push(format!("{path}: {name} must not use {dependency}; dependencies point one way"));
         }
         let is_of = |library: &str| {
@@ -220,6 +231,8 @@ mod tests {
         assert_eq!(of("godwit-kernels", "godwit-formats = { workspace = true }"), 1);
         assert_eq!(of("godwit-formats", "[dev-dependencies]\ngodwit-pipeline.workspace = true"), 1);
         assert_eq!(of("godwit-formats", "[target.'cfg(unix)'.dependencies]\ngodwit-kernels.workspace = true"), 1);
+        assert_eq!(of("godwit-fleet", "[dev-dependencies]\ngodwit-tests.workspace = true"), 0);
+        assert_eq!(of("godwit-fleet", "godwit-tests.workspace = true"), 1);
     }
 
     #[test]

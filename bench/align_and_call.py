@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""FASTQ to BAM and VCF in one command, against the same in two.
+
+`align --call` calls regions while the rest of the BAM is still written, and reads the reference once. The bytes have to be those of `align` and then `call`.
+"""
+
+import filecmp
+import shlex
+import shutil
+
+import _measure as bench
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
+    options = parser.parse_args()
+    bench.need("bwa", "bcftools")
+    godwit = bench.godwit_binary(options)
+    fasta = bench.reference(options, godwit)
+    reads = bench.reads(options, godwit, fasta, gzip=True)
+    scratch = bench.scratch_directory(options, "align-and-call")
+    for file in reads:
+        bench.into_page_cache(file)
+    program, reference, out, one, two = (shlex.quote(str(path)) for path in (godwit, fasta, scratch, *reads))
+
+    def align(name):
+        return f"{program} align --reference {reference} --reads {one} {two} --sample s --out {out}/{name} --threads {options.threads} --quiet"
+
+    first, together = "align, then call", "align --call"
+    call = f"{program} call --reference {reference} --reads {out}/two --out {out}/two/s.vcf.gz --threads {options.threads} --quiet"
+    scripts = {first: f"{align('two')} && {call}", together: f"{align('one')} --call"}
+    measured = bench.compete(scripts, {name: options.rounds for name in scripts}, scratch)
+    equal = all(filecmp.cmp(scratch / "one" / name, scratch / "two" / name, shallow=False) for name in ("s.bam", "s.vcf.gz"))
+    promises = [bench.promise("files that differ between one command and two", [float(not equal)], at_most=0)]
+    remarks = [
+        f"wall: {bench.quotient(measured[first], measured[together], 'wall_s'):.3f} x as fast; CPU: {bench.quotient(measured[together], measured[first], 'cpu_s'):.3f} x two commands."
+    ]
+    bench.report("align_and_call", "From FASTQ to variants in one command", options, godwit, scripts, measured, first, promises, remarks)
+    shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()
