@@ -81,7 +81,7 @@ fn installed_programs_stand_together() {
     needs!("bash");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let prefix = scratch::directory("install with blank");
-    // What is built already, so that nothing is compiled here.
+    // What is built already: a build would put other programs in place of those that other tests run.
     let built = scratch::profile_directory();
     let target = built.parent().expect("it lies in target/PROFILE");
     let profile =
@@ -90,7 +90,7 @@ fn installed_programs_stand_together() {
         let mut command = Command::new(root.join("install"));
         command
             .env("CARGO_TARGET_DIR", target)
-            .args(["--profile", profile.expect("it has a name"), "--prefix"])
+            .args(["--no-build", "--profile", profile.expect("it has a name"), "--prefix"])
             .arg(&prefix);
         String::from_utf8(succeed(&mut command).stdout).expect("it is text")
     };
