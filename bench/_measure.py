@@ -126,6 +126,25 @@ def reads(options, godwit, fasta, gzip):
     return [folder / f"x_L001_R{read}.{extension}" for read in (1, 2)]
 
 
+def align(options, godwit, fasta, files, folder):
+    """Aligns and marks reads, into `bench.bam` of a folder."""
+    command = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--metrics", "off", "--out", folder]
+    run(command + ["--threads", options.threads, "--quiet"])
+
+
+def aligned(options, godwit, fasta, files):
+    """The BAM of simulated reads, made once."""
+    folder = files[0].parent
+    return make(folder.with_name(folder.name + "-called"), lambda new: align(options, godwit, fasta, files, new)) / "bench.bam"
+
+
+def contigs(fasta):
+    """Name and bases of each contig of a FASTA file with its index."""
+    for line in open(f"{fasta}.fai"):
+        name, bases = line.split("\t")[:2]
+        yield name, int(bases)
+
+
 def scratch_directory(options, name):
     """An empty directory of a benchmark."""
     scratch = options.cache.resolve() / f"scratch-{name}"

@@ -33,23 +33,15 @@ COUNTS = ("truth", "found", "missed", "false", "recall", "precision", "F1", "tru
 Sample = collections.namedtuple("Sample", "name fasta bam truth confident stretches grid")
 
 
-def aligned(godwit, options, fasta, reads, folder):
-    command = [godwit, "align", "--reference", fasta, "--reads", *reads, "--sample", "bench", "--metrics", "off", "--out", folder]
-    bench.run(command + ["--threads", options.threads, "--quiet"])
-
-
 def simulated(options, godwit):
     """Reads of a genome whose variants are known because they were drawn."""
     fasta = bench.reference(options, godwit, MEGABASES)
     reads = bench.reads(options, godwit, fasta, gzip=True)
-    folder = bench.make(reads[0].parent.with_name(reads[0].parent.name + "-called"), lambda new: aligned(godwit, options, fasta, reads, new))
-    stretches = []
-    for line in open(f"{fasta}.fai"):
-        name, bases = line.split("\t")[:2]
-        stretches.append((name, 0, int(bases)))
+    bam = bench.aligned(options, godwit, fasta, reads)
+    stretches = [(name, 0, bases) for name, bases in bench.contigs(fasta)]
     coverage = options.pairs * 2 * 148 / sum(end for _, _, end in stretches)
     name = f"simulated, {MEGABASES} Mb at {coverage:.0f}x" if not options.reference else f"{options.reference.name} at {coverage:.0f}x"
-    return Sample(name, fasta, folder / "bench.bam", reads[0].parent / "x.truth.vcf", None, stretches, f"{1000 // options.parts}K")
+    return Sample(name, fasta, bam, reads[0].parent / "x.truth.vcf", None, stretches, f"{1000 // options.parts}K")
 
 
 def human(options, godwit):
@@ -66,7 +58,7 @@ def human(options, godwit):
                 truth.write("chr" + line if line.startswith("20\t") else line.replace("##contig=<ID=20,", "##contig=<ID=chr20,"))
         bench.run([godwit, "index", folder / "chr20.fa"])
         reads = [given / f"NA12878.10_10p1mb_R{mate}.fastq.gz" for mate in (1, 2)]
-        aligned(godwit, options, folder / "chr20.fa", reads, folder / "out")
+        bench.align(options, godwit, folder / "chr20.fa", reads, folder / "out")
 
     folder = bench.make(options.cache / "accuracy-human", build)
     confident = given / "test_nist.b37_chr20_100kbp_at_10mb.bed"

@@ -11,24 +11,11 @@ import shutil
 import _measure as bench
 
 
-def aligned(options, godwit):
-    """The reads, aligned and marked once."""
-    fasta = bench.reference(options, godwit)
-    first, second = bench.reads(options, godwit, fasta, gzip=True)
-
-    def build(folder):
-        command = [godwit, "align", "--reference", fasta, "--reads", first, second, "--sample", "bench", "--metrics", "off", "--out", folder]
-        bench.run(command + ["--threads", options.threads, "--quiet"])
-
-    return fasta, bench.make(first.parent.with_name(first.parent.name + "-called"), build) / "bench.bam"
-
-
 def megabases(fasta):
     """Lines `contig:start-end`, 1-based, closed, of a FASTA file with its index."""
-    for line in open(f"{fasta}.fai"):
-        name, bases = line.split("\t")[:2]
-        for start in range(0, int(bases), 1_000_000):
-            yield f"{name}:{start + 1}-{min(start + 1_000_000, int(bases))}\n"
+    for name, bases in bench.contigs(fasta):
+        for start in range(0, bases, 1_000_000):
+            yield f"{name}:{start + 1}-{min(start + 1_000_000, bases)}\n"
 
 
 def main():
@@ -39,7 +26,8 @@ def main():
     options = parser.parse_args()
     bench.need("bwa", "samtools", "bgzip", options.caller)
     godwit = bench.godwit_binary(options)
-    fasta, bam = aligned(options, godwit)
+    fasta = bench.reference(options, godwit)
+    bam = bench.aligned(options, godwit, fasta, bench.reads(options, godwit, fasta, gzip=True))
     scratch = bench.scratch_directory(options, "call")
     bench.into_page_cache(bam)
     reference, reads, out, program = (shlex.quote(str(path)) for path in (fasta, bam, scratch, godwit))

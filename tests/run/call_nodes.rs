@@ -307,8 +307,10 @@ fn a_region_that_takes_long_is_given_to_an_idle_node_too() {
     needs!("bcftools", "bgzip", "bash");
     let script = Script::new("[ $region != chr1-0-8000 ] || [ $starts -ne 1 ] || sleep 1000");
     let out = scratch::directory("call-straggler");
-    // The first caller would outlast the longest that a run may take here.
-    let run = start_over_nodes(&script, &out, 2, &[]).finish();
+    // The first caller would outlast the longest that is waited for here.
+    let run = start_over_nodes(&script, &out, 2, &[]);
+    wait_until_gone(&[run.process_id()]);
+    let run = run.finish();
     assert!(run.status.success(), "{}", run.report());
     assert!(records(&out.join("a.vcf.gz")) == Aligned::get().bcftools("", "-mv"));
     assert_eq!(script.starts("chr1-0-8000"), 2);

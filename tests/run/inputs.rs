@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use godwit_tests::binary::{Godwit, godwit};
 use godwit_tests::pipeline::{AlignOptions, Lane, reference_bam};
-use godwit_tests::processes::{signal, wait_until_idle};
+use godwit_tests::processes::{signal, wait_until_gone, wait_until_idle};
 use godwit_tests::reads::{Comments, Sample, SampleSpec};
 use godwit_tests::sam::{self, SamText};
 use godwit_tests::tool::{Tool, succeed};
@@ -336,6 +336,7 @@ fn a_run_that_waits_for_stdin_ends_when_told_to() {
         wait_until_idle(running.process_id());
         signal(running.process_id(), libc::SIGINT);
         // Its input goes on for as long as this test has it.
+        wait_until_gone(&[running.process_id()]);
         let finished = running.finish();
         assert_eq!(finished.status.code(), Some(130), "{}", finished.report());
         drop(kept);
