@@ -5,7 +5,7 @@
 //! Flows out: blocks with the virtual offsets that an index needs, or the bytes again, checked. Every reader of the crate
 //! decompresses here, ahead of whoever reads: blocks in parallel and in order, gzip members and plain text on one thread,
 //! nothing but the zero padding that gzip tolerates between or after them. A file of text can be entered again at a
-//! [`Start`] that was noted when it was read before; seeking anywhere else is not done here.
+//! [`Start`] that was noted when it was read before. Lookups by an index go through [`SeekReader`], on the caller's thread.
 
 mod block;
 mod deflate;
@@ -15,6 +15,7 @@ mod inflate;
 mod point;
 mod read_ahead;
 mod reader;
+mod seek;
 mod source;
 mod writer;
 
@@ -32,5 +33,6 @@ pub(crate) use point::Spacing;
 pub use point::{Coding, Point, Start, WINDOW_BYTES, WithinMember};
 pub use read_ahead::STDIN;
 pub(crate) use read_ahead::{Accept, ReadAhead};
-pub use reader::{Reader, open_text};
+pub use reader::{Reader, Unpacked, open_text};
+pub use seek::{SeekReader, VirtualOffset};
 pub use writer::{RecordPlace, Writer};

@@ -2,7 +2,7 @@
 //!
 //! Flows in: packed records in coordinate order. Flows out: record batches ([`Columns`]) and whole files, one per
 //! partition ([`ParquetPart`], [`ArrowPart`]). Nothing of a record is lost but the index bin, which readers recompute.
-//! Reading columns back is not done here.
+//! Parquet of any origin is read by row groups ([`ParquetFiles`]); columns are not made records again here.
 
 mod arrow_file;
 mod builder;
@@ -10,6 +10,7 @@ mod error;
 mod layout;
 mod packed_column;
 mod parquet_file;
+mod parquet_reader;
 mod tags;
 mod text;
 
@@ -21,3 +22,4 @@ pub use builder::Columns;
 pub use error::ColumnarError;
 pub use layout::ColumnLayout;
 pub use parquet_file::ParquetPart;
+pub use parquet_reader::{ParquetBatches, ParquetFiles, ParquetReadError};

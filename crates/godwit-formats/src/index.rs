@@ -3,11 +3,13 @@
 //! Flows in: contig, span and virtual offsets of each record, per partition, in coordinate order. Flows out: one index of
 //! the whole file ([`IndexBuilder::merge`]) and the bytes of either format; and the counts that `samtools idxstats` prints
 //! ([`ContigCounts`]). The same for bgzipped text as tabix indexes it ([`TabixBuilder`]). Of an index that is there only a
-//! summary is read ([`IndexSummary`]), or where on the genome the data of its file lie ([`DataSpread`]).
+//! summary is read ([`IndexSummary`]), where on the genome the data of its file lie ([`DataSpread`]), or all of it, to find regions
+//! ([`RegionIndex`]).
 
 mod contig;
 mod counts;
 mod read;
+mod regions;
 mod spread;
 mod tabix;
 mod write;
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use self::contig::ContigIndex;
 pub use self::counts::ContigCounts;
 pub use self::read::{IndexReadError, IndexSummary};
+pub use self::regions::{Chunk as FileChunk, RegionIndex};
 pub use self::spread::{DataSpread, WINDOW_BASES};
 pub use self::tabix::TabixBuilder;
 use crate::bgzf::RecordPlace;

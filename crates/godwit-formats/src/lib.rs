@@ -3,14 +3,15 @@
 pub mod bam;
 pub mod bed;
 pub mod bgzf;
-mod causes;
 pub mod columnar;
 pub mod fasta;
 pub mod fastq;
 pub mod index;
+pub mod intervals;
+pub mod random_access;
 pub mod sam;
 pub mod unaligned;
 pub mod vcf;
 pub mod vcf_lines;
 
-pub use causes::{is_system_failure, with_causes};
+pub use godwit_model::{is_system_failure, with_causes};

@@ -2,7 +2,7 @@
 //!
 //! Flows in: VCF, plain, gzip or BGZF. Flows out: the [`Header`], a [`Record`] for each line, record batches
 //! ([`Columns`]), and Parquet files of those ([`ParquetFile`]; for
-//! Arrow files see [`crate::columnar::ArrowPart::with_schema`]). Headers are taken as callers write them: whatever bcftools reads is read, so a
+//! Arrow files see [`crate::columnar::ArrowPart::with_schema`]). Of BGZF also the records of places that an index tells ([`VcfFile`]). Headers are taken as callers write them: whatever bcftools reads is read, so a
 //! missing description, a field defined twice or an unknown line is no reason to stop. What makes a record ambiguous is
 //! refused: too few fields, no position, text that is not UTF-8. BCF is not read; nothing is written as VCF.
 
@@ -15,6 +15,7 @@ mod layout;
 mod parquet_file;
 mod reader;
 mod record;
+mod stretch;
 
 #[cfg(test)]
 mod tests;
@@ -27,3 +28,4 @@ pub use layout::VariantLayout;
 pub use parquet_file::ParquetFile;
 pub use reader::Reader;
 pub use record::Record;
+pub use stretch::{Records, VcfFile};

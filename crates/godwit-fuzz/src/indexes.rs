@@ -5,11 +5,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_layout, index_state};
+use godwit_formats::bam::BamFile;
 use godwit_formats::fasta::{Windows, parse_fai};
-use godwit_formats::index::{DataSpread, IndexSummary};
+use godwit_formats::index::{DataSpread, IndexSummary, RegionIndex};
+use godwit_formats::random_access::LocalFile;
 use godwit_formats::sam::{Header, LineEncoder};
+use godwit_model::{Region, SpanSet};
 use godwit_pipeline::verify;
 
+use crate::alignments::look_at;
 use crate::file::{Scratch, bgzf, parts};
 
 /// Contigs of the BAM file that an index is of.
@@ -53,10 +57,31 @@ pub(crate) fn index(bytes: &[u8]) {
     if let Ok(summary) = IndexSummary::read(&scratch.path("x.bam.bai"), CONTIGS) {
         assert_eq!(summary.contigs.len(), CONTIGS);
     }
+    look_up(&scratch);
     if let Ok(spread) = DataSpread::read(&scratch.path("x.bam.bai"), &[1_000, 800_000_000]) {
         assert!((0..CONTIGS).all(|contig| spread.contig_bytes(contig).is_finite()));
         assert!(spread.bytes(1, 5, u32::MAX) <= spread.contig_bytes(1) * 1.001);
     }
+}
+
+/// Reads records where the index says they are.
+fn look_up(scratch: &Scratch) {
+    let Ok(index) = RegionIndex::read(&scratch.path("x.bam.bai")) else { return };
+    let source = LocalFile::open(&scratch.path("x.bam")).expect("it was written");
+    let file = BamFile::open(Arc::new(source)).expect("it is a BAM file");
+    for (contig, start, end) in [(0, 0, 1000), (0, 6, 7), (1, 0, Region::OPEN_END), (2, 0, 1)] {
+        let chunks = index.chunks(contig, start, end);
+        assert!(chunks.is_sorted_by(|one, next| one.1 < next.0), "stretches lie apart, in order");
+        let spans = SpanSet::new([(contig as u32, start, end)]);
+        let mut records = file.records(chunks).overlapping(spans, true);
+        while let Ok(Some(record)) = records.next_record() {
+            assert_eq!(record.contig(), contig as i32);
+            look_at(record);
+        }
+    }
+    let cuts = index.cuts(file.first_record(), file.bytes(), 3);
+    assert!(cuts.len() <= 2 && cuts.is_sorted());
+    let _ = (index.records(), index.last_offset());
 }
 
 /// A reference and its `.fai`, `.ann`, `.amb` and `.alt`. The other files of bwa's index get the sizes that go with them.

@@ -1,9 +1,10 @@
 //! Files of variants, and of regions where they count.
 
 use godwit_formats::bed;
+use godwit_formats::intervals::{IntervalFormat, IntervalReader};
 use godwit_formats::vcf::{Columns, Reader, VariantLayout};
 
-use crate::file::input;
+use crate::file::{Scratch, input};
 
 /// VCF, plain or packed: records, and columns of them. The first byte says after how many rows a batch is taken.
 pub(crate) fn vcf(bytes: &[u8]) {
@@ -32,8 +33,15 @@ pub(crate) fn vcf(bytes: &[u8]) {
     assert_eq!(taken, read);
 }
 
-/// BED, plain or packed.
+/// BED, plain or packed; and as columns, which GFF becomes too.
 pub(crate) fn regions(bytes: &[u8]) {
+    let path = Scratch::get().write("x.bed", bytes);
+    for format in [IntervalFormat::Bed, IntervalFormat::Gff] {
+        let Ok(mut reader) = IntervalReader::open(&path, format) else { continue };
+        while let Ok(Some(batch)) = reader.next_batch(|interval| interval.end % 2 == 0) {
+            assert!(batch.num_rows() > 0);
+        }
+    }
     for region in bed::read_from(input(bytes)).unwrap_or_default() {
         assert!(region.start <= region.end && !region.contig.is_empty());
     }

@@ -90,6 +90,35 @@ pub struct Tag<'a> {
     pub end: usize,
 }
 
+impl<'a> Tag<'a> {
+    /// The number of a tag of type `c`, `C`, `s`, `S`, `i` or `I`.
+    #[inline]
+    pub fn integer(&self) -> Option<i64> {
+        Some(match (self.kind, self.value) {
+            (b'c', [a]) => i64::from(*a as i8),
+            (b'C', [a]) => i64::from(*a),
+            (b's', [a, b]) => i64::from(i16::from_le_bytes([*a, *b])),
+            (b'S', [a, b]) => i64::from(u16::from_le_bytes([*a, *b])),
+            (b'i', [a, b, c, d]) => i64::from(i32::from_le_bytes([*a, *b, *c, *d])),
+            (b'I', [a, b, c, d]) => i64::from(u32::from_le_bytes([*a, *b, *c, *d])),
+            _ => return None,
+        })
+    }
+
+    /// The number of a tag of type `f`, or of an integer.
+    pub fn float(&self) -> Option<f64> {
+        match (self.kind, self.value) {
+            (b'f', [a, b, c, d]) => Some(f64::from(f32::from_le_bytes([*a, *b, *c, *d]))),
+            _ => self.integer().map(|number| number as f64),
+        }
+    }
+
+    /// The text of a tag of type `Z`, `H` or `A` that is UTF-8.
+    pub fn text(&self) -> Option<&'a str> {
+        matches!(self.kind, b'Z' | b'H' | b'A').then(|| std::str::from_utf8(self.value).ok()).flatten()
+    }
+}
+
 /// Why bytes are not a BAM record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
@@ -314,15 +343,7 @@ impl<'a> RawRecord<'a> {
     /// The tags in order; ends early where one is malformed.
     #[inline]
     pub fn each_tag(self) -> impl Iterator<Item = Tag<'a>> {
-        let mut at = self.tags_offset();
-        std::iter::from_fn(move || {
-            let [a, b, kind, value @ ..] = self.0.get(at..)? else { return None };
-            let stored = tag_value_bytes(*kind, value)?;
-            let text = matches!(kind, b'Z' | b'H');
-            let start = at;
-            at += 3 + stored;
-            Some(Tag { name: [*a, *b], kind: *kind, value: &value[..stored - usize::from(text)], start, end: at })
-        })
+        tags_from(self.0, self.tags_offset())
     }
 
     /// The read group: the value of the `RG:Z` tag.
@@ -355,6 +376,23 @@ impl<'a> RawRecord<'a> {
     pub fn sort_key(self) -> SortKey {
         SortKey::new(self.contig(), self.position(), self.flag() & flags::REVERSE != 0)
     }
+}
+
+/// Tags packed one behind the other, as a record has them; ends early where one is malformed.
+pub fn packed_tags(packed: &[u8]) -> impl Iterator<Item = Tag<'_>> {
+    tags_from(packed, 0)
+}
+
+#[inline]
+fn tags_from(bytes: &[u8], mut at: usize) -> impl Iterator<Item = Tag<'_>> {
+    std::iter::from_fn(move || {
+        let [a, b, kind, value @ ..] = bytes.get(at..)? else { return None };
+        let stored = tag_value_bytes(*kind, value)?;
+        let text = matches!(kind, b'Z' | b'H');
+        let start = at;
+        at += 3 + stored;
+        Some(Tag { name: [*a, *b], kind: *kind, value: &value[..stored - usize::from(text)], start, end: at })
+    })
 }
 
 /// Bytes a tag value of this type takes, its NUL or array header included.

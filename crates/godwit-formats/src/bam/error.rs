@@ -54,6 +54,25 @@ pub enum BamError {
     /// A record is damaged.
     #[error(transparent)]
     Record(#[from] DamagedRecord),
+    /// The file ends within a record whose number is not known.
+    #[error("{} is truncated: it ends within the record at virtual offset {offset}; fetch or make it again", path.display())]
+    TruncatedAt {
+        /// The file.
+        path: PathBuf,
+        /// Virtual offset of the record.
+        offset: u64,
+    },
+    /// A record is damaged whose number is not known; or no record is there, and the index is of another file.
+    #[error("{} has no sound record at virtual offset {offset}; is its index older than the file? Index it again", path.display())]
+    DamagedAt {
+        /// The file.
+        path: PathBuf,
+        /// Virtual offset of the record.
+        offset: u64,
+        /// What is wrong.
+        #[source]
+        source: RecordProblem,
+    },
 }
 
 /// A record of BAM, or one decoded from CRAM, that is not one.

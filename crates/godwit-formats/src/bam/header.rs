@@ -1,7 +1,13 @@
 //! The binary header of BAM (SAMv1 §4.2, `magic` to `l_ref`).
 
+use std::path::Path;
+
+use godwit_model::Genome;
+
 use super::MAGIC;
-use crate::sam::{Header, HeaderError};
+use super::error::BamError;
+use crate::bgzf::Unpacked;
+use crate::sam::{Header, HeaderError, UnusableHeader};
 
 /// Appends magic, text and the binary list of contigs of the `@SQ` lines: what a BAM file holds before its records.
 ///
@@ -29,4 +35,89 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) -> Result<(), HeaderErr
         out.extend_from_slice(&contig.length.to_le_bytes());
     }
     Ok(())
+}
+
+/// Reads header and contigs of a file that nothing was read of. Where the text lacks `@SQ` lines, they are made from the
+/// binary list.
+///
+/// # Errors
+/// [`BamError`] about the file or its header.
+pub(super) fn read_header(input: &mut impl Unpacked) -> Result<(Header, Genome), BamError> {
+    let path = input.path().to_owned();
+    HeaderReader { input, path: &path }.read()
+}
+
+/// Reads the binary header.
+struct HeaderReader<'a, I> {
+    input: &'a mut I,
+    path: &'a Path,
+}
+
+impl<I: Unpacked> HeaderReader<'_, I> {
+    fn read(mut self) -> Result<(Header, Genome), BamError> {
+        let mut magic = Vec::new();
+        self.input.append_to(&mut magic, MAGIC.len())?;
+        if magic != MAGIC {
+            return Err(BamError::NotBam { path: self.path.to_owned() });
+        }
+        let text_bytes = self.length("its text has an impossible length", 0)?;
+        let text = self.bytes(text_bytes)?;
+        // Some writers pad the text with NUL.
+        let text_end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let path = self.path;
+        let unusable = |source| UnusableHeader { path: path.to_owned(), source };
+        let mut header = Header::parse(&text[..text_end]).map_err(unusable)?;
+        let mut genome = header.genome().map_err(unusable)?;
+        let contigs = self.length("it has an impossible number of contigs", 0)?;
+        if genome.contigs().is_empty() && contigs > 0 {
+            for _ in 0..contigs {
+                let (name, bases) = self.contig()?;
+                let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
+                header.push_line(&line).map_err(unusable)?;
+            }
+            genome = header.genome().map_err(unusable)?;
+            return Ok((header, genome));
+        }
+        for index in 0..contigs.max(genome.contigs().len()) {
+            let listed = if index < contigs { Some(self.contig()?) } else { None };
+            let in_text = genome.contigs().get(index);
+            let same = matches!((&listed, in_text), (Some((name, bases)), Some(contig))
+                if name == contig.name.as_bytes() && *bases == contig.length);
+            if !same {
+                return Err(BamError::ContigLists { path: self.path.to_owned(), contig: index + 1 });
+            }
+        }
+        Ok((header, genome))
+    }
+
+    /// A name without its NUL, and a length.
+    fn contig(&mut self) -> Result<(Vec<u8>, u32), BamError> {
+        let name_bytes = self.length("a contig's name has an impossible length", 1)?;
+        let mut name = self.bytes(name_bytes)?;
+        if name.pop() != Some(0) {
+            return Err(self.damaged("a contig's name is not ended by NUL"));
+        }
+        let bases = self.length("a contig has an impossible length", 0)?;
+        Ok((name, bases as u32))
+    }
+
+    /// A 32-bit length of at least `least`.
+    fn length(&mut self, detail: &'static str, least: i32) -> Result<usize, BamError> {
+        let bytes = self.bytes(4)?;
+        let length = bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes));
+        length.filter(|length| *length >= least).map(|length| length as usize).ok_or_else(|| self.damaged(detail))
+    }
+
+    /// Bytes of the header. The buffer grows with what is there, not with what is claimed.
+    fn bytes(&mut self, count: usize) -> Result<Vec<u8>, BamError> {
+        let mut bytes = Vec::new();
+        if self.input.append_to(&mut bytes, count)? < count {
+            return Err(BamError::TruncatedHeader { path: self.path.to_owned() });
+        }
+        Ok(bytes)
+    }
+
+    fn damaged(&self, detail: &'static str) -> BamError {
+        BamError::BinaryHeader { path: self.path.to_owned(), detail }
+    }
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use godwit_model::Genome;
 
-use super::MAGIC;
 use super::check::{RecordProblem, check_record};
 use super::error::{BamError, DamagedRecord};
-use crate::bgzf::{self, BgzfError};
-use crate::sam::{Header, UnusableHeader};
+use super::header::read_header;
+use crate::bgzf::{self, BgzfError, Unpacked};
+use crate::sam::Header;
 
 /// Largest record accepted; htslib's own limit is 2 GiB, real ones stay far below a megabyte.
 const MAX_RECORD_BYTES: u32 = 1 << 29;
@@ -91,7 +91,7 @@ impl Reader {
         if !input.is_bgzf() {
             return Err(BgzfError::NotBgzf { path }.into());
         }
-        let (header, genome) = HeaderReader { input: &mut input, path: &path }.read()?;
+        let (header, genome) = read_header(&mut input)?;
         Ok(Self { input, header, genome, records: 0 })
     }
 
@@ -130,23 +130,10 @@ impl Reader {
 
     /// Appends one record; false at the end of the file.
     fn read_record(&mut self, out: &mut Vec<u8>) -> Result<bool, BamError> {
-        let start = out.len();
-        let read = self.input.append_to(out, 4)?;
-        if read == 0 {
-            return Ok(false);
-        }
-        let size = out[start..].first_chunk().filter(|_| read == 4).map(|bytes| u32::from_le_bytes(*bytes));
-        out.truncate(start);
-        let Some(bytes) = size else { return Err(self.truncated()) };
-        if !(MIN_RECORD_BYTES..=MAX_RECORD_BYTES).contains(&bytes) {
-            return Err(self.damaged(RecordProblem::Size { bytes }));
-        }
-        if self.input.append_to(out, bytes as usize)? < bytes as usize {
-            return Err(self.truncated());
-        }
-        match check_record(&out[start..], self.genome.contigs().len()) {
-            Ok(_) => Ok(true),
-            Err(problem) => Err(self.damaged(problem)),
+        match append_record(&mut self.input, self.genome.contigs().len(), out)? {
+            Ok(more) => Ok(more),
+            Err(None) => Err(self.truncated()),
+            Err(Some(problem)) => Err(self.damaged(problem)),
         }
     }
 
@@ -159,77 +146,26 @@ impl Reader {
     }
 }
 
-/// Reads the binary header.
-struct HeaderReader<'a> {
-    input: &'a mut bgzf::Reader,
-    path: &'a Path,
-}
-
-impl HeaderReader<'_> {
-    fn read(mut self) -> Result<(Header, Genome), BamError> {
-        let mut magic = Vec::new();
-        self.input.append_to(&mut magic, MAGIC.len())?;
-        if magic != MAGIC {
-            return Err(BamError::NotBam { path: self.path.to_owned() });
-        }
-        let text_bytes = self.length("its text has an impossible length", 0)?;
-        let text = self.bytes(text_bytes)?;
-        // Some writers pad the text with NUL.
-        let text_end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let path = self.path;
-        let unusable = |source| UnusableHeader { path: path.to_owned(), source };
-        let mut header = Header::parse(&text[..text_end]).map_err(unusable)?;
-        let mut genome = header.genome().map_err(unusable)?;
-        let contigs = self.length("it has an impossible number of contigs", 0)?;
-        if genome.contigs().is_empty() && contigs > 0 {
-            for _ in 0..contigs {
-                let (name, bases) = self.contig()?;
-                let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
-                header.push_line(&line).map_err(unusable)?;
-            }
-            genome = header.genome().map_err(unusable)?;
-            return Ok((header, genome));
-        }
-        for index in 0..contigs.max(genome.contigs().len()) {
-            let listed = if index < contigs { Some(self.contig()?) } else { None };
-            let in_text = genome.contigs().get(index);
-            let same = matches!((&listed, in_text), (Some((name, bases)), Some(contig))
-                if name == contig.name.as_bytes() && *bases == contig.length);
-            if !same {
-                return Err(BamError::ContigLists { path: self.path.to_owned(), contig: index + 1 });
-            }
-        }
-        Ok((header, genome))
+/// Appends the next record without its size, checked; false at the end of the file. The inner error is what is wrong with it:
+/// nothing but that the file ends within it, or a problem.
+pub(super) fn append_record(
+    input: &mut impl Unpacked,
+    contigs: usize,
+    out: &mut Vec<u8>,
+) -> Result<Result<bool, Option<RecordProblem>>, BgzfError> {
+    let start = out.len();
+    let read = input.append_to(out, 4)?;
+    if read == 0 {
+        return Ok(Ok(false));
     }
-
-    /// A name without its NUL, and a length.
-    fn contig(&mut self) -> Result<(Vec<u8>, u32), BamError> {
-        let name_bytes = self.length("a contig's name has an impossible length", 1)?;
-        let mut name = self.bytes(name_bytes)?;
-        if name.pop() != Some(0) {
-            return Err(self.damaged("a contig's name is not ended by NUL"));
-        }
-        let bases = self.length("a contig has an impossible length", 0)?;
-        Ok((name, bases as u32))
+    let size = out[start..].first_chunk().filter(|_| read == 4).map(|bytes| u32::from_le_bytes(*bytes));
+    out.truncate(start);
+    let Some(bytes) = size else { return Ok(Err(None)) };
+    if !(MIN_RECORD_BYTES..=MAX_RECORD_BYTES).contains(&bytes) {
+        return Ok(Err(Some(RecordProblem::Size { bytes })));
     }
-
-    /// A 32-bit length of at least `least`.
-    fn length(&mut self, detail: &'static str, least: i32) -> Result<usize, BamError> {
-        let bytes = self.bytes(4)?;
-        let length = bytes.first_chunk().map(|bytes| i32::from_le_bytes(*bytes));
-        length.filter(|length| *length >= least).map(|length| length as usize).ok_or_else(|| self.damaged(detail))
+    if input.append_to(out, bytes as usize)? < bytes as usize {
+        return Ok(Err(None));
     }
-
-    /// Bytes of the header. The buffer grows with what is there, not with what is claimed.
-    fn bytes(&mut self, count: usize) -> Result<Vec<u8>, BamError> {
-        let mut bytes = Vec::new();
-        if self.input.append_to(&mut bytes, count)? < count {
-            return Err(BamError::TruncatedHeader { path: self.path.to_owned() });
-        }
-        Ok(bytes)
-    }
-
-    fn damaged(&self, detail: &'static str) -> BamError {
-        BamError::BinaryHeader { path: self.path.to_owned(), detail }
-    }
+    Ok(check_record(&out[start..], contigs).map(|_| true).map_err(Some))
 }

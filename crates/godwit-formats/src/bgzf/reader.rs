@@ -21,6 +21,40 @@ pub struct Reader {
     position: usize,
 }
 
+/// Data of a compressed file, from wherever its reader stands to the end.
+pub trait Unpacked {
+    /// The file.
+    fn path(&self) -> &Path;
+
+    /// Data not consumed yet; empty only at the end of a whole file.
+    ///
+    /// # Errors
+    /// [`BgzfError`] about what lies ahead.
+    fn data(&mut self) -> Result<&[u8], BgzfError>;
+
+    /// Passes over data that [`Unpacked::data`] returned.
+    fn consume(&mut self, bytes: usize);
+
+    /// Appends that many bytes to `out`, or as many as there are. Returns their number.
+    ///
+    /// # Errors
+    /// As [`Unpacked::data`].
+    fn append_to(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<usize, BgzfError> {
+        let mut missing = bytes;
+        while missing > 0 {
+            let data = self.data()?;
+            if data.is_empty() {
+                break;
+            }
+            let take = data.len().min(missing);
+            out.extend_from_slice(&data[..take]);
+            self.consume(take);
+            missing -= take;
+        }
+        Ok(bytes - missing)
+    }
+}
+
 /// Opens a text file, plain, gzip or BGZF, told apart by content. BGZF is decompressed on that many threads, at least
 /// one, in order.
 ///
@@ -158,24 +192,19 @@ impl Reader {
     pub fn consume(&mut self, bytes: usize) {
         self.position = (self.position + bytes).min(self.chunk.len());
     }
+}
 
-    /// Appends that many bytes to `out`, or as many as there are. Returns their number.
-    ///
-    /// # Errors
-    /// As [`Reader::data`].
-    pub fn append_to(&mut self, out: &mut Vec<u8>, bytes: usize) -> Result<usize, BgzfError> {
-        let mut missing = bytes;
-        while missing > 0 {
-            let data = self.data()?;
-            if data.is_empty() {
-                break;
-            }
-            let take = data.len().min(missing);
-            out.extend_from_slice(&data[..take]);
-            self.consume(take);
-            missing -= take;
-        }
-        Ok(bytes - missing)
+impl Unpacked for Reader {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn data(&mut self) -> Result<&[u8], BgzfError> {
+        Self::data(self)
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        Self::consume(self, bytes);
     }
 }
 

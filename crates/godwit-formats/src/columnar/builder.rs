@@ -1,18 +1,38 @@
 //! Packed records to record batches.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, StringArray, UInt8Array, UInt16Array,
+    ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, UInt8Array,
+    UInt16Array,
 };
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use godwit_model::RawRecord;
 
 use super::error::ColumnarError;
 use super::layout::ColumnLayout;
-use super::tags::{Integers, TagColumns};
+use super::tags::{Integers, OF_TAGS, TagColumns};
 use super::text::{Bytes, print_cigar, unpack_bases};
+
+/// Places of the columns in the schema ([`godwit_model::schema::columnar::alignments`]).
+const NAME: usize = 0;
+const FLAGS: usize = 1;
+const CONTIG: usize = 2;
+const CONTIG_ID: usize = 3;
+const POSITION: usize = 4;
+const END_POSITION: usize = 5;
+const MAPPING_QUALITY: usize = 6;
+const CIGAR: usize = 7;
+const MATE_CONTIG: usize = 8;
+const MATE_POSITION: usize = 9;
+const TEMPLATE_LENGTH: usize = 10;
+const BASES: usize = 11;
+const QUALITIES: usize = 12;
+const READ_GROUP: usize = 13;
+const FIRST_TAG: usize = 14;
+const ALIGNMENT_COLUMNS: usize = FIRST_TAG + OF_TAGS;
 
 /// Rows after which a batch is full.
 const BATCH_ROWS: usize = 4096;
@@ -21,8 +41,13 @@ const BATCH_BYTES: usize = 2 << 20;
 
 /// Columns of a batch in the making. The memory of one batch serves the next.
 #[derive(Debug)]
-pub struct Columns<'l> {
-    layout: &'l ColumnLayout,
+pub struct Columns<L> {
+    layout: L,
+    /// Which columns of the layout are made.
+    wanted: [bool; ALIGNMENT_COLUMNS],
+    /// The schema of those.
+    schema: SchemaRef,
+    rows: usize,
     packed_bytes: usize,
     name: Bytes,
     flags: Vec<u16>,
@@ -42,11 +67,29 @@ pub struct Columns<'l> {
     tags: TagColumns,
 }
 
-impl<'l> Columns<'l> {
-    /// Columns without rows.
-    pub fn new(layout: &'l ColumnLayout) -> Self {
+impl<L: Borrow<ColumnLayout>> Columns<L> {
+    /// All columns of a layout, without rows.
+    pub fn new(layout: L) -> Self {
+        let schema = layout.borrow().schema.clone();
+        Self::with([true; ALIGNMENT_COLUMNS], schema, layout)
+    }
+
+    /// Some columns of a layout, by their 0-based index in its schema, in the order of that schema. What is not wanted is not
+    /// taken out of records.
+    pub fn some(layout: L, columns: &[usize]) -> Self {
+        let whole = layout.borrow().schema.clone();
+        let wanted = std::array::from_fn(|column| columns.contains(&column));
+        let fields: Vec<_> =
+            whole.fields().iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(field, _)| field.clone()).collect();
+        Self::with(wanted, Arc::new(Schema::new(fields)), layout)
+    }
+
+    fn with(wanted: [bool; ALIGNMENT_COLUMNS], schema: SchemaRef, layout: L) -> Self {
         Self {
             layout,
+            wanted,
+            schema,
+            rows: 0,
             packed_bytes: 0,
             name: Bytes::default(),
             flags: Vec::new(),
@@ -62,48 +105,94 @@ impl<'l> Columns<'l> {
             qualities: Bytes::default(),
             read_group: Integers::default(),
             last_group: (Vec::new(), None),
-            tags: TagColumns::default(),
+            tags: TagColumns::new(wanted[FIRST_TAG..].try_into().expect("as many as the schema has")),
         }
     }
 
     /// Appends a record whose FLAG is `flag`, which may differ from the packed one in the duplicate bit.
+    #[inline]
     pub fn push(&mut self, record: RawRecord, flag: u16) {
+        self.rows += 1;
         self.packed_bytes += record.bytes().len();
-        self.name.push(record.name());
-        self.flags.push(flag);
-        self.contig.push(index(record.contig()));
-        self.position.push(record.position());
-        self.end_position.push(record.end_position(flag));
-        self.mapping_quality.push(record.mapping_quality());
-        let cigar_start = self.cigar.data.len();
-        print_cigar(record.cigar(), &mut self.cigar.data);
-        if self.cigar.data.len() > cigar_start {
-            self.cigar.end_value()
-        } else {
-            self.cigar.push_null()
-        }
-        self.mate_contig.push(index(record.mate_contig()));
-        self.mate_position.push(record.mate_position());
-        self.template_length.push(record.template_length());
-        if record.bases() == 0 {
-            self.bases.push_null();
-        } else {
-            unpack_bases(record.packed_bases(), record.bases(), &mut self.bases.data);
-            self.bases.end_value();
-        }
-        self.qualities.push_option(Some(record.qualities()).filter(|bytes| bytes.first().is_some_and(|q| *q != 0xff)));
-        let (known, last) = (&self.layout.read_group_index, &mut self.last_group);
-        self.read_group.push(self.tags.push(record, |id| {
-            if last.0 != id {
-                *last = (id.to_vec(), known.get(id).copied());
+        self.push_place(record, flag);
+        self.push_mate(record);
+        self.push_read(record);
+        if self.wanted[READ_GROUP..].contains(&true) {
+            let (known, last) = (&self.layout.borrow().read_group_index, &mut self.last_group);
+            let read_group = self.tags.push(record, |id| {
+                if last.0 != id {
+                    *last = (id.to_vec(), known.get(id).copied());
+                }
+                last.1
+            });
+            if self.wanted[READ_GROUP] {
+                self.read_group.push(read_group);
             }
-            last.1
-        }));
+        }
+    }
+
+    /// Where it is, and what is known of it.
+    #[inline]
+    fn push_place(&mut self, record: RawRecord, flag: u16) {
+        let wanted = &self.wanted;
+        if wanted[FLAGS] {
+            self.flags.push(flag);
+        }
+        if wanted[CONTIG] || wanted[CONTIG_ID] {
+            self.contig.push(index(record.contig()));
+        }
+        if wanted[POSITION] {
+            self.position.push(record.position());
+        }
+        if wanted[END_POSITION] {
+            self.end_position.push(record.end_position(flag));
+        }
+        if wanted[MAPPING_QUALITY] {
+            self.mapping_quality.push(record.mapping_quality());
+        }
+        if wanted[CIGAR] {
+            let cigar_start = self.cigar.data.len();
+            print_cigar(record.cigar(), &mut self.cigar.data);
+            if self.cigar.data.len() > cigar_start { self.cigar.end_value() } else { self.cigar.push_null() }
+        }
+    }
+
+    #[inline]
+    fn push_mate(&mut self, record: RawRecord) {
+        if self.wanted[MATE_CONTIG] {
+            self.mate_contig.push(index(record.mate_contig()));
+        }
+        if self.wanted[MATE_POSITION] {
+            self.mate_position.push(record.mate_position());
+        }
+        if self.wanted[TEMPLATE_LENGTH] {
+            self.template_length.push(record.template_length());
+        }
+    }
+
+    /// What the sequencer said.
+    #[inline]
+    fn push_read(&mut self, record: RawRecord) {
+        if self.wanted[NAME] {
+            self.name.push(record.name());
+        }
+        if self.wanted[BASES] {
+            if record.bases() == 0 {
+                self.bases.push_null();
+            } else {
+                unpack_bases(record.packed_bases(), record.bases(), &mut self.bases.data);
+                self.bases.end_value();
+            }
+        }
+        if self.wanted[QUALITIES] {
+            let qualities = Some(record.qualities()).filter(|bytes| bytes.first().is_some_and(|q| *q != 0xff));
+            self.qualities.push_option(qualities);
+        }
     }
 
     /// Rows since the last batch.
     pub fn rows(&self) -> usize {
-        self.flags.len()
+        self.rows
     }
 
     /// Whether it is time to take the batch.
@@ -116,18 +205,22 @@ impl<'l> Columns<'l> {
     /// # Errors
     /// [`ColumnarError::NotUtf8`] where a read name is no text.
     pub fn take_batch(&mut self) -> Result<RecordBatch, ColumnarError> {
+        let rows = RecordBatchOptions::new().with_row_count(Some(self.rows));
         let first_position = self.position.first().copied().unwrap_or_default();
         let not_text =
             |_| ColumnarError::NotUtf8 { what: format!("a read name at or after 0-based position {first_position}") };
-        let name = self.name.take_text().map_err(not_text)?;
-        self.packed_bytes = 0;
+        let name = self.name.take_text();
+        (self.rows, self.packed_bytes) = (0, 0);
+        let name = name.map_err(not_text)?;
         self.take_columns(name)
-            .and_then(|columns| RecordBatch::try_new(self.layout.schema.clone(), columns))
+            .and_then(|columns| RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows))
             .map_err(ColumnarError::Columns)
     }
 
+    /// Takes all columns out, and returns those that are wanted.
     fn take_columns(&mut self, name: ArrayRef) -> Result<Vec<ArrayRef>, ArrowError> {
-        let (contigs, read_groups) = (&self.layout.contigs, &self.layout.read_groups);
+        let layout = self.layout.borrow();
+        let (contigs, read_groups) = (&layout.contigs, &layout.read_groups);
         let contig_id = self.contig.take();
         let contig_id = Int32Array::new(contig_id.0, contig_id.1);
         let mut columns: Vec<ArrayRef> = vec![
@@ -147,6 +240,8 @@ impl<'l> Columns<'l> {
             named(&mut self.read_group, read_groups)?,
         ];
         columns.extend(self.tags.take()?);
+        let mut wanted = self.wanted.iter();
+        columns.retain(|_| wanted.next() == Some(&true));
         Ok(columns)
     }
 }

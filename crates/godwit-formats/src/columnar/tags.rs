@@ -13,6 +13,10 @@ use super::text::Bytes;
 /// Integer columns come first in [`TAG_COLUMNS`].
 const INTEGERS: usize = 4;
 const TEXTS: usize = TAG_COLUMNS.len() - INTEGERS;
+/// Columns of tags: [`TAG_COLUMNS`], the layout, and the others.
+pub(super) const OF_TAGS: usize = TAG_COLUMNS.len() + 2;
+const LAYOUT: usize = TAG_COLUMNS.len();
+const OTHERS: usize = LAYOUT + 1;
 
 /// A column of integers in the making.
 #[derive(Debug)]
@@ -47,8 +51,10 @@ impl Integers {
 }
 
 /// The columns of tags in the making.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TagColumns {
+    /// Which are made; the others have no rows.
+    wanted: [bool; OF_TAGS],
     integers: [Integers; INTEGERS],
     texts: [Bytes; TEXTS],
     layout: Bytes,
@@ -56,6 +62,11 @@ pub(super) struct TagColumns {
 }
 
 impl TagColumns {
+    pub(super) fn new(wanted: [bool; OF_TAGS]) -> Self {
+        let (integers, texts) = (Default::default(), Default::default());
+        Self { wanted, integers, texts, layout: Bytes::default(), others: Bytes::default() }
+    }
+
     /// Appends the tags of a record and returns its read group, if that is one of those `read_group` knows.
     ///
     /// A tag is in its column if it is the first of its name and type in the record and its value fits; any other is
@@ -73,14 +84,16 @@ impl TagColumns {
             if cigar_in_tag && &tag.name == b"CG" {
                 continue;
             }
-            self.layout.data.extend_from_slice(&[tag.name[0], tag.name[1], tag.kind]);
+            if self.wanted[LAYOUT] {
+                self.layout.data.extend_from_slice(&[tag.name[0], tag.name[1], tag.kind]);
+            }
             let column = column_of(&tag).filter(|column| seen >> column & 1 == 0);
             if let Some(column) = column {
                 seen |= 1 << column;
             }
             let placed = match column {
                 Some(column) if column < INTEGERS => {
-                    integers[column] = integer(&tag);
+                    integers[column] = tag.integer().and_then(|value| i32::try_from(value).ok());
                     integers[column].is_some()
                 }
                 Some(column) if column < TAG_COLUMNS.len() => {
@@ -93,18 +106,24 @@ impl TagColumns {
                 }
                 None => false,
             };
-            if !placed {
+            if !placed && self.wanted[OTHERS] {
                 self.others.data.extend_from_slice(&record.bytes()[tag.start..tag.end]);
             }
         }
-        self.layout.end_value();
-        if self.others.data.len() > others_start {
-            self.others.end_value()
-        } else {
-            self.others.push_null()
+        if self.wanted[LAYOUT] {
+            self.layout.end_value();
         }
-        self.integers.iter_mut().zip(integers).for_each(|(column, value)| column.push(value));
-        self.texts.iter_mut().zip(texts).for_each(|(column, value)| column.push_option(value));
+        if self.wanted[OTHERS] {
+            if self.others.data.len() > others_start { self.others.end_value() } else { self.others.push_null() }
+        }
+        let (want_integers, want_texts) = self.wanted.split_at(INTEGERS);
+        for ((column, value), _) in self.integers.iter_mut().zip(integers).zip(want_integers).filter(|(_, want)| **want)
+        {
+            column.push(value);
+        }
+        for ((column, value), _) in self.texts.iter_mut().zip(texts).zip(want_texts).filter(|(_, want)| **want) {
+            column.push_option(value);
+        }
         group
     }
 
@@ -133,18 +152,5 @@ fn column_of(tag: &Tag) -> Option<usize> {
                 TagType::Integer => is_integer,
                 TagType::Text => tag.kind == b'Z',
             }
-    })
-}
-
-#[inline]
-fn integer(tag: &Tag) -> Option<i32> {
-    Some(match (tag.kind, tag.value) {
-        (b'c', [a]) => i32::from(*a as i8),
-        (b'C', [a]) => i32::from(*a),
-        (b's', [a, b]) => i32::from(i16::from_le_bytes([*a, *b])),
-        (b'S', [a, b]) => i32::from(u16::from_le_bytes([*a, *b])),
-        (b'i', [a, b, c, d]) => i32::from_le_bytes([*a, *b, *c, *d]),
-        (b'I', [a, b, c, d]) => return i32::try_from(u32::from_le_bytes([*a, *b, *c, *d])).ok(),
-        _ => return None,
     })
 }

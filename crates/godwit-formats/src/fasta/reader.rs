@@ -7,7 +7,7 @@ use memchr::memchr;
 
 use super::FaiRecord;
 use super::error::FastaError;
-use crate::bgzf::{self, open_text};
+use crate::bgzf::{self, Unpacked as _, open_text};
 
 /// Bytes asked of the file at once; also the longest run of bases handed out.
 const READ_BYTES: usize = 256 << 10;

@@ -6,7 +6,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use super::error::{ReadError, UnusableHeader};
 use super::header::Header;
-use crate::bgzf::{self, open_text};
+use crate::bgzf::{self, Unpacked as _, open_text};
 
 /// Longest line accepted: as long as a record can be.
 const MAX_LINE_BYTES: usize = 512 << 20;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::{BooleanBuilder, Float32Builder, Int32Builder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::ArrowError;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 
 use super::error::{VcfError, shown};
 use super::fields::{FieldColumn, Lists, MISSING, TextLists};
@@ -12,6 +12,8 @@ use super::genotype::Genotype;
 use super::layout::VariantLayout;
 use super::record::Record;
 
+/// Columns before those of `INFO` ([`godwit_model::schema::variants`]).
+const FIXED_COLUMNS: usize = 9;
 /// Rows after which a batch is full.
 const BATCH_ROWS: usize = 4096;
 /// Bytes of text after which a batch is full: cohorts fill one with fewer rows.
@@ -25,6 +27,7 @@ const MAX_RECORD_CELLS: usize = 1 << 24;
 #[derive(Debug)]
 pub struct Columns<'l> {
     layout: &'l VariantLayout,
+    wanted: Wanted,
     rows: usize,
     text_bytes: usize,
     cells: usize,
@@ -40,6 +43,32 @@ pub struct Columns<'l> {
     info: Vec<FieldColumn>,
     other_info: StringBuilder,
     samples: SampleColumns,
+}
+
+/// Which columns are made. Those that cost little are made in any case, and left out in the end.
+#[derive(Debug)]
+struct Wanted {
+    schema: SchemaRef,
+    columns: Vec<bool>,
+    info: bool,
+    samples: bool,
+}
+
+impl Wanted {
+    fn new(layout: &VariantLayout, columns: Option<&[usize]>) -> Self {
+        let all = layout.schema.fields();
+        let Some(indexes) = columns else {
+            let (columns, samples) = (vec![true; all.len()], layout.samples > 0);
+            return Self { schema: layout.schema.clone(), columns, info: true, samples };
+        };
+        let columns: Vec<bool> = (0..all.len()).map(|column| indexes.contains(&column)).collect();
+        let fields: Vec<_> =
+            all.iter().zip(&columns).filter(|(_, wanted)| **wanted).map(|(field, _)| field.clone()).collect();
+        let info_end = FIXED_COLUMNS + layout.info.len() + 1;
+        let info = columns[FIXED_COLUMNS..info_end].contains(&true);
+        let samples = columns[info_end..].contains(&true);
+        Self { schema: Arc::new(Schema::new(fields)), columns, info, samples }
+    }
 }
 
 /// Columns of lists over samples.
@@ -63,10 +92,21 @@ struct SampleColumns {
 }
 
 impl<'l> Columns<'l> {
-    /// Columns without rows.
+    /// All columns of a layout, without rows.
     pub fn new(layout: &'l VariantLayout) -> Self {
+        Self::with(layout, None)
+    }
+
+    /// Some columns of a layout, by their 0-based index in its schema, in the order of that schema. What is not wanted is not
+    /// read.
+    pub fn some(layout: &'l VariantLayout, columns: &[usize]) -> Self {
+        Self::with(layout, Some(columns))
+    }
+
+    fn with(layout: &'l VariantLayout, columns: Option<&[usize]>) -> Self {
         Self {
             layout,
+            wanted: Wanted::new(layout, columns),
             rows: 0,
             text_bytes: 0,
             cells: 0,
@@ -108,8 +148,10 @@ impl<'l> Columns<'l> {
         self.alternates.end_list();
         self.quality.append_option(parse_quality(record.quality)?);
         push_list(&mut self.filters, record.filters, ';');
-        self.push_info(record.info);
-        if layout.samples > 0 {
+        if self.wanted.info {
+            self.push_info(record.info);
+        }
+        if self.wanted.samples {
             self.samples.push(record, layout);
         }
         self.text_bytes += record.text_bytes();
@@ -149,9 +191,11 @@ impl<'l> Columns<'l> {
     /// # Errors
     /// [`VcfError::Columns`].
     pub fn take_batch(&mut self) -> Result<RecordBatch, VcfError> {
+        let rows = RecordBatchOptions::new().with_row_count(Some(self.rows));
         (self.rows, self.text_bytes, self.cells) = (0, 0, 0);
-        let batch = self.take_columns().and_then(|columns| RecordBatch::try_new(self.layout.schema.clone(), columns));
-        batch.map_err(VcfError::Columns)
+        let columns = self.take_columns();
+        let schema = self.wanted.schema.clone();
+        columns.and_then(|columns| RecordBatch::try_new_with_options(schema, columns, &rows)).map_err(VcfError::Columns)
     }
 
     fn take_columns(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
@@ -173,6 +217,8 @@ impl<'l> Columns<'l> {
         if self.layout.samples > 0 {
             self.samples.finish_into(&mut columns)?;
         }
+        let mut wanted = self.wanted.columns.iter();
+        columns.retain(|_| wanted.next() == Some(&true));
         Ok(columns)
     }
 }

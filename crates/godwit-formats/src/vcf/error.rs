@@ -44,6 +44,16 @@ pub enum VcfError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A record whose line's number is not known; or none is there, and the index is of another file.
+    #[error("{}, record at virtual offset {offset}: {problem}; is its index older than the file?", .path.display())]
+    RecordAt {
+        /// The file.
+        path: PathBuf,
+        /// Virtual offset of its line.
+        offset: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A line, or a header, of a length that no file of variants needs.
     #[error("{}, line {line}: {what} is longer than {limit_mib} MiB; is it VCF?", .path.display())]
     TooLong {

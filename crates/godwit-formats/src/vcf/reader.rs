@@ -7,7 +7,7 @@ use memchr::memchr;
 use super::error::VcfError;
 use super::header::{Header, HeaderLines};
 use super::record::Record;
-use crate::bgzf;
+use crate::bgzf::{self, Unpacked};
 
 /// Longest line taken: 60 bytes for each of two million samples.
 const MAX_LINE_BYTES: usize = 128 << 20;
@@ -34,8 +34,8 @@ const START: &[u8] = b"##fileformat=VCF";
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Reader {
-    input: bgzf::Reader,
+pub struct Reader<I = bgzf::Reader> {
+    input: I,
     path: PathBuf,
     header: Header,
     /// The line being read.
@@ -52,12 +52,14 @@ impl Reader {
     pub fn open(path: &Path, threads: usize) -> Result<Self, VcfError> {
         Self::new(bgzf::open_text(path, threads)?)
     }
+}
 
+impl<I: Unpacked> Reader<I> {
     /// Reads the header of what is open already.
     ///
     /// # Errors
     /// [`VcfError`].
-    pub fn new(mut input: bgzf::Reader) -> Result<Self, VcfError> {
+    pub fn new(mut input: I) -> Result<Self, VcfError> {
         let path = input.path().to_owned();
         let start = input.data()?;
         if start.starts_with(b"BCF") {
@@ -91,6 +93,11 @@ impl Reader {
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The header, and what is read, standing behind the record that was read last.
+    pub(super) fn into_parts(self) -> (Header, I) {
+        (self.header, self.input)
     }
 
     /// The file.
@@ -128,8 +135,8 @@ impl Reader {
 }
 
 /// The next line without its end, which the last one may lack.
-fn read_line<'l>(
-    input: &mut bgzf::Reader,
+pub(super) fn read_line<'l>(
+    input: &mut impl Unpacked,
     path: &Path,
     line: &'l mut Vec<u8>,
     number: &mut u64,

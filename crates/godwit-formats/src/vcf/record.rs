@@ -10,7 +10,7 @@ const FIXED_FIELDS: usize = 8;
 /// A record, as text that is known to be complete. `.` is left as it is, but for [`Record::alternates`].
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'l> {
-    /// 1-based number of its line.
+    /// 1-based number of its line; 0 where the file was entered in the middle.
     pub line: u64,
     /// `CHROM`.
     pub contig: &'l str,

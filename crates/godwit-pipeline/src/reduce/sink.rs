@@ -221,7 +221,7 @@ pub(super) struct CramSink<'t> {
 
 /// Fills columns once for Parquet and Arrow.
 pub(super) struct ColumnSink<'t> {
-    columns: Columns<'t>,
+    columns: Columns<&'t ColumnLayout>,
     parquet: Option<ParquetPart<BufWriter<ColumnFile>>>,
     arrow: Option<ArrowPart<BufWriter<ColumnFile>>>,
 }

@@ -1,0 +1,304 @@
+//! BED and GFF files as columns: places with names, scores and what else a line says.
+//!
+//! Flows in: BED (UCSC, 3 to 12 columns), GFF3 or GTF; plain, gzip or BGZF. Flows out: record batches, positions 0-based and
+//! half-open in both. Attributes stay one text: what is in it differs between the makers of such files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use memchr::memchr;
+
+use crate::bgzf::{BgzfError, Reader, open_text};
+
+/// Longest line taken.
+const MAX_LINE_BYTES: usize = 16 << 20;
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntervalFormat {
+    /// BED.
+    Bed,
+    /// GFF3 or GTF.
+    Gff,
+}
+
+/// Why a file is neither.
+#[derive(Debug, thiserror::Error)]
+pub enum IntervalError {
+    /// The file, or its compression.
+    #[error(transparent)]
+    Bgzf(#[from] BgzfError),
+    /// A line.
+    #[error("{}, line {line}: {problem}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// 1-based number of the line.
+        line: u64,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A batch does not fit its schema: a bug.
+    #[error("a bug in godwit: columns do not fit their schema")]
+    Columns(#[from] ArrowError),
+}
+
+impl IntervalFormat {
+    /// The columns. BED: `contig`, `position`, `end_position`, `name`, `score`, `strand`, and `other_columns`, those behind the
+    /// sixth as they are, tabs included. GFF: `contig`, `source`, `type`, `position`, `end_position`, `score`, `strand`,
+    /// `phase`, `attributes`. What is missing, or `.`, is null.
+    pub fn schema(self) -> SchemaRef {
+        let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
+        let place = |name: &str| Field::new(name, DataType::Int32, false);
+        let score = Field::new("score", DataType::Float64, true);
+        Arc::new(Schema::new(match self {
+            Self::Bed => vec![
+                text("contig", false),
+                place("position"),
+                place("end_position"),
+                text("name", true),
+                score,
+                text("strand", true),
+                text("other_columns", true),
+            ],
+            Self::Gff => vec![
+                text("contig", false),
+                text("source", true),
+                text("type", true),
+                place("position"),
+                place("end_position"),
+                score,
+                text("strand", true),
+                Field::new("phase", DataType::Int32, true),
+                text("attributes", true),
+            ],
+        }))
+    }
+}
+
+/// A line that counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval<'l> {
+    /// The contig.
+    pub contig: &'l str,
+    /// First base, 0-based.
+    pub start: i32,
+    /// One past the last base.
+    pub end: i32,
+    fields: &'l str,
+}
+
+/// Reads such a file.
+pub struct IntervalReader {
+    input: Reader,
+    format: IntervalFormat,
+    line: Vec<u8>,
+    number: u64,
+    ended: bool,
+}
+
+impl IntervalReader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// [`IntervalError::Bgzf`].
+    pub fn open(path: &Path, format: IntervalFormat) -> Result<Self, IntervalError> {
+        Ok(Self { input: open_text(path, 1)?, format, line: Vec::new(), number: 0, ended: false })
+    }
+
+    /// The next lines that are `wanted`, as a batch; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`IntervalError`].
+    pub fn next_batch(&mut self, wanted: impl Fn(&Interval) -> bool) -> Result<Option<RecordBatch>, IntervalError> {
+        let mut columns = Columns::default();
+        while columns.rows < BATCH_ROWS && self.next_line()? {
+            let wrong =
+                |problem| IntervalError::Line { path: self.input.path().to_owned(), line: self.number, problem };
+            let text = std::str::from_utf8(&self.line).map_err(|_| wrong("it is no UTF-8 text"))?;
+            if let Some(interval) = parse(text, self.format).map_err(wrong)?
+                && wanted(&interval)
+            {
+                columns.push(&interval, self.format);
+            }
+        }
+        if columns.rows == 0 {
+            return Ok(None);
+        }
+        Ok(Some(RecordBatch::try_new(self.format.schema(), columns.finish(self.format))?))
+    }
+
+    /// Reads a line into place; false at the end, which FASTA behind GFF is too.
+    fn next_line(&mut self) -> Result<bool, IntervalError> {
+        self.line.clear();
+        if self.ended {
+            return Ok(false);
+        }
+        loop {
+            let data = self.input.data()?;
+            if data.is_empty() {
+                self.ended = true;
+                self.number += u64::from(!self.line.is_empty());
+                return Ok(!self.line.is_empty());
+            }
+            let end = memchr(b'\n', data);
+            self.line.extend_from_slice(&data[..end.unwrap_or(data.len())]);
+            let consumed = end.map_or(data.len(), |end| end + 1);
+            self.input.consume(consumed);
+            if self.line.len() > MAX_LINE_BYTES {
+                let (path, line) = (self.input.path().to_owned(), self.number + 1);
+                return Err(IntervalError::Line { path, line, problem: "it is longer than 16 MiB" });
+            }
+            if end.is_some() {
+                self.number += 1;
+                self.ended = self.format == IntervalFormat::Gff && self.line.starts_with(b"##FASTA");
+                return Ok(!self.ended);
+            }
+        }
+    }
+}
+
+/// The interval of a line; none for a comment, a blank line, or what is for browsers.
+fn parse(line: &str, format: IntervalFormat) -> Result<Option<Interval<'_>>, &'static str> {
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    let is_for_browsers = ["track ", "browser "].iter().any(|word| line.starts_with(word)) || line == "track";
+    if line.is_empty() || line.starts_with('#') || is_for_browsers {
+        return Ok(None);
+    }
+    let mut fields = line.split('\t');
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<i32>().ok()).filter(|number| *number >= 0);
+    let contig = fields.next().unwrap_or_default();
+    let (start, end) = match format {
+        IntervalFormat::Bed => match (number(fields.next()), number(fields.next())) {
+            (Some(start), Some(end)) => (start, end),
+            _ => return Err("a contig, a start and an end are expected, separated by tabs"),
+        },
+        IntervalFormat::Gff => {
+            let (first_1based, last) = (number(fields.nth(2)), number(fields.next()));
+            match (first_1based.and_then(|first| first.checked_sub(1)), last) {
+                (Some(start), Some(end)) if start >= 0 => (start, end),
+                _ => return Err("nine fields are expected, separated by tabs, the fourth and fifth numbers from 1 on"),
+            }
+        }
+    };
+    if contig.is_empty() {
+        return Err("it names no contig");
+    }
+    if start > end {
+        return Err("its start is behind its end");
+    }
+    Ok(Some(Interval { contig, start, end, fields: line }))
+}
+
+#[derive(Default)]
+struct Columns {
+    rows: usize,
+    contig: StringBuilder,
+    start: Int32Builder,
+    end: Int32Builder,
+    name: StringBuilder,
+    source: StringBuilder,
+    kind: StringBuilder,
+    score: Float64Builder,
+    strand: StringBuilder,
+    phase: Int32Builder,
+    rest: StringBuilder,
+}
+
+impl Columns {
+    fn push(&mut self, interval: &Interval, format: IntervalFormat) {
+        self.rows += 1;
+        self.contig.append_value(interval.contig);
+        self.start.append_value(interval.start);
+        self.end.append_value(interval.end);
+        let there = |text: Option<&'_ str>| text.filter(|text| !text.is_empty() && *text != ".").map(str::to_owned);
+        match format {
+            IntervalFormat::Bed => {
+                let mut fields = interval.fields.splitn(7, '\t').skip(3);
+                self.name.append_option(there(fields.next()));
+                self.score.append_option(there(fields.next()).and_then(|text| text.parse().ok()));
+                self.strand.append_option(there(fields.next()));
+                self.rest.append_option(fields.next().filter(|rest| !rest.is_empty()));
+            }
+            IntervalFormat::Gff => {
+                let mut fields = interval.fields.splitn(9, '\t').skip(1);
+                self.source.append_option(there(fields.next()));
+                self.kind.append_option(there(fields.next()));
+                let mut fields = fields.skip(2);
+                self.score.append_option(there(fields.next()).and_then(|text| text.parse().ok()));
+                self.strand.append_option(there(fields.next()));
+                self.phase.append_option(there(fields.next()).and_then(|text| text.parse().ok()));
+                self.rest.append_option(there(fields.next()));
+            }
+        }
+    }
+
+    fn finish(&mut self, format: IntervalFormat) -> Vec<ArrayRef> {
+        let contig: ArrayRef = Arc::new(self.contig.finish());
+        let places: [ArrayRef; 2] = [Arc::new(self.start.finish()), Arc::new(self.end.finish())];
+        let score: ArrayRef = Arc::new(self.score.finish());
+        let (strand, rest): (ArrayRef, ArrayRef) = (Arc::new(self.strand.finish()), Arc::new(self.rest.finish()));
+        let [start, end] = places;
+        match format {
+            IntervalFormat::Bed => vec![contig, start, end, Arc::new(self.name.finish()), score, strand, rest],
+            IntervalFormat::Gff => {
+                let (source, kind) = (Arc::new(self.source.finish()), Arc::new(self.kind.finish()));
+                vec![contig, source, kind, start, end, score, strand, Arc::new(self.phase.finish()), rest]
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int32Type;
+
+    use super::*;
+
+    fn read(text: &str, format: IntervalFormat) -> Result<Option<RecordBatch>, IntervalError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, text).unwrap();
+        IntervalReader::open(&path, format)?.next_batch(|_| true)
+    }
+
+    #[test]
+    fn places_of_both_are_zero_based_and_half_open() {
+        let bed = "track name=x\nchr1\t0\t10\tn\t5.5\t+\t1\t2\r\n\n# c\nchr2\t7\t7\n";
+        let batch = read(bed, IntervalFormat::Bed).unwrap().unwrap();
+        assert_eq!(batch.column(1).as_primitive::<Int32Type>().values()[..], [0, 7]);
+        assert_eq!(batch.column(6).as_string::<i32>().value(0), "1\t2");
+        assert_eq!(batch.column(3).null_count(), 1);
+        let gff = "##gff-version 3\nchr1\tx\tgene\t1\t10\t.\t-\t.\tID=a;N=b\n##FASTA\n>chr1\nACGT\n";
+        let batch = read(gff, IntervalFormat::Gff).unwrap().unwrap();
+        assert_eq!(batch.num_rows(), 1);
+        assert_eq!(
+            (
+                batch.column(3).as_primitive::<Int32Type>().value(0),
+                batch.column(4).as_primitive::<Int32Type>().value(0)
+            ),
+            (0, 10)
+        );
+        assert_eq!(batch.column(8).as_string::<i32>().value(0), "ID=a;N=b");
+        assert!(read("# nothing\n", IntervalFormat::Bed).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_neither_is_named_by_line() {
+        for (text, format, said) in [
+            ("chr1\t5\n", IntervalFormat::Bed, "line 1: a contig"),
+            ("chr1\t0\t1\nchr1\t9\t5\n", IntervalFormat::Bed, "line 2: its start"),
+            ("chr1\tx\tgene\t0\t10\t.\t-\t.\tID=a\n", IntervalFormat::Gff, "line 1: nine fields"),
+            ("chr1\tx\n", IntervalFormat::Gff, "line 1: nine fields"),
+        ] {
+            let found = read(text, format).unwrap_err().to_string();
+            assert!(found.contains(said), "{text:?}: {found}");
+        }
+    }
+}
