@@ -1,3 +1,4 @@
 //! End-to-end tests: the built binary judged against bwa, samtools and Picard.
 
 mod run;
+mod serve;

@@ -21,7 +21,7 @@ mod extremes;
 mod fastq_cases;
 mod filter;
 mod flight;
-mod formats;
+pub mod formats;
 mod identity;
 mod inputs;
 mod joint;

@@ -25,6 +25,7 @@ pub mod random;
 pub mod reads;
 pub mod sam;
 pub mod scratch;
+pub mod served;
 pub mod shrink;
 pub mod skip;
 pub mod slurm;

@@ -22,7 +22,7 @@ fn options() -> AlignOptions {
 }
 
 /// One run with all formats, for all tests to look at.
-pub(super) fn aligned() -> (Arc<Sample>, PathBuf) {
+pub fn aligned() -> (Arc<Sample>, PathBuf) {
     static RUN: OnceLock<PathBuf> = OnceLock::new();
     let spec =
         SampleSpec { seed: 17, lanes: vec![2500, 900], paired: true, alternate: false, comments: Comments::Illumina };
@@ -54,14 +54,14 @@ fn with_made_tags_last(text: &str) -> Vec<String> {
 }
 
 /// Long lists of records say nothing when printed: the first that differ do.
-pub(super) fn assert_same_lines(found: &[String], expected: &[String], what: &str) {
+pub fn assert_same_lines(found: &[String], expected: &[String], what: &str) {
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected, "{what}");
     }
     assert_eq!(found.len(), expected.len(), "{what}");
 }
 
-pub(super) fn lines(text: &str) -> Vec<String> {
+pub fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
@@ -75,7 +75,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns").join(name)
 }
 
-pub(super) fn run_python(name: &str, directory: &Path, words: &[&str]) -> String {
+pub fn run_python(name: &str, directory: &Path, words: &[&str]) -> String {
     let words = words.iter().map(AsRef::as_ref);
     let path = script(name);
     let first = [path.as_os_str(), directory.as_os_str()];

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_buffer::MutableBuffer;
 use bytes::Bytes;
-use godwit_flight::{Access, Address, Answers, DataPlane, Download, Routes, Server, ServerTls, Status, Tuning, Upload};
+use godwit_flight::{
+    Access, Address, Answers, Caller, DataPlane, Download, Routes, Server, ServerTls, Status, Tuning, Upload,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
@@ -115,11 +117,11 @@ struct Plane<S> {
 }
 
 impl<S: Shelf> DataPlane for Plane<S> {
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         download(&self.shelf, &ticket).await
     }
 
-    async fn upload(&self, mut upload: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, mut upload: Upload) -> Result<Answers, Status> {
         let Some(first) = upload.next().await? else { return Err(Status::invalid_argument("the upload is empty")) };
         let opening = serde_json::from_slice(&first.app_metadata);
         match opening.map_err(|error| Status::invalid_argument(error.to_string()))? {

@@ -9,8 +9,8 @@ use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
 use godwit_flight::{
-    Access, Address, Answers, Batches, Client, ClientTls, DataPlane, Download, FlightDescriptor, Routes, Server,
-    ServerTls, Status, Token, Tuning, Upload, make_identity,
+    Access, Address, Answers, Batches, Caller, Client, ClientTls, DataPlane, Download, FlightDescriptor, Routes,
+    Server, ServerTls, Status, Token, Tuning, Upload, make_identity,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, mpsc};
@@ -232,11 +232,11 @@ struct NodePlane<S> {
 }
 
 impl<S: Shelf> DataPlane for NodePlane<S> {
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         download(&self.shelf, &ticket).await
     }
 
-    async fn upload(&self, _: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, _: Upload) -> Result<Answers, Status> {
         Err(Status::unimplemented("a node takes no uploads"))
     }
 }

@@ -16,6 +16,10 @@ use crate::error::FlightError;
 use crate::message::{Message, Outgoing, frame};
 use crate::segments::Segments;
 
+/// Bytes of a batch once its buffers are unpacked, at most: what is taken of one that is not packed.
+const MAX_UNPACKED_BYTES: u64 = 1 << 30;
+/// Rows of a batch whose columns take no memory, at most.
+const MAX_ROWS_WITHOUT_DATA: u64 = 1 << 24;
 /// Mark and length before each message of an IPC stream (Arrow Columnar Format 1.5, "Encapsulated message format").
 const IPC_PREFIX_BYTES: usize = 8;
 
@@ -195,6 +199,7 @@ impl BatchDecoder {
             MessageHeader::RecordBatch => {
                 let batch = header.header_as_record_batch().ok_or_else(missing)?;
                 let schema = self.schema.clone().ok_or(NO_SCHEMA)?;
+                check_claims(&batch, &message.body)?;
                 let version = header.version();
                 let batch = read_record_batch(&message.body, batch, schema, &self.dictionaries, None, &version)?;
                 Ok(Decoded::Batch(batch))
@@ -202,10 +207,106 @@ impl BatchDecoder {
             MessageHeader::DictionaryBatch => {
                 let batch = header.header_as_dictionary_batch().ok_or_else(missing)?;
                 let schema = self.schema.clone().ok_or(NO_SCHEMA)?;
+                check_claims(&batch.data().ok_or_else(missing)?, &message.body)?;
                 read_dictionary(&message.body, batch, &schema, &mut self.dictionaries, &header.version())?;
                 Ok(Decoded::Dictionary)
             }
             _ => Err(FlightError::Malformed { problem: "it is neither schema nor batch nor dictionary" }),
         }
+    }
+}
+
+/// Refuses a batch that says to be more than it can be: the reader of Arrow 59 takes memory and time by what is said, gigabytes
+/// and half a minute for a few kilobytes.
+fn check_claims(batch: &arrow_ipc::RecordBatch, body: &[u8]) -> Result<(), FlightError> {
+    let wrong = |problem| Err(FlightError::Malformed { problem });
+    let is_compressed = batch.compression().is_some();
+    let mut unpacked_bytes = 0u64;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let place = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+        let bytes = place.and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?));
+        let Some(bytes) = bytes else { return wrong("a buffer lies outside its body") };
+        let claimed = match bytes.first_chunk() {
+            // Length of the data, or -1 where it is stored as it is (Arrow Columnar Format 1.5, "Compression").
+            Some(length) if is_compressed => i64::from_le_bytes(*length),
+            _ => -1,
+        };
+        unpacked_bytes = unpacked_bytes.saturating_add(u64::try_from(claimed).unwrap_or(bytes.len() as u64));
+    }
+    if unpacked_bytes > MAX_UNPACKED_BYTES {
+        return wrong("its buffers say to unpack to more than 1 GiB");
+    }
+    // A bit for each value at least, but for columns that have no buffers.
+    let most = (8 * unpacked_bytes).max(MAX_ROWS_WITHOUT_DATA) as i64;
+    let nodes = batch.nodes().into_iter().flatten();
+    let plausible = |length: i64, nulls: i64| (0..=most).contains(&length) && (0..=length).contains(&nulls);
+    if !plausible(batch.length(), 0) || !nodes.into_iter().all(|node| plausible(node.length(), node.null_count())) {
+        return wrong("it says to have more rows than data");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Int64Array;
+    use arrow_ipc::CompressionType;
+    use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
+
+    use super::*;
+
+    /// The messages of a stream of one batch of numbers, packed or not: the schema, and the batch.
+    fn messages(packed: bool) -> Vec<Message> {
+        let compression = packed.then_some(CompressionType::ZSTD);
+        let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+        let numbers = Arc::new(Int64Array::from(vec![7; 100_000])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        let mut writer = StreamWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+        writer.write(&batch).unwrap();
+        let mut stream = writer.into_inner().unwrap();
+        let mut messages = Vec::new();
+        while stream.len() > IPC_PREFIX_BYTES {
+            let header_bytes = u32::from_le_bytes(stream[4..8].try_into().unwrap()) as usize;
+            let header = stream[IPC_PREFIX_BYTES..][..header_bytes].to_vec();
+            let body_bytes = root_as_message(&header).unwrap().bodyLength() as usize;
+            let body_start = IPC_PREFIX_BYTES + header_bytes;
+            let body = Buffer::from_slice_ref(&stream[body_start..][..body_bytes]);
+            stream.drain(..body_start + body_bytes);
+            messages.push(Message { header, body, ..Message::default() });
+        }
+        messages
+    }
+
+    fn decoded(messages: &[Message]) -> Result<Decoded, FlightError> {
+        let mut decoder = BatchDecoder::default();
+        messages.iter().map(|message| decoder.decode(message)).last().expect("there are messages")
+    }
+
+    #[test]
+    fn a_batch_that_says_to_be_more_than_it_can_be_is_refused_before_memory_is_taken() {
+        for packed in [false, true] {
+            let sound = messages(packed);
+            assert!(matches!(decoded(&sound), Ok(Decoded::Batch(batch)) if batch.num_rows() == 100_000));
+        }
+        let mut bomb = messages(true);
+        let mut body = bomb[1].body.to_vec();
+        // The first buffer that is there, that of the values, begins with the bytes it unpacks to.
+        let at = body.windows(8).position(|bytes| bytes == 800_000i64.to_le_bytes()).unwrap();
+        body[at..at + 8].copy_from_slice(&(1i64 << 40).to_le_bytes());
+        bomb[1].body = Buffer::from_vec(body);
+        let refused = decoded(&bomb).unwrap_err();
+        assert!(refused.to_string().contains("more than 1 GiB"), "{refused}");
+        // Its number of rows stands in the header, in the batch and in its column.
+        let mut rows = messages(false);
+        let many = (1i64 << 50).to_le_bytes();
+        for at in 0..rows[1].header.len() - 8 {
+            if rows[1].header[at..at + 8] == 100_000i64.to_le_bytes() {
+                rows[1].header[at..at + 8].copy_from_slice(&many);
+            }
+        }
+        let refused = decoded(&rows).unwrap_err();
+        assert!(refused.to_string().contains("more rows than data"), "{refused}");
+        let mut cut = messages(false);
+        cut[1].body = cut[1].body.slice_with_length(0, 1000);
+        assert!(decoded(&cut).unwrap_err().to_string().contains("outside its body"));
     }
 }

@@ -24,6 +24,7 @@ pub use self::stream::{BareStreams, stream};
 pub use self::transfer::{Transferred, download, exchange, prepare, upload};
 
 use crate::cut::{PIECE_BYTES, cut};
+use crate::gate::Caller;
 use crate::server::{Answers, Chunks, DataPlane, Download, Upload};
 use crate::transport::Address;
 
@@ -177,7 +178,7 @@ fn share(batches: Arc<Vec<RecordBatch>>, from: usize, step: usize) -> impl Itera
 
 impl DataPlane for Measuring {
     /// Tickets are `WORKLOAD/STREAM/STREAMS`; with `0/0`, the batches are made and none is sent.
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         let text = String::from_utf8_lossy(&ticket).into_owned();
         let wrong = || Status::not_found(format!("no measurement {text}"));
         if text == BARE_STREAMS {
@@ -195,7 +196,7 @@ impl DataPlane for Measuring {
     }
 
     /// Answers once, at the end: the rows.
-    async fn upload(&self, mut upload: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, mut upload: Upload) -> Result<Answers, Status> {
         let mut rows = 0;
         while let Some(chunk) = upload.next().await? {
             rows += chunk.batch.map_or(0, |batch| batch.num_rows());
@@ -204,7 +205,7 @@ impl DataPlane for Measuring {
     }
 
     /// Gives everything back.
-    async fn exchange(&self, taken: Upload) -> Result<Chunks, Status> {
+    async fn exchange(&self, _: Caller, taken: Upload) -> Result<Chunks, Status> {
         Ok(Box::pin(futures_util::stream::try_unfold(taken, |mut taken| async move {
             Ok(taken.next().await?.map(|chunk| (chunk, taken)))
         })))

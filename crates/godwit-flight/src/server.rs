@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_flight::{FlightDescriptor, PutResult, Ticket};
@@ -20,6 +21,8 @@ use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::service::Routes;
 use tower_service::Service;
@@ -27,6 +30,7 @@ use tower_service::Service;
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
 use crate::frames::PREFACE_BYTES;
+use crate::gate::{Caller, Gate};
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
@@ -57,14 +61,14 @@ pub type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
 
 /// What a server does with data.
 pub trait DataPlane: Send + Sync + 'static {
-    /// The data that a ticket stands for.
-    fn download(&self, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
+    /// The data that a ticket stands for, for who shows it.
+    fn download(&self, caller: Caller, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
 
     /// Takes data; the answers go to the client's side of the upload.
-    fn upload(&self, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
+    fn upload(&self, caller: Caller, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
 
     /// Takes data and gives data for it, both as they come; refused where a server has no use for it.
-    fn exchange(&self, _taken: Upload) -> impl Future<Output = Result<Chunks, Status>> + Send {
+    fn exchange(&self, _caller: Caller, _taken: Upload) -> impl Future<Output = Result<Chunks, Status>> + Send {
         std::future::ready(Err(Status::unimplemented("nothing is exchanged here")))
     }
 }
@@ -135,7 +139,8 @@ pub struct Server<D> {
 struct Plane<D> {
     data: D,
     rest: Routes,
-    access: Access<ServerTls>,
+    gate: Gate,
+    tls: Option<ServerTls>,
     tuning: Tuning,
 }
 
@@ -152,8 +157,24 @@ impl<D: DataPlane> Server<D> {
         access: Access<ServerTls>,
         tuning: Tuning,
     ) -> Result<Self, FlightError> {
+        let gate = access.token.map_or(Gate::Open, Gate::Token);
+        Self::bind_guarded(address, data, rest, gate, access.tls, tuning).await
+    }
+
+    /// As [`Server::bind`], where callers may be several.
+    ///
+    /// # Errors
+    /// [`FlightError::Listen`].
+    pub async fn bind_guarded(
+        address: &Address,
+        data: D,
+        rest: Routes,
+        gate: Gate,
+        tls: Option<ServerTls>,
+        tuning: Tuning,
+    ) -> Result<Self, FlightError> {
         let (listener, address) = Listener::bind(address).await?;
-        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, access, tuning }) })
+        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, gate, tls, tuning }) })
     }
 
     /// Where it is.
@@ -163,20 +184,37 @@ impl<D: DataPlane> Server<D> {
 
     /// Serves until the future is dropped; connections that are open then are closed.
     pub async fn serve(self) {
-        let mut connections = tokio::task::JoinSet::new();
+        self.serve_until(std::future::pending(), Duration::ZERO).await;
+    }
+
+    /// Serves until `stop`: then nobody new is let in, calls that are open may end within a while, and what is open after that is
+    /// closed. Returns how many connections were closed so.
+    pub async fn serve_until(self, stop: impl Future<Output = ()>, drain: Duration) -> usize {
+        let Self { listener, plane, .. } = self;
+        let mut connections = JoinSet::new();
+        let (stopping, stopped) = watch::channel(());
+        tokio::pin!(stop);
         loop {
-            let accepted = self.listener.accept(&self.plane.tuning).await;
+            let accepted = tokio::select! {
+                accepted = listener.accept(&plane.tuning) => accepted,
+                () = &mut stop => break,
+            };
             while connections.try_join_next().is_some() {}
             if let Some(socket) = accepted {
-                connections.spawn(converse(socket, self.plane.clone()));
+                connections.spawn(converse(socket, plane.clone(), stopped.clone()));
             }
         }
+        drop((listener, stopping, stopped));
+        let ended = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(drain, ended).await;
+        connections.len()
     }
 }
 
-async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
+/// Serves a connection until it ends, or until its calls have ended once `stopping` is dropped.
+async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stopping: watch::Receiver<()>) {
     let tuning = plane.tuning.clone();
-    let handshake = tokio::time::timeout(tuning.connect_timeout, socket.accept(plane.access.tls.as_ref()));
+    let handshake = tokio::time::timeout(tuning.connect_timeout, socket.accept(plane.tls.as_ref()));
     // Who does not speak TLS, or falls silent in it, has told nobody its name: there is nobody to answer.
     let Ok(Ok(socket)) = handshake.await else { return };
     let answer = hyper::service::service_fn(move |request| {
@@ -184,23 +222,30 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>) {
         async move { Ok::<_, Infallible>(plane.answer(request).await) }
     });
     let builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
+    let connection = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer);
+    tokio::pin!(connection);
     // How a connection ends is the client's business; each call on it has told its own outcome.
-    let _ = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer).await;
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = stopping.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
 }
 
 impl<D: DataPlane> Plane<D> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Reply> {
-        if let Some(token) = &self.access.token {
-            let header = request.headers().get(http::header::AUTHORIZATION);
-            if !header.is_some_and(|value| token.is_in(value.as_bytes())) {
-                return refused(Status::unauthenticated("the token is missing or wrong"));
-            }
-        }
+    async fn answer(&self, mut request: Request<Incoming>) -> Response<Reply> {
+        let caller = match self.gate.admit(request.headers()) {
+            Ok(caller) => caller,
+            Err(status) => return refused(*status),
+        };
         let answered = match request.uri().path() {
-            DO_GET => self.get(request.into_body()).await,
-            DO_PUT => self.put(request.into_body()).await,
-            DO_EXCHANGE => self.exchange(request.into_body()).await,
+            DO_GET => self.get(caller, request.into_body()).await,
+            DO_PUT => self.put(caller, request.into_body()).await,
+            DO_EXCHANGE => self.exchange(caller, request.into_body()).await,
             _ => {
+                request.extensions_mut().insert(caller);
                 // Routes are cloned per call, as tonic itself does; calling one cannot fail.
                 let Ok(response) = self.rest.clone().call(request).await;
                 return response.map(Reply::Tonic);
@@ -209,7 +254,7 @@ impl<D: DataPlane> Plane<D> {
         answered.map_or_else(refused, |reply| response(reply, None))
     }
 
-    async fn get(&self, mut body: Incoming) -> Result<Reply, Status> {
+    async fn get(&self, caller: Caller, mut body: Incoming) -> Result<Reply, Status> {
         let mut bytes = Vec::new();
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let frame = frame.map_err(|error| Status::cancelled(format!("the request broke off: {error}")))?;
@@ -220,18 +265,18 @@ impl<D: DataPlane> Plane<D> {
         }
         let ticket = bytes.get(PREFIX_BYTES..).and_then(|bytes| Ticket::decode(bytes).ok());
         let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
-        let download = self.data.download(ticket.ticket).await?;
+        let download = self.data.download(caller, ticket.ticket).await?;
         let encoder = Some(Box::new(BatchEncoder::new(&download.schema)?));
         Ok(Reply::Data(Outgoing::new(Source::Batches(download.batches), encoder)))
     }
 
-    async fn exchange(&self, body: Incoming) -> Result<Reply, Status> {
-        let chunks = self.data.exchange(Upload::new(body, &self.tuning)).await?;
+    async fn exchange(&self, caller: Caller, body: Incoming) -> Result<Reply, Status> {
+        let chunks = self.data.exchange(caller, Upload::new(body, &self.tuning)).await?;
         Ok(Reply::Data(Outgoing::new(Source::Chunks(chunks), None)))
     }
 
-    async fn put(&self, body: Incoming) -> Result<Reply, Status> {
-        let answers = self.data.upload(Upload::new(body, &self.tuning)).await?;
+    async fn put(&self, caller: Caller, body: Incoming) -> Result<Reply, Status> {
+        let answers = self.data.upload(caller, Upload::new(body, &self.tuning)).await?;
         Ok(Reply::Answers { answers, ended: false })
     }
 }
@@ -318,6 +363,8 @@ struct Outgoing {
     encoder: Option<Box<BatchEncoder>>,
     /// What is left of a message too long for one piece.
     rest: Segments,
+    /// Whether the source has ended, and is not to be asked any more.
+    drained: bool,
     ended: bool,
 }
 
@@ -328,7 +375,7 @@ enum Source {
 
 impl Outgoing {
     fn new(source: Source, encoder: Option<Box<BatchEncoder>>) -> Self {
-        Self { source, encoder, rest: Segments::default(), ended: false }
+        Self { source, encoder, rest: Segments::default(), drained: false, ended: false }
     }
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Segments>>> {
@@ -338,6 +385,9 @@ impl Outgoing {
         if let Some(segments) = self.rest.take_frame() {
             return Poll::Ready(Some(Frame::data(segments)));
         }
+        if self.drained {
+            return Poll::Ready(Some(end(&mut self.ended, &Status::ok(""))));
+        }
         let chunk = match &mut self.source {
             Source::Batches(batches) => ready!(batches.as_mut().poll_next(context))
                 .map(|item| item.map(|(batch, app_metadata)| Chunk { batch: Some(batch), app_metadata })),
@@ -346,7 +396,10 @@ impl Outgoing {
         let encoded = match chunk {
             Some(Ok(chunk)) => self.encode(&chunk),
             Some(Err(status)) => return Poll::Ready(Some(end(&mut self.ended, &status))),
-            None => self.encoder.as_mut().map_or_else(|| Ok(Segments::default()), |encoder| encoder.finish(&[])),
+            None => {
+                self.drained = true;
+                self.encoder.as_mut().map_or_else(|| Ok(Segments::default()), |encoder| encoder.finish(&[]))
+            }
         };
         match encoded {
             Ok(segments) => self.rest = segments,

@@ -16,6 +16,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use crate::error::FlightError;
 use crate::frames::FrameEnds;
 use crate::low_water::wake_at;
+use crate::sql::random_bytes;
 use crate::tls::{ClientTls, ServerTls};
 
 /// Where a server is.
@@ -101,6 +102,16 @@ impl Token {
     pub fn new(text: &str) -> Option<Self> {
         let fine = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         fine.then(|| Self(text.to_owned()))
+    }
+
+    /// A token that nobody can guess.
+    pub fn random() -> Self {
+        Self(blake3::Hash::from_bytes(random_bytes()).to_hex().to_string())
+    }
+
+    /// The token itself.
+    pub fn text(&self) -> &str {
+        &self.0
     }
 
     pub(crate) fn header(&self) -> String {

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt, stream};
 use godwit_flight::server::{Answers, Chunks, Item};
 use godwit_flight::{
-    Access, Address, Chunk, Client, ClientTls, DataPlane, Download, FlightError, Server, ServerTls, TlsError, Token,
-    Tuning, Upload,
+    Access, Address, Caller, Chunk, Client, ClientTls, DataPlane, Download, FlightError, Server, ServerTls, TlsError,
+    Token, Tuning, Upload,
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -48,7 +48,7 @@ fn batches(count: usize, rows: usize) -> Vec<RecordBatch> {
 struct Plane;
 
 impl DataPlane for Plane {
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         let text = String::from_utf8_lossy(&ticket).into_owned();
         let schema: SchemaRef = batches(1, 1)[0].schema();
         let items: Vec<Result<Item, Status>> = match (text.as_str(), text.split_once('x')) {
@@ -71,7 +71,7 @@ impl DataPlane for Plane {
         Ok(Download { schema, batches: Box::pin(stream::iter(items)) })
     }
 
-    async fn upload(&self, upload: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, upload: Upload) -> Result<Answers, Status> {
         Ok(Box::pin(stream::try_unfold(upload, |mut upload| async move {
             let Some(item) = upload.next().await? else { return Ok(None) };
             let rows = item.batch.map_or(0, |batch| batch.num_rows());
@@ -82,7 +82,7 @@ impl DataPlane for Plane {
     }
 
     /// Gives everything back; `refuse` is an error after the first.
-    async fn exchange(&self, taken: Upload) -> Result<Chunks, Status> {
+    async fn exchange(&self, _: Caller, taken: Upload) -> Result<Chunks, Status> {
         Ok(Box::pin(stream::try_unfold(taken, |mut taken| async move {
             let Some(chunk) = taken.next().await? else { return Ok(None) };
             match &chunk.app_metadata[..] {
@@ -112,7 +112,7 @@ impl FlightService for Stock {
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {
-        let download = Plane.download(request.into_inner().ticket).await?;
+        let download = Plane.download(Caller::default(), request.into_inner().ticket).await?;
         let batches = download.batches.map_ok(|(batch, _)| batch).map_err(Into::into);
         let encoder = arrow_flight::encode::FlightDataEncoderBuilder::new().with_schema(download.schema);
         Ok(Response::new(Box::pin(encoder.build(batches).map_err(Into::into))))

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use godwit_flight::measure::shuffle::{Node, Slices, Wanted, tuning, verify};
 use godwit_flight::server::Answers;
-use godwit_flight::{Access, Address, Client, DataPlane, Download, FlightError, Routes, Server, Status, Upload};
+use godwit_flight::{
+    Access, Address, Caller, Client, DataPlane, Download, FlightError, Routes, Server, Status, Upload,
+};
 
 async fn serve(data: impl DataPlane) -> Address {
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
@@ -59,13 +61,13 @@ enum Lie {
 }
 
 impl DataPlane for Lying {
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         let lie = self.lie;
         let ticket = match lie {
             Lie::SendsTheSliceOfAnother => Bytes::from_static(b"shuffle/1/10000/1000"),
             _ => ticket,
         };
-        let download = self.slices.download(ticket).await?;
+        let download = self.slices.download(Caller::default(), ticket).await?;
         let batches = download.batches.enumerate().filter_map(move |(index, item)| {
             let item = item.map(|(batch, said)| match (lie, index) {
                 (Lie::DropsAMessage, 3) => None,
@@ -85,7 +87,7 @@ impl DataPlane for Lying {
         Ok(Download { schema: download.schema, batches: Box::pin(batches) })
     }
 
-    async fn upload(&self, _: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, _: Upload) -> Result<Answers, Status> {
         Err(Status::unimplemented("not here"))
     }
 }

@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod align;
 mod call;
 mod calling;
 mod compare;
@@ -8,9 +9,14 @@ mod filter;
 mod flight;
 mod marking;
 mod nodes;
+#[cfg(feature = "sql")]
+mod query;
 mod recalibrate;
 mod run;
+mod serve;
 mod shuffle;
+#[cfg(feature = "sql")]
+mod sql_worker;
 mod values;
 mod variants;
 
@@ -20,13 +26,14 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
-use godwit_pipeline::{CallerChoice, Format};
+use godwit_pipeline::Format;
 
 use crate::config::{Config, THIS_RUN, is_configurable};
 use crate::failure::Failure;
 pub use marking::MarkingArgs;
-use values::{parse_aligner, parse_caller, parse_kept_tag, parse_milliseconds, parse_rate, parse_sample, parse_size};
+use values::{parse_aligner, parse_milliseconds, parse_rate, parse_size};
 
+pub use align::{AlignArgs, TrimmerName};
 pub use call::CallArgs;
 pub use calling::CallingArgs;
 pub use compare::CompareArgs;
@@ -34,9 +41,14 @@ pub use decode_cram::DecodeCramArgs;
 pub use filter::{FilterArgs, ResourceArgs};
 pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use nodes::{NodeArgs, Place, PlaceArgs};
+#[cfg(feature = "sql")]
+pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use run::RunArgs;
+pub use serve::{ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
+#[cfg(feature = "sql")]
+pub use sql_worker::SqlWorkerArgs;
 pub use variants::VariantsArgs;
 
 /// From sequencer to answer: align, sort and mark reads with the results of bwa, samtools and Picard.
@@ -120,6 +132,9 @@ impl Cli {
             Verb::Verify(args) => Some(&args.common),
             Verb::Compare(args) => Some(&args.common),
             Verb::Variants(args) => Some(&args.common),
+            #[cfg(feature = "sql")]
+            Verb::Query(args) => Some(&args.common),
+            Verb::Serve(args) => Some(&args.common),
             Verb::Demo(args) => Some(&args.common),
             _ => None,
         }
@@ -146,6 +161,9 @@ impl Cli {
             Verb::Verify(args) => Some(&mut args.common),
             Verb::Compare(args) => Some(&mut args.common),
             Verb::Variants(args) => Some(&mut args.common),
+            #[cfg(feature = "sql")]
+            Verb::Query(args) => Some(&mut args.common),
+            Verb::Serve(args) => Some(&mut args.common),
             Verb::Demo(args) => Some(&mut args.common),
             _ => None,
         }
@@ -199,6 +217,18 @@ pub enum Verb {
     /// VCF to Parquet or Arrow
     #[command(after_help = "Example:\n  godwit variants calls.vcf.gz --out calls.parquet")]
     Variants(VariantsArgs),
+    /// Ask reads, variants and tables with SQL
+    #[cfg(feature = "sql")]
+    #[command(
+        after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
+    )]
+    Query(QueryArgs),
+    /// Serve reads, variants and tables over Arrow Flight, with SQL
+    #[command(after_help = "Example:\n  godwit serve --root out")]
+    Serve(ServeArgs),
+    /// Make a token that lets somebody in to a server
+    #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
+    Token(TokenArgs),
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),
@@ -220,6 +250,13 @@ pub enum Verb {
     /// Decode a CRAM file for the process behind stdout; started by other verbs, not by people
     #[command(hide = true, after_help = "Example:\n  godwit decode-cram --input in.cram --threads 2 > messages")]
     DecodeCram(DecodeCramArgs),
+    /// Run statements for a server; started by `godwit serve`, not by people
+    #[cfg(feature = "sql")]
+    #[command(
+        hide = true,
+        after_help = "Example:\n  godwit sql-worker --root out --socket /tmp/s --memory-bytes 536870912 --temp /tmp"
+    )]
+    SqlWorker(SqlWorkerArgs),
     /// Print a shell's completion script
     #[command(after_help = "Example:\n  godwit completions bash > /etc/bash_completion.d/godwit")]
     Completions(CompletionsArgs),
@@ -292,98 +329,6 @@ pub struct IndexArgs {
     pub aligner_args: String,
     #[command(flatten)]
     pub common: Common,
-}
-
-#[derive(Args)]
-pub struct AlignArgs {
-    /// The reference, FASTA, indexed by `godwit index`
-    #[arg(long, value_name = "REF.fa")]
-    pub reference: PathBuf,
-    /// Reads of one lane: FASTQ, one file or read 1 and read 2, or unaligned SAM, BAM or CRAM; - is stdin; again for each lane
-    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true, help_heading = THIS_RUN)]
-    pub reads: Vec<PathBuf>,
-    /// `reads` by occurrence, filled by [`Cli::from_environment`].
-    #[arg(skip)]
-    pub lanes: Vec<Vec<PathBuf>>,
-    #[command(flatten)]
-    pub input: InputArgs,
-    /// Sample name: names the output and fills SM
-    #[arg(long, value_name = "NAME", value_parser = parse_sample, help_heading = THIS_RUN)]
-    pub sample: String,
-    /// Output directory
-    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
-    pub out: PathBuf,
-    /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
-    #[arg(long, value_name = "@RG..", help_heading = THIS_RUN)]
-    pub read_group: Vec<String>,
-    /// bwa, bwa-mem2, minimap2, or a command line: 'bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder'
-    #[arg(long, value_name = "NAME|COMMAND", default_value = "bwa", value_parser = parse_aligner)]
-    pub aligner: AlignerChoice,
-    /// Options of the aligner that change records, in one string
-    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
-    pub aligner_args: String,
-    /// Output formats, any of bam, cram, parquet and arrow, all written in one pass
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "bam", value_name = "FORMATS")]
-    pub format: Vec<FormatName>,
-    #[command(flatten)]
-    pub marking: MarkingArgs,
-    /// Bases per block: `bwa mem -K`
-    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub block_bases: u64,
-    /// Take metrics of the BAM and make report.html
-    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
-    pub metrics: Switch,
-    /// Call variants too, into OUT/NAME.vcf.gz: bcftools where nothing is named, freebayes, gatk, or a command line as for `godwit call`
-    #[arg(long, value_name = "NAME|COMMAND", num_args = 0..=1, default_missing_value = "bcftools", value_parser = parse_caller)]
-    pub call: Option<CallerChoice>,
-    #[command(flatten, next_help_heading = "Calling, with --call")]
-    pub calling: CallingArgs,
-    /// Refuse any FASTQ that is not clean (the default)
-    #[arg(long, conflicts_with = "lenient")]
-    pub strict: bool,
-    /// Accept a BGZF file without its last block, and `+` lines with another title
-    #[arg(long)]
-    pub lenient: bool,
-    /// Go on with a run of the same command that was stopped; nothing is done twice
-    #[arg(long, help_heading = THIS_RUN)]
-    pub resume: bool,
-    /// Check what can be checked, print what a run would need, and write nothing
-    #[arg(long, help_heading = THIS_RUN)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub place: PlaceArgs,
-    #[command(flatten)]
-    pub common: Common,
-}
-
-/// How reads come.
-#[derive(Args)]
-pub struct InputArgs {
-    /// FASTQ files hold both mates, one after the other
-    #[arg(long, help_heading = THIS_RUN)]
-    pub interleaved: bool,
-    /// Tags of unaligned SAM, BAM or CRAM that the output keeps, as BC,RX
-    #[arg(long, value_name = "TAGS", value_delimiter = ',', value_parser = parse_kept_tag)]
-    pub keep_tags: Vec<[u8; 2]>,
-    /// Trim FASTQ on the way in
-    #[arg(long, value_enum, value_name = "TRIMMER")]
-    pub trim: Option<TrimmerName>,
-    /// Options of the trimmer that change reads, in one string
-    #[arg(
-        long,
-        value_name = "ARGS",
-        requires = "trim",
-        default_value = "",
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
-    pub trim_args: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TrimmerName {
-    /// fastp 0.23 or later
-    Fastp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 
-use godwit_flight::FlightError;
+use godwit_flight::{DatasetError, FlightError};
 use godwit_formats::with_causes;
 use godwit_pipeline::{Blame, PipelineError};
 
@@ -81,6 +81,17 @@ impl From<FlightError> for Failure {
         let exit = match &error {
             FlightError::Listen { .. } => Exit::Machine,
             _ => Exit::Remote,
+        };
+        Self::new(exit, with_causes(&error))
+    }
+}
+
+impl From<DatasetError> for Failure {
+    fn from(error: DatasetError) -> Self {
+        let exit = match error {
+            DatasetError::NotFound { .. } | DatasetError::Refused { .. } => Exit::Usage,
+            DatasetError::Changed { .. } | DatasetError::Machine(_) => Exit::Machine,
+            DatasetError::Data(_) => Exit::Input,
         };
         Self::new(exit, with_causes(&error))
     }

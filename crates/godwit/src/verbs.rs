@@ -15,11 +15,16 @@ mod man;
 mod markdup;
 mod node;
 mod plan;
+#[cfg(feature = "sql")]
+mod query;
 mod recalibrate;
 mod run;
+mod serve;
 mod simulate;
 mod slurm_job;
 mod spread;
+#[cfg(feature = "sql")]
+mod sql_worker;
 mod variants;
 mod verify;
 
@@ -29,6 +34,7 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_formats::bgzf::STDIN;
 use godwit_pipeline::JobOptions;
+use godwit_serve::{CramAccess, Root};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
@@ -51,12 +57,17 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Verify(args) => verify::run(&args),
         Verb::Compare(args) => compare::run(&args),
         Verb::Variants(args) => variants::run(&args),
-
+        #[cfg(feature = "sql")]
+        Verb::Query(args) => query::run(&args),
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Token(args) => serve::make_token(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Bench(verb) => bench::run(&verb),
         Verb::Node(args) => node::run(&args),
         Verb::DecodeCram(args) => decode_cram::run(&args),
+        #[cfg(feature = "sql")]
+        Verb::SqlWorker(args) => sql_worker::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
 }
@@ -109,6 +120,22 @@ impl Common {
             program: "/proc/self/exe".into(),
         }
     }
+}
+
+/// Where scratch files of statements go.
+fn scratch_of(common: &Common) -> PathBuf {
+    common.temp.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// The datasets below a directory; CRAM is decoded by the reference, where one is given.
+fn root_of(directory: &Path, reference: Option<&Path>, common: &Common) -> Result<Root, Failure> {
+    Ok(Root::new(directory, cram_access(reference, &scratch_of(common)))?)
+}
+
+/// How CRAM is decoded: by this program, also where the file that it was started from is gone or another by now.
+fn cram_access(reference: Option<&Path>, scratch: &Path) -> CramAccess {
+    let reference = reference.map(|reference| (reference.to_owned(), scratch.to_owned()));
+    CramAccess { program: "/proc/self/exe".into(), reference }
 }
 
 /// The command line, for reports, with what files and the environment add to it.

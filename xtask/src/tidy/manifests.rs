@@ -31,7 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),
     ("godwit-search", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet"]),
-    ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats"]),
+    ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram"]),
     (
         "godwit-pipeline",
         &[

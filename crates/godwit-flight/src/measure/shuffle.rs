@@ -19,6 +19,7 @@ use tonic::Status;
 use super::Draw;
 use crate::client::Client;
 use crate::error::FlightError;
+use crate::gate::Caller;
 use crate::server::{Answers, DataPlane, Download, Item, Upload};
 use crate::transport::Tuning;
 
@@ -151,7 +152,7 @@ impl Stream for Messages {
 }
 
 impl DataPlane for Slices {
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         let wrong = || Status::not_found(format!("no slice {}", String::from_utf8_lossy(&ticket)));
         let wanted = Wanted::parse(&ticket).ok_or_else(wrong)?;
         let slices = self.clone();
@@ -162,7 +163,7 @@ impl DataPlane for Slices {
         Ok(Download { schema: schema(), batches: Box::pin(messages) })
     }
 
-    async fn upload(&self, _: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, _: Upload) -> Result<Answers, Status> {
         Err(Status::unimplemented("slices are fetched, not brought"))
     }
 }

@@ -17,7 +17,7 @@ use arrow_flight::{
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use godwit_flight::{Access, Address, Answers, DataPlane, Download, Routes, Server, Tuning, Upload};
+use godwit_flight::{Access, Address, Answers, Caller, DataPlane, Download, Routes, Server, Tuning, Upload};
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -84,7 +84,7 @@ pub async fn serve(scenario: &'static str) -> (Address, Arc<State>) {
 struct Plane(Arc<State>);
 
 impl DataPlane for Plane {
-    async fn download(&self, ticket: Bytes) -> Result<Download, Status> {
+    async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
         let ticket = String::from_utf8_lossy(&ticket).into_owned();
         let batches = match self.0.scenario {
             "" => lock(&self.0.uploads).get(&ticket).map(|(_, batches)| batches.clone()),
@@ -101,7 +101,7 @@ impl DataPlane for Plane {
         Ok(Download { schema, batches: Box::pin(stream::iter(items)) })
     }
 
-    async fn upload(&self, upload: Upload) -> Result<Answers, Status> {
+    async fn upload(&self, _: Caller, upload: Upload) -> Result<Answers, Status> {
         let taking = Taking { state: self.0.clone(), upload, batches: Vec::new() };
         Ok(Box::pin(stream::try_unfold(taking, |mut taking| async move {
             loop {

@@ -1,6 +1,7 @@
 //! Values of options as people write them: sizes, rates, times, names, tags.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
@@ -25,6 +26,19 @@ pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
 pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches("ms").parse().map_err(|_| "a number of milliseconds".to_string())?;
     Some(number).filter(|number| *number > 0.0 && *number < 1e6).ok_or_else(|| "out of range".into())
+}
+
+/// `30s`, `5m`, `2h` or plain seconds.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    let unit_s = match &text[digits.len()..] {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        _ => None,
+    };
+    let seconds = unit_s.zip(digits.parse::<u64>().ok()).and_then(|(unit, count)| count.checked_mul(unit));
+    seconds.map(Duration::from_secs).ok_or_else(|| "expected a time like 30s, 5m or 2h".to_owned())
 }
 
 /// `512M`, `8G`, `1T`, `64K` or plain bytes.

@@ -1,0 +1,159 @@
+//! What a server has: datasets, by name, of which parts, columns and regions can be read.
+//!
+//! The traits are here because everything that serves or asks knows them: files below a directory and live runs are
+//! datasets, SQL and Flight read them. How a dataset is read is not known here, nor who may read what.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use godwit_model::{Region, with_causes};
+
+/// Why a dataset cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// There is none of that name, or none that may be seen.
+    #[error("there is no dataset {name:?}; names are paths below the root, as a listing has them")]
+    NotFound {
+        /// The name.
+        name: String,
+    },
+    /// It cannot be asked for in this way.
+    #[error("{problem}")]
+    Refused {
+        /// What, and what to do.
+        problem: String,
+    },
+    /// It is not what it was when its reading was planned.
+    #[error("{name} has changed since this was asked for; ask again")]
+    Changed {
+        /// The dataset.
+        name: String,
+    },
+    /// Its data are damaged, or not what its name says.
+    #[error(transparent)]
+    Data(Box<dyn std::error::Error + Send + Sync>),
+    /// This machine keeps it from being read.
+    #[error(transparent)]
+    Machine(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What the rows of a dataset are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Aligned reads ([`godwit_model::schema::columnar`]).
+    Reads,
+    /// Variants ([`godwit_model::schema::variants`]).
+    Variants,
+    /// Anything else: columns as the file has them.
+    Table,
+}
+
+impl Kind {
+    /// Its name, in listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reads => "reads",
+            Self::Variants => "variants",
+            Self::Table => "table",
+        }
+    }
+}
+
+/// What is asked of a dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Columns by their 0-based index in its schema, ascending; `None`: all.
+    pub columns: Option<Vec<usize>>,
+    /// Only rows that overlap one of these, each row once; `None`: all rows. Where [`Dataset::has_regions`] is false they are
+    /// not looked at.
+    pub regions: Option<Vec<Region>>,
+}
+
+/// A part of a scan that can be read by itself: stretches of a file, whose meaning the dataset knows. All parts in order
+/// give the rows in the order of the dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Start and end of each stretch.
+    pub stretches: Vec<(u64, u64)>,
+}
+
+/// Batches as they are read, on the thread of whoever asks.
+pub type BatchReader = Box<dyn Iterator<Item = Result<RecordBatch, DatasetError>> + Send>;
+
+/// Rows of one schema.
+pub trait Dataset: std::fmt::Debug + Send + Sync {
+    /// What its rows are.
+    fn kind(&self) -> Kind;
+
+    /// All its columns, and what is known of them as metadata.
+    fn schema(&self) -> SchemaRef;
+
+    /// Number of rows, where it is known without reading them and certain.
+    fn rows(&self) -> Option<u64>;
+
+    /// Bytes it takes where it lies.
+    fn bytes(&self) -> u64;
+
+    /// The sample that it is of, where it is of one.
+    fn sample(&self) -> Option<&str> {
+        None
+    }
+
+    /// Changes whenever its content may have: not the same for two states of one dataset.
+    fn version(&self) -> u64;
+
+    /// Whether rows have a place on a genome, in the columns `contig`, `position` and `end_position`.
+    fn has_regions(&self) -> bool;
+
+    /// Columns by which rows are sorted within each part, ascending and nulls last; empty where they are not.
+    fn sorted_by(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// Parquet files that it consists of, in order, for engines with a reader of their own.
+    fn parquet_files(&self) -> Option<&[PathBuf]> {
+        None
+    }
+
+    /// Cuts a scan into as many parts, or fewer.
+    ///
+    /// # Errors
+    /// [`DatasetError`].
+    fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError>;
+
+    /// Reads a part: batches of the columns asked for, none of them empty.
+    ///
+    /// # Errors
+    /// [`DatasetError`].
+    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError>;
+}
+
+/// Datasets by name.
+pub trait Catalog: std::fmt::Debug + Send + Sync {
+    /// All names, sorted. What cannot be read is left out.
+    ///
+    /// # Errors
+    /// [`DatasetError`].
+    fn names(&self) -> Result<Vec<String>, DatasetError>;
+
+    /// The dataset of a name.
+    ///
+    /// # Errors
+    /// [`DatasetError`].
+    fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError>;
+}
+
+impl From<DatasetError> for tonic::Status {
+    fn from(error: DatasetError) -> Self {
+        let text = with_causes(&error);
+        match error {
+            DatasetError::NotFound { .. } => Self::not_found(text),
+            DatasetError::Refused { .. } => Self::invalid_argument(text),
+            DatasetError::Changed { .. } => Self::failed_precondition(text),
+            DatasetError::Data(_) => Self::data_loss(text),
+            DatasetError::Machine(_) => Self::unavailable(text),
+        }
+    }
+}

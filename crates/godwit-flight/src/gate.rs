@@ -1,0 +1,184 @@
+//! Who may call, and who it is.
+//!
+//! A caller shows a token, as `authorization: Bearer TOKEN`, or as the password of `authorization: Basic`. Tokens are long and
+//! drawn at random, so that their hash can be kept in a file as it is: guessing one is out of reach, however fast a hash is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use tonic::Status;
+
+use crate::transport::Token;
+
+/// Who calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    name: Option<Arc<str>>,
+}
+
+impl Caller {
+    /// The name of an identity; empty where nobody was asked.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// Names by the BLAKE3 of their tokens.
+#[derive(Clone, Default)]
+pub struct Identities {
+    names: HashMap<blake3::Hash, Arc<str>>,
+}
+
+impl std::fmt::Debug for Identities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identities").field("names", &self.names.len()).finish()
+    }
+}
+
+/// A line that names no identity.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: a name and the BLAKE3 of its token, 64 hexadecimal digits, are expected")]
+pub struct IdentityError {
+    /// 1-based number of the line.
+    pub line: usize,
+}
+
+impl Identities {
+    /// Reads lines of a name and a hash. Blank lines and those that begin with `#` are passed over.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn parse(text: &str) -> Result<Self, IdentityError> {
+        let mut names = HashMap::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let fields: Vec<&str> = text.split_whitespace().collect();
+            let [name, hash] = fields[..] else { return Err(IdentityError { line }) };
+            let hash = blake3::Hash::from_hex(hash).map_err(|_| IdentityError { line })?;
+            names.insert(hash, Arc::from(name));
+        }
+        Ok(Self { names })
+    }
+
+    /// True where there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The line that names an identity and the hash of its token.
+    pub fn line_of(name: &str, token: &Token) -> String {
+        format!("{name} {}\n", blake3::hash(token.text().as_bytes()).to_hex())
+    }
+}
+
+/// Lets callers in.
+#[derive(Clone, Debug, Default)]
+pub enum Gate {
+    /// Nobody is asked.
+    #[default]
+    Open,
+    /// Whoever has one token.
+    Token(Token),
+    /// Whoever has the token of an identity.
+    Identities(Arc<Identities>),
+}
+
+impl Gate {
+    /// Who shows these headers.
+    ///
+    /// # Errors
+    /// A status where nobody does who is let in.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Caller, Box<Status>> {
+        let refused = || Box::new(Status::unauthenticated("the token is missing or wrong"));
+        let header = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
+        match self {
+            Self::Open => Ok(Caller::default()),
+            Self::Token(token) => {
+                header.filter(|header| token.is_in(header)).map(|_| Caller::default()).ok_or_else(refused)
+            }
+            Self::Identities(identities) => {
+                let (name, token) = header.and_then(shown).ok_or_else(refused)?;
+                let found = identities.names.get(&blake3::hash(&token)).ok_or_else(refused)?;
+                // Who gives a name gives the right one.
+                let fitting = name.is_none_or(|name| name == found.as_bytes());
+                fitting.then(|| Caller { name: Some(found.clone()) }).ok_or_else(refused)
+            }
+        }
+    }
+}
+
+/// The name, where one is given, and the token that a header shows.
+fn shown(header: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+    let (scheme, rest) = header.split_at_checked(header.iter().position(|byte| *byte == b' ')?)?;
+    let rest = rest.trim_ascii();
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some((None, rest.to_vec()));
+    }
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let decoded = decode_base64(rest)?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some((Some(decoded[..colon].to_vec()), decoded[colon + 1..].to_vec()))
+}
+
+/// RFC 4648 §4, with or without padding.
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut held) = (0u32, 0);
+    for letter in text {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, value.parse().expect("a header"))])
+    }
+
+    #[test]
+    fn an_identity_is_let_in_by_its_token_and_nobody_else() {
+        let token = Token::new("t0ken-of-alice").unwrap();
+        let text = format!("# people\n\n{}", Identities::line_of("alice", &token));
+        let gate = Gate::Identities(Arc::new(Identities::parse(&text).unwrap()));
+        let admitted = |value: &str| gate.admit(&headers(value)).map(|caller| caller.name().to_owned()).ok();
+        assert_eq!(admitted("Bearer t0ken-of-alice").as_deref(), Some("alice"));
+        assert_eq!(admitted("bearer t0ken-of-alice").as_deref(), Some("alice"));
+        // alice:t0ken-of-alice, bob:t0ken-of-alice
+        assert_eq!(admitted("Basic YWxpY2U6dDBrZW4tb2YtYWxpY2U=").as_deref(), Some("alice"));
+        assert_eq!(admitted("Basic Ym9iOnQwa2VuLW9mLWFsaWNl"), None);
+        for wrong in ["Bearer ", "Bearer t0ken", "Basic !!", "t0ken-of-alice", "Digest x", ""] {
+            assert_eq!(admitted(wrong), None, "{wrong}");
+        }
+        assert!(gate.admit(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn lines_that_name_nobody_are_told() {
+        assert_eq!(Identities::parse("alice\n").unwrap_err(), IdentityError { line: 1 });
+        assert_eq!(Identities::parse("# x\nalice zz\n").unwrap_err(), IdentityError { line: 2 });
+    }
+}

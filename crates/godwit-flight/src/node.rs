@@ -1,0 +1,385 @@
+//! The data node: a catalog of datasets, and SQL on them, as a Flight service.
+//!
+//! Datasets are asked for by a path, or by a [`DatasetCommand`] in JSON; what Flight SQL asks comes in its own messages. Flight
+//! info says where parts are, each with a ticket that is good for a while. Data go the fast way ([`DataPlane`]); everything
+//! else is a tonic service of the same [`Node`].
+
+mod actions;
+mod service;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_flight::flight_service_server::FlightServiceServer;
+use arrow_flight::sql::{Any, Command};
+use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_descriptor::DescriptorType};
+use arrow_schema::{Schema, SchemaRef};
+use bytes::Bytes;
+use futures_util::stream;
+use godwit_model::Region;
+use prost::Message as _;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tonic::Status;
+use tonic::service::Routes;
+
+use crate::dataset::{BatchReader, Catalog, Dataset, Scan};
+use crate::gate::Caller;
+use crate::server::{Answers, DataPlane, Download, Item, Upload};
+use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
+use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
+
+/// Batches between the thread that reads a dataset and the connection.
+const BATCHES_AHEAD: usize = 2;
+
+/// What a node is to do.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// How long tickets are good.
+    pub ticket_lifetime: Duration,
+    /// Parts that a dataset is cut into, where nothing is said, at most.
+    pub parts: usize,
+    /// Bytes of a dataset that are worth a part of their own.
+    pub part_bytes: u64,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self { ticket_lifetime: Duration::from_secs(3600), parts: 8, part_bytes: 64 << 20 }
+    }
+}
+
+/// What may be asked of a dataset, as the JSON of a descriptor's command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetCommand {
+    /// Its name.
+    pub dataset: String,
+    /// Names of columns; absent for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Vec<String>>,
+    /// Regions as samtools writes them; absent for everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regions: Option<Vec<String>>,
+    /// Most parts it is cut into; absent for what the server thinks right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<usize>,
+}
+
+/// A data node. Clones are the same node.
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    catalog: Arc<dyn Catalog>,
+    engine: Option<Arc<dyn SqlEngine>>,
+    key: TicketKey,
+    options: NodeOptions,
+    statements: Statements,
+}
+
+/// What a descriptor asks for.
+enum Asked {
+    Dataset(DatasetCommand),
+    Sql(Box<Command>),
+}
+
+impl Node {
+    /// A node. Without an engine it has no SQL.
+    pub fn new(catalog: Arc<dyn Catalog>, engine: Option<Arc<dyn SqlEngine>>, options: NodeOptions) -> Self {
+        let key = TicketKey::new(&random_bytes::<32>());
+        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements: Statements::default() }) }
+    }
+
+    /// The calls that move no data, for [`Server`](crate::Server).
+    pub fn routes(&self) -> Routes {
+        Routes::new(FlightServiceServer::new(self.clone()))
+    }
+
+    fn engine(&self) -> Result<&Arc<dyn SqlEngine>, Status> {
+        self.inner.engine.as_ref().ok_or_else(|| Status::unimplemented("this server was built without SQL"))
+    }
+
+    async fn info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+        match asked(&descriptor)? {
+            Asked::Dataset(command) => self.dataset_info(caller, descriptor, command).await,
+            Asked::Sql(command) => self.sql_info(caller, descriptor, *command).await,
+        }
+    }
+
+    async fn schema_of(&self, caller: &Caller, descriptor: &FlightDescriptor) -> Result<SchemaRef, Status> {
+        match asked(descriptor)? {
+            Asked::Dataset(command) => {
+                let (dataset, scan) = self.open(command).await?;
+                scanned_schema(&*dataset, &scan)
+            }
+            Asked::Sql(command) => self.sql_schema(caller, &command).await.map(|(schema, _)| schema),
+        }
+    }
+
+    async fn open(&self, command: DatasetCommand) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+        let catalog = self.inner.catalog.clone();
+        blocking(move || {
+            let dataset = catalog.open(&command.dataset)?;
+            let scan = scan_of(&command, &*dataset)?;
+            Ok((dataset, scan))
+        })
+        .await
+    }
+
+    async fn dataset_info(
+        &self,
+        caller: &Caller,
+        descriptor: FlightDescriptor,
+        command: DatasetCommand,
+    ) -> Result<FlightInfo, Status> {
+        let name = command.dataset.clone();
+        let most = command.parts;
+        let (dataset, scan) = self.open(command).await?;
+        let options = &self.inner.options;
+        let worthwhile = dataset.bytes().div_ceil(options.part_bytes).clamp(1, options.parts as u64) as usize;
+        let most = most.unwrap_or(worthwhile).clamp(1, 4096);
+        let (parts, scan, dataset) = blocking(move || Ok((dataset.parts(&scan, most)?, scan, dataset))).await?;
+        let mut info = info_with(descriptor, &*scanned_schema(&*dataset, &scan)?)?.with_ordered(true);
+        for part in &parts {
+            let mut claim = Claim::new(caller, options.ticket_lifetime);
+            claim.part = Some(DatasetPart::new(&name, dataset.version(), &scan, part));
+            info = info.with_endpoint(self.endpoint(&claim));
+        }
+        let rows = dataset.rows().filter(|_| scan.regions.is_none());
+        Ok(info
+            .with_total_records(rows.map_or(-1, |rows| rows as i64))
+            .with_total_bytes(dataset.bytes() as i64)
+            .with_app_metadata(dataset.kind().name()))
+    }
+
+    /// The columns of what a command asks for, and the statement to run where it is one.
+    async fn sql_schema(
+        &self,
+        caller: &Caller,
+        command: &Command,
+    ) -> Result<(SchemaRef, Option<StatementText>), Status> {
+        if let Some(schema) = metadata_schema(command) {
+            return Ok((schema, None));
+        }
+        let statement = match command {
+            Command::CommandStatementQuery(query) => StatementText { sql: query.query.clone(), parameters: Vec::new() },
+            Command::CommandPreparedStatementQuery(query) => {
+                let prepared =
+                    self.inner.statements.get(caller, &query.prepared_statement_handle).map_err(|error| *error)?;
+                let parameters = prepared.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
+                StatementText { sql: prepared.sql, parameters }
+            }
+            other => return Err(refused(other.type_url())),
+        };
+        let description = self.engine()?.describe(caller, statement.sql.clone()).await?;
+        Ok((description.schema, Some(statement)))
+    }
+
+    async fn sql_info(
+        &self,
+        caller: &Caller,
+        descriptor: FlightDescriptor,
+        command: Command,
+    ) -> Result<FlightInfo, Status> {
+        let (schema, statement) = self.sql_schema(caller, &command).await?;
+        let mut claim = Claim::new(caller, self.inner.options.ticket_lifetime);
+        match statement {
+            Some(statement) => claim.statement = Some(statement),
+            None => claim.command = command.into_any().encode_to_vec(),
+        }
+        Ok(info_with(descriptor, &schema)?.with_endpoint(self.endpoint(&claim)).with_ordered(true))
+    }
+
+    /// Without a location: where the info is from.
+    fn endpoint(&self, claim: &Claim) -> FlightEndpoint {
+        FlightEndpoint::new().with_ticket(Ticket::new(claim.sign(&self.inner.key)))
+    }
+
+    async fn run_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
+        if let Some(part) = claim.part {
+            return self.read_part(part).await;
+        }
+        if let Some(statement) = claim.statement {
+            let parameters = decode_batch(&statement.parameters)?;
+            return self.engine()?.run(caller, statement.sql, parameters).await;
+        }
+        self.run_command(command_in(&claim.command)?).await
+    }
+
+    async fn read_part(&self, part: DatasetPart) -> Result<Download, Status> {
+        let catalog = self.inner.catalog.clone();
+        let (schema, batches) = blocking(move || {
+            let dataset = catalog.open(&part.name)?;
+            if dataset.version() != part.version {
+                return Err(crate::DatasetError::Changed { name: part.name }.into());
+            }
+            let (scan, part) = part.scan().map_err(|error| *error)?;
+            Ok((scanned_schema(&*dataset, &scan)?, dataset.read(&scan, &part)?))
+        })
+        .await?;
+        Ok(streamed(schema, batches))
+    }
+
+    async fn run_command(&self, command: Command) -> Result<Download, Status> {
+        let catalog = self.inner.catalog.clone();
+        let batch = blocking(move || metadata_batch(command, &*catalog).map_err(|error| *error)).await?;
+        let schema = batch.schema();
+        Ok(Download { schema, batches: Box::pin(stream::iter([Ok((batch, Bytes::new()))])) })
+    }
+}
+
+impl DataPlane for Node {
+    async fn download(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
+        if Claim::is_ticket(&ticket) {
+            let claim = Claim::check(&ticket, &self.inner.key, &caller).map_err(|error| *error)?;
+            return self.run_claim(&caller, claim).await;
+        }
+        // Some clients make tickets of metadata commands by themselves, as the specification lets them.
+        self.run_command(command_in(&ticket)?).await
+    }
+
+    /// Values for a prepared statement.
+    async fn upload(&self, caller: Caller, mut upload: Upload) -> Result<Answers, Status> {
+        let first = upload.next().await?;
+        let descriptor = upload.descriptor().cloned();
+        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
+        let command = match asked(&descriptor)? {
+            Asked::Sql(command) => *command,
+            Asked::Dataset(_) => return Err(Status::unimplemented("datasets are only read here")),
+        };
+        let Command::CommandPreparedStatementQuery(query) = command else { return Err(refused(command.type_url())) };
+        let mut values = first.and_then(|chunk| chunk.batch);
+        while let Some(chunk) = upload.next().await? {
+            if let Some(batch) = chunk.batch.filter(|batch| batch.num_rows() > 0) {
+                let several = values.as_ref().is_some_and(|values: &RecordBatch| values.num_rows() > 0);
+                if several {
+                    return Err(Status::invalid_argument("a query takes one row of parameters"));
+                }
+                values = Some(batch);
+            }
+        }
+        if values.as_ref().is_some_and(|values| values.num_rows() > 1) {
+            return Err(Status::invalid_argument("a query takes one row of parameters"));
+        }
+        let handle = query.prepared_statement_handle;
+        self.inner.statements.bind(&caller, &handle, values).map_err(|error| *error)?;
+        let answer = arrow_flight::sql::DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) };
+        Ok(Box::pin(stream::iter([Ok(Bytes::from(answer.encode_to_vec()))])))
+    }
+}
+
+fn refused(what: &str) -> Status {
+    let name = what.rsplit('.').next().unwrap_or(what);
+    Status::unimplemented(format!("{name} is not done here: data are only read; ask with SELECT"))
+}
+
+/// What a descriptor asks for.
+fn asked(descriptor: &FlightDescriptor) -> Result<Asked, Status> {
+    match DescriptorType::try_from(descriptor.r#type) {
+        Ok(DescriptorType::Path) if !descriptor.path.is_empty() => {
+            Ok(Asked::Dataset(DatasetCommand { dataset: descriptor.path.join("/"), ..DatasetCommand::default() }))
+        }
+        Ok(DescriptorType::Cmd) if descriptor.cmd.first() == Some(&b'{') => {
+            let command = serde_json::from_slice(&descriptor.cmd);
+            command.map(Asked::Dataset).map_err(|error| {
+                Status::invalid_argument(format!(
+                    "the command is not understood: {error}; write it like {{\"dataset\":\"x.bam\",\"regions\":[\"chr20:1-100\"]}}"
+                ))
+            })
+        }
+        Ok(DescriptorType::Cmd) => command_in(&descriptor.cmd).map(|command| Asked::Sql(Box::new(command))),
+        _ => Err(Status::invalid_argument("the descriptor has neither a path nor a command")),
+    }
+}
+
+/// The Flight SQL command in some bytes.
+fn command_in(bytes: &[u8]) -> Result<Command, Status> {
+    let unknown = || Status::invalid_argument("these bytes are neither a ticket nor a command of Flight SQL");
+    let message = Any::decode(bytes).map_err(|_| unknown())?;
+    match Command::try_from(message).map_err(|_| unknown())? {
+        Command::Unknown(_) => Err(unknown()),
+        command => Ok(command),
+    }
+}
+
+fn scan_of(command: &DatasetCommand, dataset: &dyn Dataset) -> Result<Scan, Status> {
+    let schema = dataset.schema();
+    let column = |name: &String| {
+        schema.index_of(name).map_err(|_| Status::invalid_argument(format!("{} has no column {name}", command.dataset)))
+    };
+    let columns =
+        command.columns.as_ref().map(|names| names.iter().map(column).collect::<Result<Vec<_>, _>>()).transpose()?;
+    if columns.as_ref().is_some_and(|columns| !columns.is_sorted_by(|one, next| one < next)) {
+        return Err(Status::invalid_argument(
+            "name columns once, in the order of the dataset; SQL has them in any order",
+        ));
+    }
+    let regions = command.regions.as_ref().map(|texts| texts.iter().map(|text| Region::parse(text)).collect());
+    let regions: Option<Result<Vec<Region>, _>> = regions;
+    let regions = regions.transpose().map_err(|error| Status::invalid_argument(error.to_string()))?;
+    if regions.is_some() && !dataset.has_regions() {
+        return Err(Status::invalid_argument(format!(
+            "{} is not looked up by regions; ask it with SQL",
+            command.dataset
+        )));
+    }
+    Ok(Scan { columns, regions })
+}
+
+fn scanned_schema(dataset: &dyn Dataset, scan: &Scan) -> Result<SchemaRef, Status> {
+    let schema = dataset.schema();
+    let Some(columns) = &scan.columns else { return Ok(schema) };
+    let projected = schema.project(columns).map_err(|error| Status::invalid_argument(error.to_string()))?;
+    Ok(Arc::new(projected))
+}
+
+fn info_with(descriptor: FlightDescriptor, schema: &Schema) -> Result<FlightInfo, Status> {
+    let info = FlightInfo::new().try_with_schema(schema);
+    Ok(info.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?.with_descriptor(descriptor))
+}
+
+/// Work that waits for files, where it keeps nobody else waiting.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}"))))
+}
+
+/// Batches that are read on a thread of their own, as the client takes them.
+pub fn streamed(schema: SchemaRef, batches: BatchReader) -> Download {
+    let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        for batch in batches {
+            let item: Result<Item, Status> = batch.map(|batch| (batch, Bytes::new())).map_err(Status::from);
+            let failed = item.is_err();
+            // Nobody wants more: the client is gone.
+            if sender.blocking_send(item).is_err() || failed {
+                break;
+            }
+        }
+    });
+    let batches =
+        stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) });
+    Download { schema, batches: Box::pin(batches) }
+}
+
+/// A batch as bytes, for a ticket.
+fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>, Status> {
+    let failed = |error: arrow_schema::ArrowError| Status::invalid_argument(error.to_string());
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).map_err(failed)?;
+    writer.write(batch).map_err(failed)?;
+    writer.into_inner().map_err(failed)
+}
+
+/// Bytes that [`encode_batch`] made and a ticket vouches for.
+fn decode_batch(bytes: &[u8]) -> Result<Option<RecordBatch>, Status> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let failed = |error: arrow_schema::ArrowError| Status::internal(error.to_string());
+    let mut reader = arrow_ipc::reader::StreamReader::try_new(bytes, None).map_err(failed)?;
+    reader.next().transpose().map_err(failed)
+}

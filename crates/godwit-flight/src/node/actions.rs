@@ -1,0 +1,111 @@
+//! What a node does when it is told to, by name.
+
+use arrow_flight::sql::{
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
+    Any, ProstMessageExt,
+};
+use arrow_flight::{
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightEndpoint, IpcMessage,
+    RenewFlightEndpointRequest, SchemaAsIpc, Ticket,
+};
+use arrow_ipc::writer::IpcWriteOptions;
+use arrow_schema::Schema;
+use bytes::Bytes;
+use prost::Message;
+use tonic::Status;
+
+use super::{Node, refused};
+use crate::gate::Caller;
+use crate::tickets::Claim;
+
+const CREATE_PREPARED: &str = "CreatePreparedStatement";
+const CLOSE_PREPARED: &str = "ClosePreparedStatement";
+const CANCEL: &str = "CancelFlightInfo";
+const RENEW: &str = "RenewFlightEndpoint";
+
+/// Names and meanings.
+pub(super) fn types() -> Vec<ActionType> {
+    let of = |name: &str, meaning: &str| ActionType { r#type: name.to_owned(), description: meaning.to_owned() };
+    vec![
+        of(CREATE_PREPARED, "Names a statement, to run it more than once, with values for its parameters (Flight SQL)"),
+        of(CLOSE_PREPARED, "Forgets a prepared statement (Flight SQL)"),
+        of(CANCEL, "Ends what flight info was given for; rows that are being fetched end with their stream"),
+        of(RENEW, "Makes a ticket good for as long again"),
+    ]
+}
+
+impl Node {
+    pub(super) async fn act(&self, caller: &Caller, action: Action) -> Result<Vec<arrow_flight::Result>, Status> {
+        let body = match action.r#type.as_str() {
+            CREATE_PREPARED => Some(self.create_prepared(caller, &action.body).await?),
+            CLOSE_PREPARED => {
+                let request: ActionClosePreparedStatementRequest = unpacked(&action.body)?;
+                self.inner.statements.close(caller, &request.prepared_statement_handle);
+                None
+            }
+            CANCEL => Some(self.cancel(caller, &action.body)?),
+            RENEW => Some(self.renew(caller, &action.body)?),
+            "BeginTransaction"
+            | "EndTransaction"
+            | "BeginSavepoint"
+            | "EndSavepoint"
+            | "CreatePreparedSubstraitPlan"
+            | "CancelQuery" => return Err(refused(&action.r#type)),
+            other => {
+                return Err(Status::unimplemented(format!("there is no action {other:?}; ListActions has them all")));
+            }
+        };
+        Ok(body.into_iter().map(|body| arrow_flight::Result { body: body.into() }).collect())
+    }
+
+    async fn create_prepared(&self, caller: &Caller, body: &Bytes) -> Result<Vec<u8>, Status> {
+        let request: ActionCreatePreparedStatementRequest = unpacked(body)?;
+        if request.transaction_id.is_some_and(|id| !id.is_empty()) {
+            return Err(refused("a transaction"));
+        }
+        let description = self.engine()?.describe(caller, request.query.clone()).await?;
+        let handle = self.inner.statements.add(caller, request.query).map_err(|error| *error)?;
+        let result = ActionCreatePreparedStatementResult {
+            prepared_statement_handle: handle.into(),
+            dataset_schema: schema_bytes(&description.schema)?,
+            parameter_schema: schema_bytes(&description.parameters)?,
+        };
+        Ok(result.as_any().encode_to_vec())
+    }
+
+    /// Nothing is kept for flight info, so there is nothing to end but streams, which end when they are dropped.
+    fn cancel(&self, caller: &Caller, body: &Bytes) -> Result<Vec<u8>, Status> {
+        let request = CancelFlightInfoRequest::decode(body.clone()).map_err(|_| not_understood())?;
+        for endpoint in request.info.iter().flat_map(|info| &info.endpoint) {
+            let ticket = endpoint.ticket.as_ref().map(|ticket| &ticket.ticket[..]).unwrap_or_default();
+            Claim::check(ticket, &self.inner.key, caller).map_err(|error| *error)?;
+        }
+        Ok(CancelFlightInfoResult::new(CancelStatus::Cancelled).encode_to_vec())
+    }
+
+    fn renew(&self, caller: &Caller, body: &Bytes) -> Result<Vec<u8>, Status> {
+        let request = RenewFlightEndpointRequest::decode(body.clone()).map_err(|_| not_understood())?;
+        let endpoint = request.endpoint.unwrap_or_default();
+        let ticket = endpoint.ticket.as_ref().map(|ticket| &ticket.ticket[..]).unwrap_or_default();
+        let old = Claim::check(ticket, &self.inner.key, caller).map_err(|error| *error)?;
+        let fresh =
+            Claim { expires_unix_s: Claim::new(caller, self.inner.options.ticket_lifetime).expires_unix_s, ..old };
+        let renewed = FlightEndpoint { ticket: Some(Ticket::new(fresh.sign(&self.inner.key))), ..endpoint };
+        Ok(renewed.encode_to_vec())
+    }
+}
+
+fn not_understood() -> Status {
+    Status::invalid_argument("the body of the action is not understood")
+}
+
+/// The message in an action of Flight SQL.
+fn unpacked<M: ProstMessageExt>(body: &Bytes) -> Result<M, Status> {
+    let any = Any::decode(body.clone()).map_err(|_| not_understood())?;
+    any.unpack().ok().flatten().ok_or_else(not_understood)
+}
+
+fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
+    let message: Result<IpcMessage, _> = SchemaAsIpc::new(schema, &IpcWriteOptions::default()).try_into();
+    message.map(|message| message.0).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
+}

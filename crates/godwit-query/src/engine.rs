@@ -1,0 +1,221 @@
+//! Statements, from text to rows.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::logical_expr::registry::FunctionRegistry as _;
+use datafusion::logical_expr::{Explain, LogicalPlan};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast;
+use futures_util::StreamExt as _;
+use godwit_flight::{Catalog, Kind, SQL_CATALOG, SQL_SCHEMA};
+
+use crate::error::QueryError;
+use crate::functions;
+use crate::table::Tables;
+use crate::table_functions::DatasetsOf;
+
+/// What a statement may have.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes that sorting, grouping and joining hold, before they go to scratch space or give up.
+    pub memory_bytes: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Where scratch files go; `None`: there are none.
+    pub scratch: Option<PathBuf>,
+}
+
+/// Consumers of memory that an error names.
+const CONSUMERS_NAMED: usize = 3;
+
+/// Runs statements over the datasets of a catalog.
+pub struct Engine {
+    context: SessionContext,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+/// The rows of a statement, as they are computed.
+pub struct Rows {
+    schema: SchemaRef,
+    batches: SendableRecordBatchStream,
+}
+
+impl Rows {
+    /// Their columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next batch.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, QueryError> {
+        Ok(self.batches.next().await.transpose()?)
+    }
+}
+
+impl Engine {
+    /// An engine.
+    ///
+    /// # Errors
+    /// [`QueryError::Execution`] where scratch space cannot be had.
+    pub fn new(catalog: Arc<dyn Catalog>, limits: &Limits) -> Result<Self, QueryError> {
+        let tables = Tables(catalog);
+        let catalogs = Arc::new(MemoryCatalogProviderList::new());
+        catalogs.register_catalog(SQL_CATALOG.to_owned(), Arc::new(tables.clone()));
+        let mut config = SessionConfig::new()
+            .with_target_partitions(limits.threads.max(1))
+            .with_default_catalog_and_schema(SQL_CATALOG, SQL_SCHEMA)
+            .with_create_default_catalog_and_schema(false);
+        let options = config.options_mut();
+        // Names of columns and files are what they are: tag_NM, info_DP, NA12878.
+        options.sql_parser.enable_ident_normalization = false;
+        options.execution.parquet.pushdown_filters = true;
+        // What clients get is what files say, not a type that only some of them know.
+        options.execution.parquet.schema_force_view_types = false;
+        options.sql_parser.map_string_types_to_utf8view = false;
+        let disk = match &limits.scratch {
+            Some(directory) => DiskManagerMode::Directories(vec![directory.clone()]),
+            None => DiskManagerMode::Disabled,
+        };
+        let pool = FairSpillPool::new(limits.memory_bytes);
+        let pool = TrackConsumersPool::new(pool, const { std::num::NonZeroUsize::new(CONSUMERS_NAMED).unwrap() });
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
+            .build_arc()?;
+        let mut state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_catalog_list(catalogs)
+            .with_default_features()
+            .build();
+        for function in functions::all() {
+            state.register_udf(Arc::new(function))?;
+        }
+        state.register_function_rewrite(Arc::new(functions::Rewriter))?;
+        for kind in [Kind::Reads, Kind::Variants] {
+            state.register_udtf(kind.name(), Arc::new(DatasetsOf { kind, tables: tables.clone() }));
+        }
+        Ok(Self { context: SessionContext::new_with_state(state) })
+    }
+
+    /// Runs a statement. Nothing but a query is run.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub async fn query(&self, sql: &str) -> Result<Rows, QueryError> {
+        let plan = self.plan(sql).await?;
+        self.rows(plan).await
+    }
+
+    pub(crate) async fn rows(&self, plan: LogicalPlan) -> Result<Rows, QueryError> {
+        let frame = self.context.execute_logical_plan(plan).await?;
+        let batches = frame.execute_stream().await?;
+        Ok(Rows { schema: batches.schema(), batches })
+    }
+
+    /// The plan of a statement, with values for its parameters, `$1` and so on.
+    pub(crate) async fn plan_with(&self, sql: &str, values: Vec<ScalarValue>) -> Result<LogicalPlan, QueryError> {
+        let plan = self.plan(sql).await?;
+        if values.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(ParamValues::from(values))?) }
+    }
+
+    pub(crate) async fn plan(&self, sql: &str) -> Result<LogicalPlan, QueryError> {
+        let statement = parse(sql)?;
+        let plan = self.context.state().statement_to_plan(statement).await?;
+        match plan {
+            LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
+                Err(QueryError::Refused { what: "this".to_owned() })
+            }
+            LogicalPlan::Explain(Explain { .. }) | LogicalPlan::Analyze(_) => Ok(plan),
+            plan => Ok(plan),
+        }
+    }
+}
+
+/// The one query of a text.
+fn parse(sql: &str) -> Result<Statement, QueryError> {
+    let mut statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
+    let problem = match statements.len() {
+        1 => None,
+        0 => Some("the statement is empty; ask with SELECT"),
+        _ => Some("there is more than one statement; send them one by one"),
+    };
+    if let Some(problem) = problem {
+        return Err(QueryError::Statement { problem: problem.to_owned() });
+    }
+    let mut statement = statements.pop_front().ok_or_else(|| QueryError::Statement { problem: String::new() })?;
+    if is_query(&statement) {
+        if let Statement::Statement(statement) = &mut statement {
+            number_placeholders(statement);
+        }
+        return Ok(statement);
+    }
+    let text = statement.to_string();
+    let words: Vec<&str> = text.split_whitespace().take(2).collect();
+    Err(QueryError::Refused { what: words.join(" ") })
+}
+
+/// JDBC and ODBC write `?` for each parameter, the engine knows `$1` and so on.
+fn number_placeholders(statement: &mut ast::Statement) {
+    let mut last = 0;
+    let _ = ast::visit_expressions_mut(statement, |expr| {
+        if let ast::Expr::Value(value) = expr
+            && let ast::Value::Placeholder(name) = &mut value.value
+            && name == "?"
+        {
+            last += 1;
+            *name = format!("${last}");
+        }
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+fn is_query(statement: &Statement) -> bool {
+    match statement {
+        Statement::Statement(statement) => is_plain_query(statement),
+        Statement::Explain(explain) => is_query(&explain.statement),
+        _ => false,
+    }
+}
+
+fn is_plain_query(statement: &ast::Statement) -> bool {
+    match statement {
+        ast::Statement::Query(query) => query_reads_only(query),
+        ast::Statement::ExplainTable { .. } => true,
+        ast::Statement::Explain { statement, .. } => is_plain_query(statement),
+        _ => false,
+    }
+}
+
+/// A query may have an `INSERT` or its like where a `SELECT` would be.
+fn query_reads_only(query: &ast::Query) -> bool {
+    fn reads_only(body: &ast::SetExpr) -> bool {
+        match body {
+            ast::SetExpr::Select(select) => select.into.is_none(),
+            ast::SetExpr::Query(query) => query_reads_only(query),
+            ast::SetExpr::SetOperation { left, right, .. } => reads_only(left) && reads_only(right),
+            ast::SetExpr::Values(_) | ast::SetExpr::Table(_) => true,
+            _ => false,
+        }
+    }
+    reads_only(&query.body)
+}

@@ -1,0 +1,80 @@
+//! What can be wrong with a statement.
+
+use datafusion::error::DataFusionError;
+use godwit_flight::DatasetError;
+
+/// Why a statement has no rows to give.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// It is no SQL, or names what is not there.
+    #[error("{problem}")]
+    Statement {
+        /// What is wrong.
+        problem: String,
+    },
+    /// It is SQL that is not run here.
+    #[error("{what} is not run here: the data are only read; ask with SELECT")]
+    Refused {
+        /// Its kind.
+        what: String,
+    },
+    /// It needs more than it may have.
+    #[error(
+        "the statement needs more memory than it may have: {problem}; ask for fewer rows or columns, or raise --memory"
+    )]
+    Memory {
+        /// Which part of it.
+        problem: String,
+    },
+    /// A dataset.
+    #[error(transparent)]
+    Dataset(DatasetError),
+    /// Rows could not be computed from the data.
+    #[error("the statement failed: {problem}")]
+    Execution {
+        /// Why.
+        problem: String,
+    },
+    /// Rows could not be written.
+    #[error("the rows cannot be written: {problem}")]
+    Output {
+        /// Why not.
+        problem: String,
+    },
+}
+
+impl From<DataFusionError> for QueryError {
+    fn from(error: DataFusionError) -> Self {
+        let root = error.find_root();
+        let problem = root.strip_backtrace();
+        match root {
+            DataFusionError::SQL(..) | DataFusionError::Plan(_) | DataFusionError::SchemaError(..) => {
+                Self::Statement { problem: first_line(&problem) }
+            }
+            DataFusionError::NotImplemented(_) => Self::Statement { problem: first_line(&problem) },
+            DataFusionError::ResourcesExhausted(_) => Self::Memory { problem: first_line(&problem) },
+            DataFusionError::External(source) => match source.downcast_ref::<DatasetError>() {
+                Some(found) => Self::Dataset(again(found)),
+                None => Self::Execution { problem },
+            },
+            _ => Self::Execution { problem },
+        }
+    }
+}
+
+/// Later lines are hints for those who write planners.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The error once more: the engine gives a view of it only.
+fn again(error: &DatasetError) -> DatasetError {
+    let text = || godwit_model::with_causes(error).into();
+    match error {
+        DatasetError::NotFound { name } => DatasetError::NotFound { name: name.clone() },
+        DatasetError::Refused { problem } => DatasetError::Refused { problem: problem.clone() },
+        DatasetError::Changed { name } => DatasetError::Changed { name: name.clone() },
+        DatasetError::Data(_) => DatasetError::Data(text()),
+        DatasetError::Machine(_) => DatasetError::Machine(text()),
+    }
+}

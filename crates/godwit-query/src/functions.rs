@@ -1,0 +1,208 @@
+//! Functions of the field: places, flags, tags.
+//!
+//! `region(..)` and the tests of flags are rewritten before a plan is made, into comparisons of columns, which the engine
+//! optimises and looks up as if the user had written them. Tags are read where BAM has packed them.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::builder::{Float64Builder, Int64Builder, StringBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+    binary_expr, lit,
+};
+use godwit_model::{Region, flags};
+
+/// Tests of FLAG (SAMv1 §1.4), by their name.
+const FLAG_TESTS: [(&str, u16); 12] = [
+    ("is_paired", flags::PAIRED),
+    ("is_proper_pair", flags::PROPER_PAIR),
+    ("is_unmapped", flags::UNMAPPED),
+    ("is_mate_unmapped", flags::MATE_UNMAPPED),
+    ("is_reverse", flags::REVERSE),
+    ("is_mate_reverse", flags::MATE_REVERSE),
+    ("is_first", flags::FIRST),
+    ("is_last", flags::LAST),
+    ("is_secondary", flags::SECONDARY),
+    ("is_qc_fail", flags::QC_FAIL),
+    ("is_duplicate", flags::DUPLICATE),
+    ("is_supplementary", flags::SUPPLEMENTARY),
+];
+const REGION: &str = "region";
+
+/// All of them.
+pub(crate) fn all() -> Vec<ScalarUDF> {
+    let rewritten = |name: &'static str, signature| ScalarUDF::from(Rewritten { name, signature });
+    let texts = TypeSignature::OneOf(vec![TypeSignature::Exact(vec![DataType::Utf8]), TypeSignature::Any(2)]);
+    let mut functions = vec![rewritten(REGION, Signature::new(texts, Volatility::Immutable))];
+    for (name, _) in FLAG_TESTS {
+        let signature = TypeSignature::OneOf(vec![TypeSignature::Nullary, TypeSignature::Any(1)]);
+        functions.push(rewritten(name, Signature::new(signature, Volatility::Immutable)));
+    }
+    for kind in [TagKind::Text, TagKind::Integer, TagKind::Float] {
+        let signature = Signature::exact(vec![DataType::Binary, DataType::Utf8], Volatility::Immutable);
+        functions.push(ScalarUDF::from(TagFunction { kind, signature }));
+    }
+    functions
+}
+
+/// A function that no plan has any more when it is run.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Rewritten {
+    name: &'static str,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Rewritten {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("{}() cannot be used here; it is a condition on the rows of a table", self.name)
+    }
+}
+
+/// Makes comparisons of [`Rewritten`] functions.
+#[derive(Debug)]
+pub(crate) struct Rewriter;
+
+impl FunctionRewrite for Rewriter {
+    fn name(&self) -> &str {
+        "godwit_functions"
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
+        let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else { return Ok(Transformed::no(expr)) };
+        if func.name() == REGION {
+            return overlaps(args, schema).map(Transformed::yes);
+        }
+        match FLAG_TESTS.iter().find(|(name, _)| *name == func.name()) {
+            Some((name, mask)) => has_flag(name, *mask, args, schema).map(Transformed::yes),
+            None => Ok(Transformed::no(expr)),
+        }
+    }
+}
+
+/// `region('chr20:1-100')` or, where several tables have places, `region(x.contig, 'chr20:1-100')`: the row overlaps it.
+fn overlaps(arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
+    let (table, text) = match arguments {
+        [Expr::Literal(text, _)] => (None, text),
+        [Expr::Column(column), Expr::Literal(text, _)] => (column.relation.clone(), text),
+        _ => return plan_err!("region() takes a region in single quotes, such as 'chr20:1-100'"),
+    };
+    let text = text.try_as_str().flatten().unwrap_or_default();
+    let region = Region::parse(text).map_err(|error| datafusion::error::DataFusionError::Plan(error.to_string()))?;
+    let column = |name: &str| match &table {
+        Some(table) => Ok(Expr::Column(Column::new(Some(table.clone()), name))),
+        None => only(name, REGION, schema),
+    };
+    let starts = column("position")?.lt(lit(region.end as i32));
+    let ends = column("end_position")?.gt(lit(region.start as i32));
+    Ok(column("contig")?.eq(lit(region.contig)).and(starts).and(ends))
+}
+
+/// The one column of a name.
+fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Expr> {
+    match schema.qualified_fields_with_unqualified_name(name)[..] {
+        [(table, field)] => Ok(Expr::Column(Column::new(table.cloned(), field.name()))),
+        [] => plan_err!("{function}() is for tables with places on a genome; this one has no column {name}"),
+        _ => {
+            plan_err!("{function}() could mean several tables; write the column first, as in {function}(x.{name}, ..)")
+        }
+    }
+}
+
+fn has_flag(function: &str, mask: u16, arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
+    let flags = match arguments {
+        [] => only("flags", function, schema)?,
+        [flags] => flags.clone(),
+        _ => return plan_err!("{function}() takes the column flags"),
+    };
+    let masked = binary_expr(flags, datafusion::logical_expr::Operator::BitwiseAnd, lit(i64::from(mask)));
+    Ok(masked.not_eq(lit(0i64)))
+}
+
+/// What a tag is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum TagKind {
+    Text,
+    Integer,
+    Float,
+}
+
+/// `tag_text(other_tags, 'BX')` and its like: the value of a tag among those that have no column, null where there is none.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct TagFunction {
+    kind: TagKind,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for TagFunction {
+    fn name(&self) -> &str {
+        match self.kind {
+            TagKind::Text => "tag_text",
+            TagKind::Integer => "tag_integer",
+            TagKind::Float => "tag_float",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(match self.kind {
+            TagKind::Text => DataType::Utf8,
+            TagKind::Integer => DataType::Int64,
+            TagKind::Float => DataType::Float64,
+        })
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [tags, ColumnarValue::Scalar(ScalarValue::Utf8(Some(name)))] = &arguments.args[..] else {
+            return exec_err!("{}() takes the column other_tags and the two letters of a tag", self.name());
+        };
+        let Ok(name) = <[u8; 2]>::try_from(name.as_bytes()) else {
+            return exec_err!("{name:?} is no tag: a tag has two letters");
+        };
+        let tags = tags.to_array(arguments.number_rows)?;
+        let tags = tags.as_binary::<i32>();
+        let found = (0..tags.len()).map(|row| {
+            let packed = if tags.is_null(row) { &[][..] } else { tags.value(row) };
+            godwit_model::packed_tags(packed).find(|tag| tag.name == name)
+        });
+        let array: ArrayRef = match self.kind {
+            TagKind::Text => {
+                let mut values = StringBuilder::new();
+                found.for_each(|tag| values.append_option(tag.and_then(|tag| tag.text())));
+                Arc::new(values.finish())
+            }
+            TagKind::Integer => {
+                let mut values = Int64Builder::new();
+                found.for_each(|tag| values.append_option(tag.and_then(|tag| tag.integer())));
+                Arc::new(values.finish())
+            }
+            TagKind::Float => {
+                let mut values = Float64Builder::new();
+                found.for_each(|tag| values.append_option(tag.and_then(|tag| tag.float())));
+                Arc::new(values.finish())
+            }
+        };
+        Ok(ColumnarValue::Array(array))
+    }
+}

@@ -1,0 +1,283 @@
+//! Statements in processes of their own, as a server asks for them.
+//!
+//! A worker runs one statement at a time. One that ends well is used again, one that does not is killed: its statement took too
+//! long, its memory ran out, or its rows were wanted by nobody any more.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use datafusion::arrow::array::RecordBatch;
+use futures_util::stream;
+use godwit_flight::{
+    Access, Address, Batches, Caller, Client, Description, Download, FlightError, Pending, SqlEngine, Status, Tuning,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use crate::worker::{Request, schema_from_bytes};
+
+/// How long a process whose connection broke may take to be gone.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Batches between a worker and the client.
+const BATCHES_AHEAD: usize = 2;
+
+/// A batch and what is said beside it.
+type Item = (RecordBatch, Bytes);
+
+/// What statements of a server may have.
+#[derive(Clone, Debug)]
+pub struct StatementLimits {
+    /// Bytes of memory of each, all told.
+    pub memory_bytes: u64,
+    /// How long each may take, from its start to its last row.
+    pub time: Duration,
+    /// Rows that each may give.
+    pub rows: u64,
+    /// How many run at a time; others wait.
+    pub at_a_time: usize,
+}
+
+/// Runs statements in workers.
+pub struct Isolated {
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    /// What starts a worker, but for its socket.
+    command: Box<dyn Fn(&std::path::Path) -> Command + Send + Sync>,
+    limits: StatementLimits,
+    idle: Mutex<Vec<Worker>>,
+    places: Arc<Semaphore>,
+    scratch: PathBuf,
+}
+
+/// A process. Dropping it kills it.
+struct Worker {
+    child: Child,
+    client: Client,
+    /// With its socket.
+    _directory: tempfile::TempDir,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Both fail only for a child that is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Isolated {
+    /// Runs statements in processes that `command` starts for a socket; they serve it with [`crate::serve_statements`], and
+    /// print a line once they do. Sockets are in directories below `scratch`.
+    pub fn new(
+        command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
+        limits: StatementLimits,
+        scratch: PathBuf,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(limits.at_a_time.max(1)));
+        Self { pool: Arc::new(Pool { command: Box::new(command), limits, idle: Mutex::default(), places, scratch }) }
+    }
+}
+
+impl SqlEngine for Isolated {
+    fn describe(&self, _caller: &Caller, sql: String) -> Pending<'_, Description> {
+        let request = Request { describe: true, sql, parameters: None };
+        Box::pin(async move {
+            let mut statement = Statement::start(self.pool.clone(), &request).await?;
+            let first = statement.next().await?;
+            let schema = statement.batches.schema().cloned();
+            statement.end_well();
+            let parameters = first.and_then(|(_, said)| schema_from_bytes(&said));
+            let (Some(schema), Some(parameters)) = (schema, parameters) else {
+                return Err(Status::internal("a bug in godwit: a statement was not described"));
+            };
+            Ok(Description { schema, parameters })
+        })
+    }
+
+    fn run(&self, _caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Download> {
+        let request = Request { describe: false, sql, parameters };
+        Box::pin(async move {
+            let mut statement = Statement::start(self.pool.clone(), &request).await?;
+            // The columns come with the first batch, or the end.
+            let first = statement.next().await?;
+            let schema = statement.batches.schema().cloned();
+            let schema = schema.ok_or_else(|| Status::internal("a bug in godwit: rows without columns"))?;
+            let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+            tokio::spawn(pump(statement, first, sender));
+            let batches =
+                stream::unfold(
+                    receiver,
+                    |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) },
+                );
+            Ok(Download { schema, batches: Box::pin(batches) })
+        })
+    }
+}
+
+/// Passes rows on until there are no more, nobody wants more, or the time is over: a client that takes none of its rows
+/// keeps no worker.
+async fn pump(mut statement: Statement, first: Option<Item>, rows: mpsc::Sender<Result<Item, Status>>) {
+    let (deadline, too_long) = (statement.deadline, statement.pool.too_long());
+    let mut next = Ok(first);
+    let failure = loop {
+        let item = match next {
+            Ok(Some(item)) => item,
+            Ok(None) => return statement.end_well(),
+            Err(status) => break status,
+        };
+        match tokio::time::timeout_at(deadline, rows.send(Ok(item))).await {
+            Ok(Ok(())) => next = statement.next().await,
+            Ok(Err(_)) => return,
+            Err(_) => break too_long,
+        }
+    };
+    drop(statement);
+    // Where the client is gone there is nobody to tell.
+    let _ = rows.send(Err(failure)).await;
+}
+
+/// A statement that is being run. Dropping it kills its worker.
+struct Statement {
+    worker: Worker,
+    batches: Batches,
+    pool: Arc<Pool>,
+    deadline: Instant,
+    rows: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Statement {
+    async fn start(pool: Arc<Pool>, request: &Request) -> Result<Self, Status> {
+        let ticket = request.encode()?;
+        let deadline = Instant::now() + pool.limits.time;
+        let place = tokio::time::timeout_at(deadline, pool.places.clone().acquire_owned());
+        let place = place
+            .await
+            .map_err(|_| Status::resource_exhausted("too many statements are being run; try again later"))?;
+        let place = place.map_err(|_| Status::unavailable("the server is ending"))?;
+        let mut worker = pool.clone().worker().await?;
+        let started = tokio::time::timeout_at(deadline, worker.client.download(ticket)).await;
+        match started {
+            Ok(Ok(batches)) => Ok(Self { worker, batches, pool, deadline, rows: 0, _place: place }),
+            Ok(Err(error)) => Err(pool.blamed(&mut worker, error).await),
+            Err(_) => Err(pool.too_long()),
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<Item>, Status> {
+        // Rows that are always there would never let the time run out.
+        if Instant::now() > self.deadline {
+            return Err(self.pool.too_long());
+        }
+        match tokio::time::timeout_at(self.deadline, self.batches.next()).await {
+            Ok(Ok(item)) => {
+                self.rows += item.as_ref().map_or(0, |(batch, _)| batch.num_rows() as u64);
+                if self.rows > self.pool.limits.rows {
+                    let problem = format!("the statement gives more than {} rows; add LIMIT", self.pool.limits.rows);
+                    return Err(Status::resource_exhausted(problem));
+                }
+                Ok(item)
+            }
+            Ok(Err(error)) => Err(self.pool.blamed(&mut self.worker, error).await),
+            Err(_) => Err(self.pool.too_long()),
+        }
+    }
+
+    /// Gives the worker back.
+    fn end_well(self) {
+        let mut idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(self.worker);
+    }
+}
+
+impl Pool {
+    /// A worker that waits, or a fresh one.
+    async fn worker(self: Arc<Self>) -> Result<Worker, Status> {
+        let waiting = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(mut worker) = waiting
+            && matches!(worker.child.try_wait(), Ok(None))
+        {
+            return Ok(worker);
+        }
+        let failed =
+            |problem: String| Status::unavailable(format!("a process for the statement cannot be started: {problem}"));
+        let pool = self.clone();
+        let started = tokio::task::spawn_blocking(move || pool.start()).await;
+        let (child, directory, socket) =
+            started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
+        let client = Client::connect(&Address::Unix(socket), Access::default(), Tuning::default()).await;
+        match client {
+            Ok(client) => Ok(Worker { child, client, _directory: directory }),
+            Err(error) => {
+                let mut child = child;
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(failed(error.to_string()))
+            }
+        }
+    }
+
+    fn start(&self) -> std::io::Result<(Child, tempfile::TempDir, PathBuf)> {
+        let directory = tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch)?;
+        let socket = directory.path().join("s");
+        let mut command = (self.command)(&socket);
+        // Its stdin is held by this process, so that it sees its end.
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut line = String::new();
+        let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
+        if !matches!(read, Some(Ok(1..))) {
+            let _ = child.kill();
+            let status = child.wait()?;
+            return Err(std::io::Error::other(format!("it ended with {status}")));
+        }
+        Ok((child, directory, socket))
+    }
+
+    fn too_long(&self) -> Status {
+        Status::deadline_exceeded(format!("the statement took longer than it may, {} s", self.limits.time.as_secs()))
+    }
+
+    /// The error of a statement: what its worker said, or how it died.
+    async fn blamed(&self, worker: &mut Worker, error: FlightError) -> Status {
+        if let FlightError::Status { status, .. } = &error
+            && !is_of_transport(status)
+        {
+            return *status.clone();
+        }
+        let ended = wait_briefly(&mut worker.child).await;
+        let memory_mib = self.limits.memory_bytes >> 20;
+        match ended.and_then(|status| status.signal()) {
+            Some(libc::SIGABRT | libc::SIGKILL | libc::SIGSEGV | libc::SIGBUS) => Status::resource_exhausted(format!(
+                "the statement needed more memory than it may have, {memory_mib} MiB; ask for fewer rows or columns"
+            )),
+            _ => Status::internal(format!("the process of the statement was lost: {error}")),
+        }
+    }
+}
+
+/// Whether a status was made here, of a connection that broke.
+fn is_of_transport(status: &Status) -> bool {
+    status.message() == "the answer broke off"
+}
+
+/// How a process ended that is about to.
+async fn wait_briefly(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let deadline = Instant::now() + EXIT_PATIENCE;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,23 @@
+//! SQL over the datasets of a [`Catalog`](godwit_flight::Catalog), by DataFusion.
+//!
+//! Flows in: a statement. Flows out: batches. Tables are datasets by name; `reads('x.bam')` and `variants('x.vcf.gz')` name them
+//! too, several as one where the name is a pattern. What a statement says of places becomes a lookup in an index, and only the
+//! columns it names are decoded. Nothing but queries is run: files, settings and the network are out of reach.
+
+mod bounds;
+mod engine;
+mod error;
+mod functions;
+mod isolated;
+mod print;
+mod scan;
+mod served;
+mod table;
+mod table_functions;
+mod worker;
+
+pub use engine::{Engine, Limits, Rows};
+pub use error::QueryError;
+pub use isolated::{Isolated, StatementLimits};
+pub use print::{Printer, RowFormat};
+pub use worker::serve_statements;

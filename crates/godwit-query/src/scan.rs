@@ -1,0 +1,151 @@
+//! A dataset read by the engine: its parts are partitions, each read on a thread for work that blocks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use godwit_flight::{Dataset, Part, Scan};
+
+/// Batches between the thread that reads and whoever takes them.
+const BATCHES_AHEAD: usize = 2;
+
+/// Reads a dataset.
+#[derive(Debug)]
+pub(crate) struct DatasetExec {
+    dataset: Arc<dyn Dataset>,
+    name: String,
+    scan: Scan,
+    /// Where each column of the result is among those read.
+    order: Vec<usize>,
+    parts: Vec<Part>,
+    rows: Option<u64>,
+    properties: Arc<PlanProperties>,
+}
+
+impl DatasetExec {
+    /// Reads columns by their index, in any order, of rows in regions.
+    pub(crate) fn new(
+        dataset: Arc<dyn Dataset>,
+        name: &str,
+        columns: &[usize],
+        regions: Option<Vec<godwit_model::Region>>,
+        partitions: usize,
+    ) -> Result<Self> {
+        let mut ascending = columns.to_vec();
+        ascending.sort_unstable();
+        ascending.dedup();
+        let place = |column: &usize| ascending.binary_search(column).unwrap_or_default();
+        let order = columns.iter().map(place).collect();
+        let rows = if regions.is_none() { dataset.rows() } else { None };
+        let scan = Scan { columns: Some(ascending), regions };
+        let mut parts = dataset.parts(&scan, partitions).map_err(|error| DataFusionError::External(error.into()))?;
+        if parts.is_empty() {
+            // The engine wants at least one partition; this one has no rows.
+            parts.push(Part::default());
+        }
+        let schema = Arc::new(without_metadata(&dataset.schema()).project(columns)?);
+        let mut equivalences = EquivalenceProperties::new(schema.clone());
+        if let Some(ordering) = ordering(&schema, dataset.sorted_by()) {
+            equivalences.add_ordering(ordering);
+        }
+        let partitioning = Partitioning::UnknownPartitioning(parts.len());
+        let properties =
+            PlanProperties::new(equivalences, partitioning, EmissionType::Incremental, Boundedness::Bounded);
+        Ok(Self { dataset, name: name.to_owned(), scan, order, parts, rows, properties: Arc::new(properties) })
+    }
+}
+
+/// The order of rows, as far as the columns are there.
+fn ordering(schema: &SchemaRef, sorted_by: &[&str]) -> Option<LexOrdering> {
+    let options = SortOptions { descending: false, nulls_first: false };
+    let column = |name: &&str| schema.index_of(name).ok().map(|at| Arc::new(Column::new(name, at)) as _);
+    let there = sorted_by.iter().map_while(column);
+    LexOrdering::new(there.map(|column| PhysicalSortExpr::new(column, options)))
+}
+
+impl DisplayAs for DatasetExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "DatasetExec: {}, parts={}", self.name, self.parts.len())?;
+        let names: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
+        write!(f, ", columns=[{}]", names.join(", "))?;
+        if let Some(regions) = &self.scan.regions {
+            let regions: Vec<_> = regions.iter().map(ToString::to_string).collect();
+            write!(f, ", regions=[{}]", regions.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for DatasetExec {
+    fn name(&self) -> &str {
+        "DatasetExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, _children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema(), BATCHES_AHEAD);
+        let (sender, schema) = (builder.tx(), self.schema());
+        let (dataset, scan, part) = (self.dataset.clone(), self.scan.clone(), self.parts[partition].clone());
+        let in_order = self.order.iter().copied().eq(0..self.order.len());
+        let order = self.order.clone();
+        builder.spawn_blocking(move || {
+            let external = |error: godwit_flight::DatasetError| DataFusionError::External(error.into());
+            for batch in dataset.read(&scan, &part).map_err(external)? {
+                let batch = batch.map_err(external)?;
+                let batch = if in_order { batch } else { batch.project(&order)? };
+                let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let batch = RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &rows)?;
+                // Nobody wants more: a limit is reached, or the statement was given up.
+                if sender.blocking_send(Ok(batch)).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        Ok(builder.build())
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        if let (None, Some(rows)) = (args.partition(), self.rows) {
+            statistics.num_rows = Precision::Exact(rows as usize);
+        }
+        Ok(Arc::new(statistics))
+    }
+}
+
+/// A schema without what is known of it as metadata, which would be sent with every answer.
+pub(crate) fn without_metadata(schema: &Schema) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().clone()))
+}

@@ -1,0 +1,86 @@
+//! The engine as Flight SQL asks it.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
+use futures_util::{StreamExt as _, stream};
+use godwit_flight::{Caller, Description, Download, Pending, SqlEngine, Status};
+
+use crate::engine::{Engine, Rows};
+use crate::error::QueryError;
+
+impl SqlEngine for Engine {
+    fn describe(&self, _caller: &Caller, sql: String) -> Pending<'_, Description> {
+        Box::pin(async move {
+            let plan = self.plan(&sql).await?;
+            let mut parameters: Vec<(usize, String, DataType)> = plan
+                .get_parameter_types()
+                .map_err(QueryError::from)?
+                .into_iter()
+                .map(|(name, data_type)| {
+                    let number = name.trim_start_matches('$').parse().unwrap_or(usize::MAX);
+                    (number, name, data_type.unwrap_or(DataType::Utf8))
+                })
+                .collect();
+            parameters.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+            let fields: Vec<Field> =
+                parameters.into_iter().map(|(_, name, data_type)| Field::new(name, data_type, true)).collect();
+            Ok(Description { schema: columns_of(plan.schema().as_arrow()), parameters: Arc::new(Schema::new(fields)) })
+        })
+    }
+
+    fn run(&self, _caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Download> {
+        Box::pin(async move {
+            let values = parameters.map(|row| values_in(&row)).transpose()?.unwrap_or_default();
+            let plan = self.plan_with(&sql, values).await?;
+            // Clients compare the columns of the rows with those that they were told.
+            let schema = columns_of(plan.schema().as_arrow());
+            let rows = self.rows(plan).await?;
+            let told = schema.clone();
+            let batches = stream::try_unfold(rows, |mut rows: Rows| async move {
+                Ok::<_, Status>(rows.next().await?.map(|batch| (batch, rows)))
+            });
+            let batches = batches.map(move |batch| {
+                let batch = batch?;
+                let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let batch = RecordBatch::try_new_with_options(told.clone(), batch.columns().to_vec(), &rows);
+                let batch = batch.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
+                Ok((batch, Default::default()))
+            });
+            Ok(Download { schema, batches: Box::pin(batches) })
+        })
+    }
+}
+
+/// Columns without metadata, any of which may be null: what is computed without data may say less.
+fn columns_of(schema: &Schema) -> SchemaRef {
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true).with_metadata(Default::default()));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn values_in(row: &RecordBatch) -> Result<Vec<ScalarValue>, Status> {
+    if row.num_rows() == 0 {
+        return Ok(Vec::new());
+    }
+    let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
+    values.collect::<Result<_, _>>().map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+impl From<QueryError> for Status {
+    fn from(error: QueryError) -> Self {
+        let text = godwit_model::with_causes(&error);
+        match error {
+            QueryError::Statement { .. } => Self::invalid_argument(text),
+            QueryError::Refused { .. } => Self::permission_denied(text),
+            QueryError::Memory { .. } => Self::resource_exhausted(text),
+            QueryError::Execution { .. } => Self::invalid_argument(text),
+            QueryError::Output { .. } => Self::internal(text),
+            QueryError::Dataset(error) => error.into(),
+        }
+    }
+}

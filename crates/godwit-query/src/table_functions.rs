@@ -1,0 +1,126 @@
+//! `reads('x.bam')` and `variants('x.vcf.gz')`: datasets by name, and several as one table by a pattern.
+
+use std::sync::Arc;
+
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, col, lit};
+use godwit_flight::{Dataset, DatasetError, Kind};
+
+use crate::table::{Tables, provider};
+
+/// The column that tells the files of a pattern apart.
+const SAMPLE: &str = "sample";
+
+/// A function that gives a table of datasets of one kind.
+#[derive(Debug)]
+pub(crate) struct DatasetsOf {
+    pub(crate) kind: Kind,
+    pub(crate) tables: Tables,
+}
+
+impl TableFunctionImpl for DatasetsOf {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let function = self.kind.name();
+        let name = match args.exprs() {
+            [Expr::Literal(value, _)] => value.try_as_str().flatten(),
+            _ => None,
+        };
+        let Some(name) = name else {
+            return plan_err!("{function}() takes the name of a dataset, or a pattern, in single quotes");
+        };
+        if name.contains(['*', '?']) {
+            return self.several(name);
+        }
+        let (name, dataset) = self.tables.find(name).map_err(external)?;
+        self.check(&name, &*dataset)?;
+        provider(&name, dataset)
+    }
+}
+
+fn external(error: DatasetError) -> DataFusionError {
+    DataFusionError::External(error.into())
+}
+
+impl DatasetsOf {
+    fn check(&self, name: &str, dataset: &dyn Dataset) -> Result<()> {
+        if dataset.kind() == self.kind {
+            return Ok(());
+        }
+        plan_err!("{name} holds no {}; ask it as \"{name}\"", self.kind.name())
+    }
+
+    /// All datasets that a pattern fits, one below the other, each row with its sample. Columns are those of all of them.
+    fn several(&self, pattern: &str) -> Result<Arc<dyn TableProvider>> {
+        let names = self.tables.0.names().map_err(external)?;
+        let mut whole: Option<LogicalPlanBuilder> = None;
+        for name in names.iter().filter(|name| fits(pattern, name)) {
+            let dataset = self.tables.0.open(name).map_err(external)?;
+            if dataset.kind() != self.kind {
+                continue;
+            }
+            let sample = dataset.sample().map_or_else(|| ScalarValue::from(name.as_str()), ScalarValue::from);
+            let columns: Vec<Expr> = dataset.schema().fields().iter().map(|field| quoted(field.name())).collect();
+            let source = provider_as_source(provider(name, dataset)?);
+            let table = LogicalPlanBuilder::scan("one", source, None)?;
+            let one = table.project([lit(sample).alias(SAMPLE)].into_iter().chain(columns))?;
+            whole = Some(match whole {
+                Some(whole) => whole.union_by_name(one.build()?)?,
+                None => one,
+            });
+        }
+        match whole {
+            Some(whole) => Ok(Arc::new(ViewTable::new(whole.build()?, None))),
+            None => plan_err!("no dataset of {} fits {pattern:?}", self.kind.name()),
+        }
+    }
+}
+
+/// A column whose name is taken as it is.
+fn quoted(name: &str) -> Expr {
+    col(datafusion::common::Column::from_name(name))
+}
+
+/// Whether a name is what a pattern says: `*` stands for any characters but `/`, `**` for any, `?` for one but `/`.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some(first) = pattern.chars().next() else { return name.is_empty() };
+    let rest = &pattern[first.len_utf8()..];
+    if let Some(rest) = pattern.strip_prefix("**") {
+        return name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| fits(rest, &name[at..]));
+    }
+    if first == '*' {
+        let ends = name.char_indices().take_while(|(_, character)| *character != '/');
+        let ends = ends.map(|(at, character)| at + character.len_utf8());
+        return [0].into_iter().chain(ends).any(|at| fits(rest, &name[at..]));
+    }
+    let mut characters = name.chars();
+    match characters.next() {
+        Some(next) if next == first || (first == '?' && next != '/') => fits(rest, characters.as_str()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_stay_in_their_directory_unless_they_say_otherwise() {
+        for (pattern, name, fitting) in [
+            ("*.vcf.gz", "a.vcf.gz", true),
+            ("*.vcf.gz", "x/a.vcf.gz", false),
+            ("*/*.bam", "x/a.bam", true),
+            ("**.bam", "x/y/a.bam", true),
+            ("x/**/a.bam", "x/y/z/a.bam", true),
+            ("a?.bam", "a1.bam", true),
+            ("a?.bam", "a.bam", false),
+            ("*", "é", true),
+            ("", "", true),
+            ("a", "", false),
+        ] {
+            assert_eq!(fits(pattern, name), fitting, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! BAM files as datasets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
+use godwit_formats::bam::{BamError, BamFile, Records};
+use godwit_formats::columnar::{ColumnLayout, Columns};
+use godwit_formats::is_system_failure;
+use godwit_formats::random_access::LocalFile;
+use godwit_formats::sam::Header;
+use godwit_model::schema::columnar;
+use godwit_model::{Region, SpanSet};
+
+use crate::region_lookup::{Lookup, deal};
+
+/// Endings of its index.
+pub(crate) const INDEX_ENDINGS: [&str; 2] = ["bai", "csi"];
+
+/// What files of aligned reads have in common: columns, and what the header says of their rows.
+#[derive(Debug)]
+pub(crate) struct ReadsTable {
+    layout: Arc<ColumnLayout>,
+    /// The columns, with metadata: version and header.
+    pub(crate) schema: SchemaRef,
+    /// The one sample that read groups name.
+    pub(crate) sample: Option<String>,
+    is_sorted: bool,
+}
+
+impl ReadsTable {
+    pub(crate) fn new(header: &Header) -> Result<Self, DatasetError> {
+        let layout = ColumnLayout::new(header).map_err(|error| DatasetError::Data(error.into()))?;
+        let metadata = [(columnar::VERSION_KEY, columnar::VERSION), (columnar::HEADER_KEY, &layout.header)];
+        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let schema = Arc::new(Schema::new_with_metadata(layout.schema.fields().clone(), metadata.into()));
+        let is_sorted = layout
+            .header
+            .lines()
+            .next()
+            .is_some_and(|line| line.starts_with("@HD") && line.split('\t').any(|field| field == "SO:coordinate"));
+        let sample = one_sample(&layout.header);
+        Ok(Self { layout: Arc::new(layout), schema, sample, is_sorted })
+    }
+
+    pub(crate) fn sorted_by(&self) -> &[&'static str] {
+        if self.is_sorted { &["contig_id", "position"] } else { &[] }
+    }
+
+    /// The columns of a scan, without rows.
+    pub(crate) fn columns(&self, scan: &Scan) -> Columns<Arc<ColumnLayout>> {
+        match &scan.columns {
+            Some(columns) => Columns::some(self.layout.clone(), columns),
+            None => Columns::new(self.layout.clone()),
+        }
+    }
+}
+
+/// Aligned reads of a BAM file.
+#[derive(Debug)]
+pub(crate) struct BamDataset {
+    file: BamFile,
+    lookup: Lookup,
+    table: ReadsTable,
+    version: u64,
+}
+
+impl BamDataset {
+    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
+        let source = LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?;
+        let file = BamFile::open(Arc::new(source)).map_err(blamed)?;
+        let lookup = Lookup::beside(path, &INDEX_ENDINGS, "samtools index");
+        let table = ReadsTable::new(file.header())?;
+        Ok(Self { file, lookup, table, version })
+    }
+
+    /// Regions by the numbers of their contigs.
+    fn spans(&self, regions: &[Region]) -> Result<SpanSet, DatasetError> {
+        let spans: Result<Vec<_>, DatasetError> = regions
+            .iter()
+            .map(|region| {
+                let contig = self.file.genome().find(&region.contig);
+                let contig = contig.ok_or_else(|| no_contig(&region.contig, self.file.path()))?;
+                Ok((contig.0, region.start, region.end))
+            })
+            .collect();
+        Ok(SpanSet::new(spans?))
+    }
+}
+
+/// The one sample that a header's read groups name.
+fn one_sample(header: &str) -> Option<String> {
+    let groups = header.lines().filter(|line| line.starts_with("@RG\t"));
+    let mut samples: Vec<&str> =
+        groups.filter_map(|line| line.split('\t').find_map(|field| field.strip_prefix("SM:"))).collect();
+    samples.sort_unstable();
+    samples.dedup();
+    match samples[..] {
+        [one] => Some(one.to_owned()),
+        _ => None,
+    }
+}
+
+/// The error for a region on a contig that a file does not have.
+pub(crate) fn no_contig(contig: &str, path: &Path) -> DatasetError {
+    DatasetError::Refused { problem: format!("there is no contig {contig:?} in the header of {}", path.display()) }
+}
+
+fn blamed(error: BamError) -> DatasetError {
+    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
+}
+
+impl Dataset for BamDataset {
+    fn kind(&self) -> Kind {
+        Kind::Reads
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.table.schema.clone()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.lookup.usable().and_then(|index| index.records())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    fn sample(&self) -> Option<&str> {
+        self.table.sample.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        true
+    }
+
+    fn sorted_by(&self) -> &[&'static str] {
+        self.table.sorted_by()
+    }
+
+    fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
+        let first = self.file.first_record();
+        if let Some(regions) = &scan.regions {
+            let spans = self.spans(regions)?;
+            if let Some(index) = self.lookup.index()? {
+                let chunks = spans.iter().flat_map(|(contig, start, end)| index.chunks(contig as usize, start, end));
+                return Ok(deal(chunks.collect(), most));
+            }
+        }
+        Ok(self.lookup.whole_file(first, self.file.bytes(), most))
+    }
+
+    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
+        let mut records = self.file.records(part.stretches.clone());
+        if let Some(regions) = &scan.regions {
+            records = records.overlapping(self.spans(regions)?, self.lookup.usable().is_some());
+        }
+        let columns = self.table.columns(scan);
+        Ok(Box::new(Batches { records, columns, is_over: false }))
+    }
+}
+
+/// Batches of records.
+struct Batches {
+    records: Records,
+    columns: Columns<Arc<ColumnLayout>>,
+    is_over: bool,
+}
+
+impl Batches {
+    fn fill(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
+        while !self.columns.is_full() {
+            match self.records.next_record().map_err(blamed)? {
+                Some(record) => self.columns.push(record, record.flag()),
+                None => {
+                    self.is_over = true;
+                    break;
+                }
+            }
+        }
+        if self.columns.rows() == 0 {
+            return Ok(None);
+        }
+        self.columns.take_batch().map(Some).map_err(|error| DatasetError::Data(error.into()))
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let filled = self.fill();
+        self.is_over |= filled.is_err();
+        filled.transpose()
+    }
+}

@@ -1,0 +1,209 @@
+//! VCF files as datasets.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
+use godwit_formats::bgzf::BgzfError;
+use godwit_formats::is_system_failure;
+use godwit_formats::random_access::LocalFile;
+use godwit_formats::vcf::{Columns, Reader, Record, Records, VariantLayout, VcfError, VcfFile};
+use godwit_model::{Region, SpanSet};
+
+use crate::region_lookup::{Lookup, deal};
+
+/// Endings of its index.
+pub(crate) const INDEX_ENDINGS: [&str; 2] = ["tbi", "csi"];
+
+/// Variants of a VCF file.
+#[derive(Debug)]
+pub(crate) struct VcfDataset {
+    path: PathBuf,
+    bytes: u64,
+    /// `None` where the file cannot be entered in the middle: it is plain text, or gzip.
+    file: Option<VcfFile>,
+    lookup: Lookup,
+    layout: Arc<VariantLayout>,
+    sample: Option<String>,
+    version: u64,
+}
+
+impl VcfDataset {
+    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
+        let source = Arc::new(LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?);
+        let bytes = godwit_formats::random_access::RandomAccess::bytes(&*source);
+        let (file, header) = match VcfFile::open(source) {
+            Ok(file) => {
+                let header = file.header().clone();
+                (Some(file), header)
+            }
+            Err(VcfError::Bgzf(BgzfError::NotBgzf { .. })) => {
+                let reader = Reader::open(path, 1).map_err(blamed)?;
+                (None, Arc::new(reader.header().clone()))
+            }
+            Err(error) => return Err(blamed(error)),
+        };
+        let lookup = match &file {
+            Some(_) => Lookup::beside(path, &INDEX_ENDINGS, "bcftools index -t"),
+            None => Lookup::Missing,
+        };
+        let layout = VariantLayout::new(&header).map_err(blamed)?;
+        let sample = match header.samples() {
+            [one] => Some(one.clone()),
+            _ => None,
+        };
+        Ok(Self { path: path.to_owned(), bytes, file, lookup, layout: Arc::new(layout), sample, version })
+    }
+
+    /// Contigs by name, numbered as in the index, or where there is none as they are asked for.
+    fn contigs(&self, regions: &[Region]) -> HashMap<String, u32> {
+        match self.lookup.usable().and_then(|index| index.names()) {
+            Some(names) => names.iter().cloned().zip(0..).collect(),
+            None => regions.iter().map(|region| region.contig.clone()).zip(0..).collect(),
+        }
+    }
+
+    /// A contig without variants is in no index, and is none that is missing.
+    fn spans(regions: &[Region], contigs: &HashMap<String, u32>) -> SpanSet {
+        let known = |region: &Region| Some((*contigs.get(&region.contig)?, region.start, region.end));
+        SpanSet::new(regions.iter().filter_map(known))
+    }
+}
+
+fn blamed(error: VcfError) -> DatasetError {
+    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
+}
+
+impl Dataset for VcfDataset {
+    fn kind(&self) -> Kind {
+        Kind::Variants
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.layout.schema.clone()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.lookup.usable().and_then(|index| index.records())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn sample(&self) -> Option<&str> {
+        self.sample.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        true
+    }
+
+    fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
+        let Some(file) = &self.file else { return Ok(vec![Part { stretches: vec![(0, u64::MAX)] }]) };
+        if let Some(regions) = &scan.regions
+            && let Some(index) = self.lookup.index()?
+            && index.names().is_some()
+        {
+            let spans = Self::spans(regions, &self.contigs(regions));
+            let chunks = spans.iter().flat_map(|(contig, start, end)| index.chunks(contig as usize, start, end));
+            return Ok(deal(chunks.collect(), most));
+        }
+        Ok(self.lookup.whole_file(file.first_record(), file.bytes(), most))
+    }
+
+    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
+        let contigs = scan.regions.as_ref().map(|regions| self.contigs(regions)).unwrap_or_default();
+        let spans = scan.regions.as_ref().map(|regions| Self::spans(regions, &contigs));
+        let source = match &self.file {
+            Some(file) => {
+                let mut records = file.records(part.stretches.clone());
+                if let Some(spans) = spans {
+                    records = records.overlapping(spans, contigs);
+                }
+                Source::Stretches(Box::new(records))
+            }
+            None => {
+                let reader = Reader::open(&self.path, 1).map_err(blamed)?;
+                Source::Whole(Box::new(reader), spans.map(|spans| (spans, contigs)))
+            }
+        };
+        let columns = scan.columns.clone();
+        Ok(Box::new(Batches { source, layout: self.layout.clone(), columns, is_over: false }))
+    }
+}
+
+enum Source {
+    Stretches(Box<Records>),
+    Whole(Box<Reader>, Option<(SpanSet, HashMap<String, u32>)>),
+}
+
+/// Batches of records.
+struct Batches {
+    source: Source,
+    layout: Arc<VariantLayout>,
+    columns: Option<Vec<usize>>,
+    is_over: bool,
+}
+
+fn is_wanted(record: &Record, wanted: Option<&(SpanSet, HashMap<String, u32>)>) -> bool {
+    wanted.is_none_or(|(spans, contigs)| {
+        let (start, end) = (record.position.max(0) as u32, record.end_position().max(0) as u32);
+        contigs.get(record.contig).is_some_and(|contig| spans.overlaps(*contig, start, end))
+    })
+}
+
+impl Batches {
+    fn fill(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
+        let mut columns = match &self.columns {
+            Some(wanted) => Columns::some(&self.layout, wanted),
+            None => Columns::new(&self.layout),
+        };
+        while !columns.is_full() && !self.is_over {
+            let pushed = match &mut self.source {
+                Source::Stretches(records) => match records.next_record().map_err(blamed)? {
+                    Some(record) => columns.push(&record).map_err(|problem| records.record_error(problem)),
+                    None => {
+                        self.is_over = true;
+                        Ok(())
+                    }
+                },
+                Source::Whole(reader, wanted) => match reader.next_record().map_err(blamed)? {
+                    Some(record) if is_wanted(&record, wanted.as_ref()) => {
+                        columns.push(&record).map_err(|problem| reader.record_error(problem))
+                    }
+                    Some(_) => Ok(()),
+                    None => {
+                        self.is_over = true;
+                        Ok(())
+                    }
+                },
+            };
+            pushed.map_err(blamed)?;
+        }
+        if columns.rows() == 0 {
+            return Ok(None);
+        }
+        columns.take_batch().map(Some).map_err(blamed)
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let filled = self.fill();
+        self.is_over |= filled.is_err();
+        filled.transpose()
+    }
+}

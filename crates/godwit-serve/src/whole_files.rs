@@ -1,0 +1,380 @@
+//! Files that are read from front to back only: FASTA, FASTQ, BED and GFF.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
+use godwit_formats::fasta::{FastaError, Reader as FastaReader};
+use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
+use godwit_formats::intervals::{Interval, IntervalFormat, IntervalReader};
+use godwit_formats::is_system_failure;
+use godwit_model::SpanSet;
+
+/// Bases of a row of a reference: so that no row is a chromosome.
+const ROW_BASES: usize = 1 << 16;
+/// Rows of such a batch.
+const BATCH_ROWS: usize = 32;
+
+/// The contigs of a FASTA file, in rows of up to 65,536 bases.
+#[derive(Debug)]
+pub(crate) struct FastaDataset {
+    path: PathBuf,
+    schema: SchemaRef,
+    bytes: u64,
+    version: u64,
+}
+
+/// The reads of a FASTQ file.
+#[derive(Debug)]
+pub(crate) struct FastqDataset {
+    path: PathBuf,
+    schema: SchemaRef,
+    bytes: u64,
+    version: u64,
+}
+
+fn bytes_of(path: &Path) -> Result<u64, DatasetError> {
+    fs::metadata(path).map(|found| found.len()).map_err(|source| crate::root::cannot_open(path, source))
+}
+
+fn blamed<E: std::error::Error + Send + Sync + 'static>(error: E) -> DatasetError {
+    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
+}
+
+/// The one part of a file that is not cut.
+pub(crate) fn one_part() -> Vec<Part> {
+    vec![Part { stretches: vec![(0, u64::MAX)] }]
+}
+
+/// Only the columns that are wanted.
+fn projected(batch: RecordBatch, columns: Option<&[usize]>) -> Result<RecordBatch, DatasetError> {
+    match columns {
+        Some(columns) => batch.project(columns).map_err(|error| DatasetError::Data(error.into())),
+        None => Ok(batch),
+    }
+}
+
+impl FastaDataset {
+    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
+        let schema = Schema::new(vec![
+            Field::new("contig", DataType::Utf8, false),
+            Field::new("position", DataType::Int64, false),
+            Field::new("end_position", DataType::Int64, false),
+            Field::new("bases", DataType::Utf8, false),
+        ]);
+        Ok(Self { path: path.to_owned(), schema: Arc::new(schema), bytes: bytes_of(path)?, version })
+    }
+}
+
+impl Dataset for FastaDataset {
+    fn kind(&self) -> Kind {
+        Kind::Table
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        true
+    }
+
+    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
+        Ok(one_part())
+    }
+
+    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
+        if part.stretches.is_empty() {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let contigs: Option<Vec<String>> =
+            scan.regions.as_ref().map(|regions| regions.iter().map(|region| region.contig.clone()).collect());
+        let spans = scan
+            .regions
+            .as_ref()
+            .map(|regions| SpanSet::new((0..).zip(regions).map(|(contig, region)| (contig, region.start, region.end))));
+        let reader = FastaReader::open(&self.path, 1).map_err(blamed)?;
+        let rows = FastaRows { reader, contig: None, position: 0, held: Vec::new(), ended: false };
+        let schema = self.schema.clone();
+        let columns = scan.columns.clone();
+        let wanted = move |row: &FastaRow| match (&contigs, &spans) {
+            (Some(contigs), Some(spans)) => (0..).zip(contigs).any(|(at, contig)| {
+                *contig == row.contig
+                    && spans.overlaps(at, row.start as u32, (row.start as usize + row.bases.len()) as u32)
+            }),
+            _ => true,
+        };
+        Ok(Box::new(FastaBatches { rows, schema, columns, wanted: Box::new(wanted) }))
+    }
+}
+
+struct FastaRow {
+    contig: String,
+    start: i64,
+    bases: Vec<u8>,
+}
+
+struct FastaRows {
+    reader: FastaReader,
+    contig: Option<String>,
+    position: i64,
+    /// Bases of the row in the making.
+    held: Vec<u8>,
+    ended: bool,
+}
+
+impl FastaRows {
+    fn next(&mut self) -> Result<Option<FastaRow>, FastaError> {
+        loop {
+            let Some(contig) = &self.contig else {
+                if self.ended {
+                    return Ok(None);
+                }
+                self.contig = self.reader.next_contig()?;
+                self.position = 0;
+                self.ended = self.contig.is_none();
+                continue;
+            };
+            while self.held.len() < ROW_BASES {
+                match self.reader.next_bases()? {
+                    Some(bases) => self.held.extend_from_slice(bases),
+                    None => break,
+                }
+            }
+            if self.held.is_empty() {
+                self.contig = None;
+                continue;
+            }
+            let rest = self.held.split_off(ROW_BASES.min(self.held.len()));
+            let bases = std::mem::replace(&mut self.held, rest);
+            let start = self.position;
+            self.position += bases.len() as i64;
+            return Ok(Some(FastaRow { contig: contig.clone(), start, bases }));
+        }
+    }
+}
+
+struct FastaBatches {
+    rows: FastaRows,
+    schema: SchemaRef,
+    columns: Option<Vec<usize>>,
+    wanted: Box<dyn Fn(&FastaRow) -> bool + Send>,
+}
+
+impl FastaBatches {
+    fn fill(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
+        let (mut contigs, mut starts, mut ends) = (StringBuilder::new(), Int64Builder::new(), Int64Builder::new());
+        let (mut bases, mut rows) = (StringBuilder::new(), 0);
+        while rows < BATCH_ROWS {
+            let Some(row) = self.rows.next().map_err(blamed)? else { break };
+            if !(self.wanted)(&row) {
+                continue;
+            }
+            rows += 1;
+            contigs.append_value(&row.contig);
+            starts.append_value(row.start);
+            ends.append_value(row.start + row.bases.len() as i64);
+            bases.append_value(String::from_utf8_lossy(&row.bases));
+        }
+        if rows == 0 {
+            return Ok(None);
+        }
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(contigs.finish()),
+            Arc::new(starts.finish()),
+            Arc::new(ends.finish()),
+            Arc::new(bases.finish()),
+        ];
+        let batch = RecordBatch::try_new(self.schema.clone(), columns);
+        let batch = batch.map_err(|error| DatasetError::Data(error.into()))?;
+        projected(batch, self.columns.as_deref()).map(Some)
+    }
+}
+
+impl Iterator for FastaBatches {
+    type Item = Result<RecordBatch, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let filled = self.fill();
+        if filled.is_err() {
+            self.rows.ended = true;
+            self.rows.contig = None;
+        }
+        filled.transpose()
+    }
+}
+
+impl FastqDataset {
+    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
+        let schema = Schema::new(vec![
+            Field::new("name", DataType::Utf8, false),
+            Field::new("comment", DataType::Utf8, true),
+            Field::new("bases", DataType::Utf8, false),
+            Field::new("qualities", DataType::Binary, true),
+        ]);
+        Ok(Self { path: path.to_owned(), schema: Arc::new(schema), bytes: bytes_of(path)?, version })
+    }
+}
+
+impl Dataset for FastqDataset {
+    fn kind(&self) -> Kind {
+        Kind::Table
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        false
+    }
+
+    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
+        Ok(one_part())
+    }
+
+    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
+        if part.stretches.is_empty() {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let mut reader = LaneReader::open(std::slice::from_ref(&self.path), &LaneOptions::default()).map_err(blamed)?;
+        let (schema, columns) = (self.schema.clone(), scan.columns.clone());
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                match reader.next() {
+                    Ok(Some(LaneEvent::Reads(batch))) => {
+                        let batch = as_text(&batch, &schema).and_then(|batch| projected(batch, columns.as_deref()));
+                        return Some(batch);
+                    }
+                    Ok(Some(LaneEvent::BlockEnd { .. })) => {}
+                    Ok(None) => return None,
+                    Err(error) => return Some(Err(blamed(error))),
+                }
+            }
+        })))
+    }
+}
+
+/// Names and bases as text, qualities as Phred scores.
+fn as_text(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DatasetError> {
+    use arrow_array::Array as _;
+    use arrow_array::cast::AsArray as _;
+
+    let text = |column: usize| {
+        let values = batch.column(column).as_binary::<i32>();
+        let mut texts = StringBuilder::with_capacity(values.len(), values.values().len());
+        for row in 0..values.len() {
+            texts.append_option((!values.is_null(row)).then(|| String::from_utf8_lossy(values.value(row))));
+        }
+        Arc::new(texts.finish()) as ArrayRef
+    };
+    let letters = batch.column(3).as_binary::<i32>();
+    let mut scores = BinaryBuilder::with_capacity(letters.len(), letters.values().len());
+    for row in 0..letters.len() {
+        let one = || letters.value(row).iter().map(|letter| letter.saturating_sub(b'!')).collect::<Vec<u8>>();
+        scores.append_option((!letters.is_null(row)).then(one));
+    }
+    let columns = vec![text(0), text(1), text(2), Arc::new(scores.finish()) as ArrayRef];
+    RecordBatch::try_new(schema.clone(), columns).map_err(|error| DatasetError::Data(error.into()))
+}
+
+/// The lines of a BED or GFF file.
+#[derive(Debug)]
+pub(crate) struct IntervalDataset {
+    path: PathBuf,
+    format: IntervalFormat,
+    bytes: u64,
+    version: u64,
+}
+
+impl IntervalDataset {
+    pub(crate) fn open(path: &Path, format: IntervalFormat, version: u64) -> Result<Self, DatasetError> {
+        Ok(Self { path: path.to_owned(), format, bytes: bytes_of(path)?, version })
+    }
+}
+
+impl Dataset for IntervalDataset {
+    fn kind(&self) -> Kind {
+        Kind::Table
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.format.schema()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn has_regions(&self) -> bool {
+        true
+    }
+
+    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
+        Ok(one_part())
+    }
+
+    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
+        if part.stretches.is_empty() {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let mut reader = IntervalReader::open(&self.path, self.format).map_err(blamed)?;
+        let (regions, columns) = (scan.regions.clone(), scan.columns.clone());
+        let wanted = move |interval: &Interval| {
+            regions.as_ref().is_none_or(|regions| {
+                regions.iter().any(|region| {
+                    let (start, end) = (i64::from(interval.start), i64::from(interval.end));
+                    region.contig == interval.contig
+                        && start < i64::from(region.end)
+                        && end.max(start + 1) > i64::from(region.start)
+                })
+            })
+        };
+        let mut failed = false;
+        Ok(Box::new(std::iter::from_fn(move || {
+            if failed {
+                return None;
+            }
+            let batch = reader.next_batch(&wanted).map_err(blamed).transpose()?;
+            let batch = batch.and_then(|batch| projected(batch, columns.as_deref()));
+            failed = batch.is_err();
+            Some(batch)
+        })))
+    }
+}

@@ -1,0 +1,103 @@
+//! What is aligned, with what, into what.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use godwit_engines::aligner::AlignerChoice;
+use godwit_pipeline::CallerChoice;
+
+use super::values::{parse_aligner, parse_caller, parse_kept_tag, parse_sample};
+use super::{CallingArgs, Common, FormatName, MarkingArgs, PlaceArgs, Switch};
+use crate::config::THIS_RUN;
+
+#[derive(Args)]
+pub struct AlignArgs {
+    /// The reference, FASTA, indexed by `godwit index`
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: PathBuf,
+    /// Reads of one lane: FASTQ, one file or read 1 and read 2, or unaligned SAM, BAM or CRAM; - is stdin; again for each lane
+    #[arg(long, value_name = "FQ", num_args = 1..=2, required = true, help_heading = THIS_RUN)]
+    pub reads: Vec<PathBuf>,
+    /// `reads` by occurrence, filled by [`Cli::from_environment`].
+    #[arg(skip)]
+    pub lanes: Vec<Vec<PathBuf>>,
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// Sample name: names the output and fills SM
+    #[arg(long, value_name = "NAME", value_parser = parse_sample, help_heading = THIS_RUN)]
+    pub sample: String,
+    /// Output directory
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    pub out: PathBuf,
+    /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
+    #[arg(long, value_name = "@RG..", help_heading = THIS_RUN)]
+    pub read_group: Vec<String>,
+    /// bwa, bwa-mem2, minimap2, or a command line: 'bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder'
+    #[arg(long, value_name = "NAME|COMMAND", default_value = "bwa", value_parser = parse_aligner)]
+    pub aligner: AlignerChoice,
+    /// Options of the aligner that change records, in one string
+    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    pub aligner_args: String,
+    /// Output formats, any of bam, cram, parquet and arrow, all written in one pass
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "bam", value_name = "FORMATS")]
+    pub format: Vec<FormatName>,
+    #[command(flatten)]
+    pub marking: MarkingArgs,
+    /// Bases per block: `bwa mem -K`
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub block_bases: u64,
+    /// Take metrics of the BAM and make report.html
+    #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
+    pub metrics: Switch,
+    /// Call variants too, into OUT/NAME.vcf.gz: bcftools where nothing is named, freebayes, gatk, or a command line as for `godwit call`
+    #[arg(long, value_name = "NAME|COMMAND", num_args = 0..=1, default_missing_value = "bcftools", value_parser = parse_caller)]
+    pub call: Option<CallerChoice>,
+    #[command(flatten, next_help_heading = "Calling, with --call")]
+    pub calling: CallingArgs,
+    /// Refuse any FASTQ that is not clean (the default)
+    #[arg(long, conflicts_with = "lenient")]
+    pub strict: bool,
+    /// Accept a BGZF file without its last block, and `+` lines with another title
+    #[arg(long)]
+    pub lenient: bool,
+    /// Go on with a run of the same command that was stopped; nothing is done twice
+    #[arg(long, help_heading = THIS_RUN)]
+    pub resume: bool,
+    /// Check what can be checked, print what a run would need, and write nothing
+    #[arg(long, help_heading = THIS_RUN)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// How reads come.
+#[derive(Args)]
+pub struct InputArgs {
+    /// FASTQ files hold both mates, one after the other
+    #[arg(long, help_heading = THIS_RUN)]
+    pub interleaved: bool,
+    /// Tags of unaligned SAM, BAM or CRAM that the output keeps, as BC,RX
+    #[arg(long, value_name = "TAGS", value_delimiter = ',', value_parser = parse_kept_tag)]
+    pub keep_tags: Vec<[u8; 2]>,
+    /// Trim FASTQ on the way in
+    #[arg(long, value_enum, value_name = "TRIMMER")]
+    pub trim: Option<TrimmerName>,
+    /// Options of the trimmer that change reads, in one string
+    #[arg(
+        long,
+        value_name = "ARGS",
+        requires = "trim",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub trim_args: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TrimmerName {
+    /// fastp 0.23 or later
+    Fastp,
+}

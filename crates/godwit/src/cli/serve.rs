@@ -1,0 +1,64 @@
+//! What is served, where, and to whom.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Common;
+use super::values::{parse_duration, parse_size};
+use crate::config::THIS_RUN;
+
+#[derive(Args)]
+pub struct ServeArgs {
+    /// Serve the datasets below this directory
+    #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
+    pub root: PathBuf,
+    /// Address and port; port 0 takes any
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8815", help_heading = THIS_RUN)]
+    pub listen: String,
+    /// Certificate and its chain, PEM; with it the server speaks TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate signed by this authority, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Let in only who shows a token of this file, made by `godwit token`
+    #[arg(long, value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+    /// Serve other machines without encryption, or without asking who they are
+    #[arg(long)]
+    pub insecure: bool,
+    /// Memory that each statement may have
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
+    pub statement_memory: u64,
+    /// How long each statement may take (30s, 5m)
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub statement_time: std::time::Duration,
+    /// Rows that each statement may give [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub statement_rows: Option<u64>,
+    /// Statements that run at a time; others wait
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub statements: u32,
+    /// How long open calls may go on once the server is told to end (30s, 5m)
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    pub drain: std::time::Duration,
+    /// The reference that CRAM files were made with, FASTA
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: Option<PathBuf>,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args)]
+pub struct TokenArgs {
+    /// Who the token is for; appears in logs
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Append the hash of the token to this file, which `godwit serve --tokens` reads
+    #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
+    pub tokens: PathBuf,
+}

@@ -1,0 +1,27 @@
+//! Arguments of the process that runs statements for a server.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args)]
+pub struct SqlWorkerArgs {
+    /// Ask the datasets below this directory
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+    /// The reference that CRAM files were made with
+    #[arg(long, value_name = "FASTA")]
+    pub reference: Option<PathBuf>,
+    /// Serve on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: PathBuf,
+    /// Bytes of memory that a statement may have, all told
+    #[arg(long, value_name = "BYTES")]
+    pub memory_bytes: u64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Directory for scratch files
+    #[arg(long, value_name = "DIR")]
+    pub temp: PathBuf,
+}

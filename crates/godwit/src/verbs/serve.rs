@@ -1,0 +1,149 @@
+//! `godwit serve`: the datasets below a directory, over Arrow Flight.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use godwit_flight::{Address, Catalog, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
+
+use super::{cancel_on_signal, root_of};
+use crate::cli::{ServeArgs, TokenArgs};
+use crate::failure::{Exit, Failure, print};
+
+/// Memory of a statement for each of its threads, at least.
+#[cfg(feature = "sql")]
+const THREAD_BYTES: u64 = 64 << 20;
+/// How often the server looks whether it is to end.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Serves until it is told to end.
+pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let cancelled = cancel_on_signal()?;
+    let address = address_of(&args.listen)?;
+    let gate = gate_of(args)?;
+    let tls = tls_of(args)?;
+    refuse_the_open(args, address, &gate, tls.is_some())?;
+    let root = Arc::new(root_of(&args.root, args.reference.as_deref(), &args.common)?);
+    let datasets = root.names()?.len();
+    let threads = args.common.thread_count();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let outcome = runtime.block_on(async {
+        let node = Node::new(root, engine_of(args), NodeOptions::default());
+        let encrypted = tls.is_some();
+        let routes = node.routes();
+        let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, Tuning::default()).await?;
+        let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
+        let noun = if datasets == 1 { "dataset" } else { "datasets" };
+        print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
+        let closed = server.serve_until(until(&cancelled), args.drain).await;
+        if closed > 0 {
+            crate::failure::tell(&format!("godwit: warning: {closed} connections did not end in time and were closed"));
+        }
+        Ok(())
+    });
+    // A thread that reads a file ends when its next batch is wanted by nobody.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// What runs the statements of a server: processes of this program.
+#[cfg(feature = "sql")]
+fn engine_of(args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
+    use godwit_query::{Isolated, StatementLimits};
+
+    let limits = StatementLimits {
+        memory_bytes: args.statement_memory,
+        time: args.statement_time,
+        rows: args.statement_rows.unwrap_or(u64::MAX),
+        at_a_time: args.statements as usize,
+    };
+    let scratch = super::scratch_of(&args.common);
+    // Each thread has batches of its own in hand.
+    let threads = args.common.thread_count().min((args.statement_memory / THREAD_BYTES).max(1) as usize);
+    let (root, temp) = (args.root.clone(), scratch.clone());
+    let reference = args.reference.clone();
+    let memory_bytes = limits.memory_bytes.to_string();
+    let command = move |socket: &Path| {
+        // Also where the file that this process was started from is gone or another by now.
+        let mut command = std::process::Command::new("/proc/self/exe");
+        command.arg("sql-worker").arg("--root").arg(&root).arg("--socket").arg(socket).arg("--temp").arg(&temp);
+        command.args(["--memory-bytes", &memory_bytes, "--threads", &threads.to_string()]);
+        if let Some(reference) = &reference {
+            command.arg("--reference").arg(reference);
+        }
+        command
+    };
+    Some(Arc::new(Isolated::new(command, limits, scratch)))
+}
+
+/// Without SQL there is nothing that runs it.
+#[cfg(not(feature = "sql"))]
+fn engine_of(_args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
+    None
+}
+
+/// Ends when the flag is set.
+async fn until(cancelled: &AtomicBool) {
+    while !cancelled.load(Ordering::Relaxed) {
+        tokio::time::sleep(PATIENCE).await;
+    }
+}
+
+fn address_of(listen: &str) -> Result<SocketAddr, Failure> {
+    let wrong = |problem: String| Failure::new(Exit::Usage, format!("--listen {listen}: {problem}; write HOST:PORT"));
+    let mut found = listen.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("no address has that name".to_owned()))
+}
+
+fn gate_of(args: &ServeArgs) -> Result<Gate, Failure> {
+    let Some(path) = &args.tokens else { return Ok(Gate::Open) };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+    let identities =
+        Identities::parse(&text).map_err(|error| Failure::new(Exit::Input, format!("{}: {error}", path.display())))?;
+    if identities.is_empty() {
+        let problem = format!("{} has no tokens; make one with `godwit token NAME --tokens {0}`", path.display());
+        return Err(Failure::new(Exit::Input, problem));
+    }
+    Ok(Gate::Identities(Arc::new(identities)))
+}
+
+fn tls_of(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
+    let Some((certificate, key)) = args.tls_cert.as_deref().zip(args.tls_key.as_deref()) else { return Ok(None) };
+    let tls = ServerTls::from_files(certificate, key, args.tls_client_ca.as_deref());
+    tls.map(Some).map_err(|error| Failure::new(Exit::Machine, godwit_formats::with_causes(&error)))
+}
+
+/// Genomes are served to other machines only encrypted, and only to who is known, unless somebody says that they need not be.
+fn refuse_the_open(args: &ServeArgs, address: SocketAddr, gate: &Gate, encrypted: bool) -> Result<(), Failure> {
+    let guarded = encrypted && (args.tls_client_ca.is_some() || !matches!(gate, Gate::Open));
+    if address.ip().is_loopback() || guarded || args.insecure {
+        return Ok(());
+    }
+    let problem = format!(
+        "{address} can be reached from other machines: give --tls-cert, --tls-key and --tokens (or --tls-client-ca), or say --insecure"
+    );
+    Err(Failure::new(Exit::Usage, problem))
+}
+
+/// Makes a token and keeps its hash.
+pub fn make_token(args: &TokenArgs) -> Result<(), Failure> {
+    if args.name.is_empty() || args.name.starts_with('#') || args.name.contains(char::is_whitespace) {
+        return Err(Failure::new(Exit::Usage, format!("{:?} is no name: it must have no white space", args.name)));
+    }
+    let token = godwit_flight::Token::random();
+    append_privately(&args.tokens, &Identities::line_of(&args.name, &token))?;
+    print(&format!("{}\n", token.text()))
+}
+
+fn append_privately(path: &Path, line: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let failed =
+        |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display()));
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+    file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+}

@@ -1,0 +1,49 @@
+//! `godwit sql-worker`: what `godwit serve` starts to run statements.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use godwit_query::{Engine, Limits, serve_statements};
+use godwit_serve::Root;
+
+use super::{cram_access, print};
+use crate::cli::SqlWorkerArgs;
+use crate::failure::{Exit, Failure};
+
+/// What the engine counts of the memory of a statement: the rest is for what it does not count.
+const COUNTED_SHARE: f64 = 0.6;
+
+/// Runs statements until its stdin ends, which whoever started it holds.
+pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
+    limit_memory(args.memory_bytes)?;
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read(&mut [0]);
+        // Whatever is being run is wanted by nobody: nothing is to be put in order.
+        std::process::exit(0);
+    });
+    let threads = args.threads as usize;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let root = Root::new(&args.root, cram_access(args.reference.as_deref(), &args.temp))?;
+    let memory_bytes = (args.memory_bytes as f64 * COUNTED_SHARE) as usize;
+    let limits = Limits { memory_bytes, threads, scratch: Some(args.temp.clone()) };
+    let engine = Engine::new(Arc::new(root), &limits)?;
+    runtime.block_on(serve_statements(engine, &args.socket, || {
+        // Who does not hear it has ended, and so does this process.
+        let _ = print("ready\n");
+    }))?;
+    Ok(())
+}
+
+/// Holds the process to that many bytes of memory of its own: what asks for more is ended by the allocator.
+fn limit_memory(bytes: u64) -> Result<(), Failure> {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: setrlimit reads a struct that lives on this stack frame for the whole call.
+    match unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) } {
+        0 => Ok(()),
+        _ => {
+            let error = std::io::Error::last_os_error();
+            Err(Failure::new(Exit::Machine, format!("cannot limit the memory of a statement: {error}")))
+        }
+    }
+}

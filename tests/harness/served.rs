@@ -1,0 +1,66 @@
+//! A server of godwit that a test talks to.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::binary;
+use crate::scratch;
+
+/// A server at work. Dropping it kills it.
+#[derive(Debug)]
+pub struct Served {
+    child: Child,
+    /// Where it is, as `127.0.0.1:PORT`.
+    pub address: String,
+    /// What it said when it was ready.
+    pub greeting: String,
+}
+
+impl Served {
+    /// Serves a directory on a port of the server's choice.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start(root: &Path, words: &[&str]) -> Self {
+        let mut command = Command::new(binary::path());
+        command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
+        command.arg("serve").arg("--root").arg(root).args(["--listen", "127.0.0.1:0"]).args(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("godwit can be started");
+        let mut greeting = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        let read = BufReader::new(stdout).read_line(&mut greeting);
+        let address = greeting.trim_end().rsplit("://").next().filter(|_| greeting.contains("://"));
+        let Some(address) = address.map(str::to_owned) else {
+            let mut said = String::new();
+            let _ = child.kill();
+            let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+            panic!("the server did not get ready: {read:?}, {greeting:?}, {said}");
+        };
+        Self { child, address, greeting }
+    }
+
+    /// The process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end after a signal: its exit code, and what it said.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn end(mut self, signal: i32) -> (Option<i32>, String) {
+        crate::processes::signal(self.child.id(), signal);
+        let mut said = String::new();
+        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+        let status = self.child.wait().expect("it can be waited for");
+        (status.code(), said)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,8 @@
+//! Datasets asked with SQL and over Arrow Flight, against samtools, bcftools and clients that nobody here wrote.
+
+mod access;
+mod clients;
+mod hostile;
+mod query;
+mod refusals;
+mod regions;

@@ -1,0 +1,120 @@
+"""Asks a server with clients of others: pyarrow.flight, ADBC, polars and DuckDB through ADBC.
+
+Arguments: a directory that is not used, the address HOST:PORT, what to do, and words for it. Prints what was found, a line each.
+"""
+
+import sys
+
+import pyarrow
+from pyarrow import flight
+
+
+def connect(address):
+    return flight.connect(f"grpc+tcp://{address}")
+
+
+def rows(client, info):
+    tables = [client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+    return pyarrow.concat_tables(tables)
+
+
+def listed(address):
+    """Names, kinds and numbers of rows of all datasets."""
+    for info in connect(address).list_flights():
+        print(b"/".join(info.descriptor.path).decode(), info.total_records, len(info.schema))
+
+
+def fetched(address, command):
+    """Rows of a dataset by the JSON of a command: their number, that of their parts, their columns."""
+    client = connect(address)
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
+    schema = client.get_schema(flight.FlightDescriptor.for_command(command.encode())).schema
+    table = rows(client, info)
+    assert table.schema.equals(schema), (table.schema, schema)
+    print(table.num_rows, len(info.endpoints), ",".join(table.column_names))
+
+
+def refused(address, *tickets):
+    """What the server says of tickets that it did not make."""
+    client = connect(address)
+    for ticket in tickets:
+        try:
+            client.do_get(flight.Ticket(ticket.encode())).read_all()
+            print("taken")
+        except flight.FlightError as error:
+            print(type(error).__name__, str(error).split(".")[0])
+        except pyarrow.ArrowException as error:
+            print(type(error).__name__, str(error).split(".")[0])
+
+
+def by_adbc(address, *statements):
+    import adbc_driver_flightsql.dbapi
+
+    with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+            for row in cursor.fetchall():
+                print(*row)
+
+
+def with_parameters(address, statement, *values):
+    """One statement, prepared once and run with each value."""
+    import adbc_driver_flightsql.dbapi
+
+    with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection, connection.cursor() as cursor:
+        for value in values:
+            cursor.execute(statement, parameters=(int(value),))
+            print(*cursor.fetchone())
+
+
+def objects(address):
+    """What ADBC finds of catalogs, tables and columns."""
+    import adbc_driver_flightsql.dbapi
+
+    with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection:
+        info = connection.adbc_get_info()
+        print(info["vendor_name"], *connection.adbc_get_table_types())
+        for catalog in connection.adbc_get_objects(depth="all").read_all().to_pylist():
+            for schema in catalog["catalog_db_schemas"]:
+                for table in schema["db_schema_tables"]:
+                    print(catalog["catalog_name"], schema["db_schema_name"], table["table_name"], len(table["table_columns"]))
+
+
+def by_polars(address, statement):
+    import adbc_driver_flightsql.dbapi
+    import polars
+
+    with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection:
+        for row in polars.read_database(statement, connection).rows():
+            print(*row)
+
+
+def by_duckdb(address, statement):
+    """DuckDB asks what ADBC fetched."""
+    import adbc_driver_flightsql.dbapi
+    import duckdb
+
+    with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        fetched = cursor.fetch_arrow_table()
+        for row in duckdb.sql("SELECT count(*), sum(position) FROM fetched").fetchall():
+            print(*row)
+
+
+def guarded(address, certificate, header):
+    """What a server that asks for a token, and may be encrypted, has."""
+    options, where = {}, f"grpc+tcp://{address}"
+    if certificate != "-":
+        options["tls_root_certs"], where = open(certificate, "rb").read(), f"grpc+tls://{address}"
+    client = flight.connect(where, **options)
+    call = flight.FlightCallOptions(headers=[(b"authorization", header.encode())] if header != "-" else [])
+    try:
+        for info in client.list_flights(options=call):
+            print(b"/".join(info.descriptor.path).decode())
+            print(sum(client.do_get(endpoint.ticket, call).read_all().num_rows for endpoint in info.endpoints))
+    except flight.FlightError as error:
+        print(type(error).__name__)
+
+
+WORK = {work.__name__: work for work in [guarded, listed, fetched, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
+WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])
