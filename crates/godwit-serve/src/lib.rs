@@ -4,6 +4,7 @@
 //! its name, as users see it; what is in it is looked at when it is opened. Nothing is written, and nothing is asked of who
 //! reads.
 
+mod batches;
 mod reads;
 mod region_lookup;
 mod root;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
-use godwit_formats::bam::{BamError, BamFile, Records};
+use godwit_formats::bam::BamFile;
 use godwit_formats::columnar::{ColumnLayout, Columns};
-use godwit_formats::is_system_failure;
 use godwit_formats::random_access::LocalFile;
 use godwit_formats::sam::Header;
 use godwit_model::schema::columnar;
-use godwit_model::{Region, SpanSet};
+use godwit_model::{Genome, Region, SpanSet};
 
+use crate::batches::{blamed, until_done};
 use crate::region_lookup::{Lookup, deal};
 
 /// Endings of its index.
@@ -76,18 +76,21 @@ impl BamDataset {
         Ok(Self { file, lookup, table, version })
     }
 
-    /// Regions by the numbers of their contigs.
     fn spans(&self, regions: &[Region]) -> Result<SpanSet, DatasetError> {
-        let spans: Result<Vec<_>, DatasetError> = regions
-            .iter()
-            .map(|region| {
-                let contig = self.file.genome().find(&region.contig);
-                let contig = contig.ok_or_else(|| no_contig(&region.contig, self.file.path()))?;
-                Ok((contig.0, region.start, region.end))
-            })
-            .collect();
-        Ok(SpanSet::new(spans?))
+        spans_in(self.file.genome(), regions, self.file.path())
     }
+}
+
+/// Regions by the numbers of their contigs in a file.
+pub(crate) fn spans_in(genome: &Genome, regions: &[Region], path: &Path) -> Result<SpanSet, DatasetError> {
+    let span = |region: &Region| {
+        let contig = genome.find(&region.contig).ok_or_else(|| DatasetError::Refused {
+            problem: format!("there is no contig {:?} in the header of {}", region.contig, path.display()),
+        })?;
+        Ok((contig.0, region.start, region.end))
+    };
+    let spans: Result<Vec<_>, DatasetError> = regions.iter().map(span).collect();
+    Ok(SpanSet::new(spans?))
 }
 
 /// The one sample that a header's read groups name.
@@ -101,15 +104,6 @@ fn one_sample(header: &str) -> Option<String> {
         [one] => Some(one.to_owned()),
         _ => None,
     }
-}
-
-/// The error for a region on a contig that a file does not have.
-pub(crate) fn no_contig(contig: &str, path: &Path) -> DatasetError {
-    DatasetError::Refused { problem: format!("there is no contig {contig:?} in the header of {}", path.display()) }
-}
-
-fn blamed(error: BamError) -> DatasetError {
-    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
 }
 
 impl Dataset for BamDataset {
@@ -162,45 +156,23 @@ impl Dataset for BamDataset {
         if let Some(regions) = &scan.regions {
             records = records.overlapping(self.spans(regions)?, self.lookup.usable().is_some());
         }
-        let columns = self.table.columns(scan);
-        Ok(Box::new(Batches { records, columns, is_over: false }))
-    }
-}
-
-/// Batches of records.
-struct Batches {
-    records: Records,
-    columns: Columns<Arc<ColumnLayout>>,
-    is_over: bool,
-}
-
-impl Batches {
-    fn fill(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
-        while !self.columns.is_full() {
-            match self.records.next_record().map_err(blamed)? {
-                Some(record) => self.columns.push(record, record.flag()),
-                None => {
-                    self.is_over = true;
-                    break;
+        let mut columns = self.table.columns(scan);
+        Ok(until_done(move || {
+            while !columns.is_full() {
+                match records.next_record().map_err(blamed)? {
+                    Some(record) => columns.push(record, record.flag()),
+                    None => break,
                 }
             }
-        }
-        if self.columns.rows() == 0 {
-            return Ok(None);
-        }
-        self.columns.take_batch().map(Some).map_err(|error| DatasetError::Data(error.into()))
+            taken(&mut columns)
+        }))
     }
 }
 
-impl Iterator for Batches {
-    type Item = Result<RecordBatch, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let filled = self.fill();
-        self.is_over |= filled.is_err();
-        filled.transpose()
+/// The rows since the last batch, where there are any.
+pub(crate) fn taken(columns: &mut Columns<Arc<ColumnLayout>>) -> Result<Option<RecordBatch>, DatasetError> {
+    if columns.rows() == 0 {
+        return Ok(None);
     }
+    columns.take_batch().map(Some).map_err(|error| DatasetError::Data(error.into()))
 }

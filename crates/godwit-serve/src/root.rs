@@ -16,7 +16,7 @@ use crate::region_lookup::index_beside;
 use crate::streamed_reads::{CramAccess, Origin, StreamedReads};
 use crate::tables::ParquetDataset;
 use crate::variants::{self, VcfDataset};
-use crate::whole_files::{FastaDataset, FastqDataset, IntervalDataset};
+use crate::whole_files::{Content, WholeFile};
 
 /// Directories below each other that are looked into.
 const MAX_DEPTH: usize = 32;
@@ -44,9 +44,7 @@ enum Format {
     Cram,
     Vcf,
     Parquet,
-    Fasta,
-    Fastq,
-    Intervals(IntervalFormat),
+    Whole(Content),
 }
 
 impl Format {
@@ -67,13 +65,13 @@ impl Format {
             let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".bgz")).unwrap_or(&name);
             let is = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
             if is(&[".fa", ".fasta", ".fna"]) {
-                Some(Self::Fasta)
+                Some(Self::Whole(Content::Fasta))
             } else if is(&[".fq", ".fastq"]) {
-                Some(Self::Fastq)
+                Some(Self::Whole(Content::Fastq))
             } else if is(&[".bed"]) {
-                Some(Self::Intervals(IntervalFormat::Bed))
+                Some(Self::Whole(Content::Intervals(IntervalFormat::Bed)))
             } else if is(&[".gff", ".gff3", ".gtf"]) {
-                Some(Self::Intervals(IntervalFormat::Gff))
+                Some(Self::Whole(Content::Intervals(IntervalFormat::Gff)))
             } else {
                 None
             }
@@ -85,7 +83,7 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Fasta | Self::Fastq | Self::Intervals(_) => &[],
+            Self::Sam | Self::Cram | Self::Parquet | Self::Whole(_) => &[],
         }
     }
 
@@ -133,9 +131,7 @@ impl Root {
             Format::Cram => Arc::new(StreamedReads::open(path, Origin::Cram(self.cram.clone()), version)?),
             Format::Vcf => Arc::new(VcfDataset::open(path, version)?),
             Format::Parquet => Arc::new(ParquetDataset::open(path, version)?),
-            Format::Fasta => Arc::new(FastaDataset::open(path, version)?),
-            Format::Fastq => Arc::new(FastqDataset::open(path, version)?),
-            Format::Intervals(format) => Arc::new(IntervalDataset::open(path, format, version)?),
+            Format::Whole(content) => Arc::new(WholeFile::open(path, content, version)?),
         })
     }
 }

@@ -4,15 +4,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::bgzf::BgzfError;
-use godwit_formats::is_system_failure;
 use godwit_formats::random_access::LocalFile;
 use godwit_formats::vcf::{Columns, Reader, Record, Records, VariantLayout, VcfError, VcfFile};
 use godwit_model::{Region, SpanSet};
 
+use crate::batches::{blamed, one_part, until_done};
 use crate::region_lookup::{Lookup, deal};
 
 /// Endings of its index.
@@ -73,10 +72,6 @@ impl VcfDataset {
     }
 }
 
-fn blamed(error: VcfError) -> DatasetError {
-    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
-}
-
 impl Dataset for VcfDataset {
     fn kind(&self) -> Kind {
         Kind::Variants
@@ -107,7 +102,7 @@ impl Dataset for VcfDataset {
     }
 
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
-        let Some(file) = &self.file else { return Ok(vec![Part { stretches: vec![(0, u64::MAX)] }]) };
+        let Some(file) = &self.file else { return Ok(one_part()) };
         if let Some(regions) = &scan.regions
             && let Some(index) = self.lookup.index()?
             && index.names().is_some()
@@ -122,7 +117,7 @@ impl Dataset for VcfDataset {
     fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
         let contigs = scan.regions.as_ref().map(|regions| self.contigs(regions)).unwrap_or_default();
         let spans = scan.regions.as_ref().map(|regions| Self::spans(regions, &contigs));
-        let source = match &self.file {
+        let mut source = match &self.file {
             Some(file) => {
                 let mut records = file.records(part.stretches.clone());
                 if let Some(spans) = spans {
@@ -135,22 +130,21 @@ impl Dataset for VcfDataset {
                 Source::Whole(Box::new(reader), spans.map(|spans| (spans, contigs)))
             }
         };
-        let columns = scan.columns.clone();
-        Ok(Box::new(Batches { source, layout: self.layout.clone(), columns, is_over: false }))
+        let (layout, wanted) = (self.layout.clone(), scan.columns.clone());
+        Ok(until_done(move || {
+            let mut columns = match &wanted {
+                Some(wanted) => Columns::some(&layout, wanted),
+                None => Columns::new(&layout),
+            };
+            while !columns.is_full() && source.push_next(&mut columns).map_err(blamed)? {}
+            if columns.rows() == 0 { Ok(None) } else { columns.take_batch().map(Some).map_err(blamed) }
+        }))
     }
 }
 
 enum Source {
     Stretches(Box<Records>),
     Whole(Box<Reader>, Option<(SpanSet, HashMap<String, u32>)>),
-}
-
-/// Batches of records.
-struct Batches {
-    source: Source,
-    layout: Arc<VariantLayout>,
-    columns: Option<Vec<usize>>,
-    is_over: bool,
 }
 
 fn is_wanted(record: &Record, wanted: Option<&(SpanSet, HashMap<String, u32>)>) -> bool {
@@ -160,50 +154,22 @@ fn is_wanted(record: &Record, wanted: Option<&(SpanSet, HashMap<String, u32>)>) 
     })
 }
 
-impl Batches {
-    fn fill(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
-        let mut columns = match &self.columns {
-            Some(wanted) => Columns::some(&self.layout, wanted),
-            None => Columns::new(&self.layout),
-        };
-        while !columns.is_full() && !self.is_over {
-            let pushed = match &mut self.source {
-                Source::Stretches(records) => match records.next_record().map_err(blamed)? {
-                    Some(record) => columns.push(&record).map_err(|problem| records.record_error(problem)),
-                    None => {
-                        self.is_over = true;
-                        Ok(())
-                    }
-                },
-                Source::Whole(reader, wanted) => match reader.next_record().map_err(blamed)? {
-                    Some(record) if is_wanted(&record, wanted.as_ref()) => {
-                        columns.push(&record).map_err(|problem| reader.record_error(problem))
-                    }
-                    Some(_) => Ok(()),
-                    None => {
-                        self.is_over = true;
-                        Ok(())
-                    }
-                },
-            };
-            pushed.map_err(blamed)?;
+impl Source {
+    /// Appends the next record, if it is wanted; false at the end.
+    fn push_next(&mut self, columns: &mut Columns) -> Result<bool, VcfError> {
+        match self {
+            Self::Stretches(records) => match records.next_record()? {
+                Some(record) => columns.push(&record).map_err(|problem| records.record_error(problem))?,
+                None => return Ok(false),
+            },
+            Self::Whole(reader, wanted) => match reader.next_record()? {
+                Some(record) if is_wanted(&record, wanted.as_ref()) => {
+                    columns.push(&record).map_err(|problem| reader.record_error(problem))?;
+                }
+                Some(_) => {}
+                None => return Ok(false),
+            },
         }
-        if columns.rows() == 0 {
-            return Ok(None);
-        }
-        columns.take_batch().map(Some).map_err(blamed)
-    }
-}
-
-impl Iterator for Batches {
-    type Item = Result<RecordBatch, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let filled = self.fill();
-        self.is_over |= filled.is_err();
-        filled.transpose()
+        Ok(true)
     }
 }

@@ -11,66 +11,118 @@ use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::fasta::{FastaError, Reader as FastaReader};
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_formats::intervals::{Interval, IntervalFormat, IntervalReader};
-use godwit_formats::is_system_failure;
 use godwit_model::SpanSet;
+
+use crate::batches::{blamed, one_part, until_done};
 
 /// Bases of a row of a reference: so that no row is a chromosome.
 const ROW_BASES: usize = 1 << 16;
 /// Rows of such a batch.
 const BATCH_ROWS: usize = 32;
 
-/// The contigs of a FASTA file, in rows of up to 65,536 bases.
+/// What such a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Contigs, in rows of up to 65,536 bases.
+    Fasta,
+    /// Reads.
+    Fastq,
+    /// Places.
+    Intervals(IntervalFormat),
+}
+
+/// A file that is read from front to back.
 #[derive(Debug)]
-pub(crate) struct FastaDataset {
+pub(crate) struct WholeFile {
     path: PathBuf,
+    content: Content,
     schema: SchemaRef,
     bytes: u64,
     version: u64,
 }
 
-/// The reads of a FASTQ file.
-#[derive(Debug)]
-pub(crate) struct FastqDataset {
-    path: PathBuf,
-    schema: SchemaRef,
-    bytes: u64,
-    version: u64,
-}
-
-fn bytes_of(path: &Path) -> Result<u64, DatasetError> {
-    fs::metadata(path).map(|found| found.len()).map_err(|source| crate::root::cannot_open(path, source))
-}
-
-fn blamed<E: std::error::Error + Send + Sync + 'static>(error: E) -> DatasetError {
-    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
-}
-
-/// The one part of a file that is not cut.
-pub(crate) fn one_part() -> Vec<Part> {
-    vec![Part { stretches: vec![(0, u64::MAX)] }]
-}
-
-/// Only the columns that are wanted.
-fn projected(batch: RecordBatch, columns: Option<&[usize]>) -> Result<RecordBatch, DatasetError> {
-    match columns {
-        Some(columns) => batch.project(columns).map_err(|error| DatasetError::Data(error.into())),
-        None => Ok(batch),
+impl Content {
+    fn schema(self) -> SchemaRef {
+        let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
+        let place = |name: &str| Field::new(name, DataType::Int64, false);
+        Arc::new(Schema::new(match self {
+            Self::Fasta => vec![text("contig", false), place("position"), place("end_position"), text("bases", false)],
+            Self::Fastq => vec![
+                text("name", false),
+                text("comment", true),
+                text("bases", false),
+                Field::new("qualities", DataType::Binary, true),
+            ],
+            Self::Intervals(format) => return format.schema(),
+        }))
     }
 }
 
-impl FastaDataset {
-    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let schema = Schema::new(vec![
-            Field::new("contig", DataType::Utf8, false),
-            Field::new("position", DataType::Int64, false),
-            Field::new("end_position", DataType::Int64, false),
-            Field::new("bases", DataType::Utf8, false),
-        ]);
-        Ok(Self { path: path.to_owned(), schema: Arc::new(schema), bytes: bytes_of(path)?, version })
+impl WholeFile {
+    pub(crate) fn open(path: &Path, content: Content, version: u64) -> Result<Self, DatasetError> {
+        let bytes = fs::metadata(path).map_err(|source| crate::root::cannot_open(path, source))?.len();
+        Ok(Self { path: path.to_owned(), content, schema: content.schema(), bytes, version })
+    }
+
+    fn contigs(&self, scan: &Scan) -> Result<BatchReader, DatasetError> {
+        let contigs: Option<Vec<String>> =
+            scan.regions.as_ref().map(|regions| regions.iter().map(|region| region.contig.clone()).collect());
+        let spans = scan
+            .regions
+            .as_ref()
+            .map(|regions| SpanSet::new((0..).zip(regions).map(|(contig, region)| (contig, region.start, region.end))));
+        let reader = FastaReader::open(&self.path, 1).map_err(blamed)?;
+        let rows = FastaRows { reader, contig: None, position: 0, held: Vec::new(), ended: false };
+        let schema = self.schema.clone();
+        let columns = scan.columns.clone();
+        let wanted = move |row: &FastaRow| match (&contigs, &spans) {
+            (Some(contigs), Some(spans)) => (0..).zip(contigs).any(|(at, contig)| {
+                *contig == row.contig
+                    && spans.overlaps(at, row.start as u32, (row.start as usize + row.bases.len()) as u32)
+            }),
+            _ => true,
+        };
+        let mut batches = FastaBatches { rows, schema, columns, wanted: Box::new(wanted) };
+        Ok(until_done(move || batches.fill()))
+    }
+
+    fn reads(&self, scan: &Scan) -> Result<BatchReader, DatasetError> {
+        let mut reader = LaneReader::open(std::slice::from_ref(&self.path), &LaneOptions::default()).map_err(blamed)?;
+        let (schema, columns) = (self.schema.clone(), scan.columns.clone());
+        Ok(until_done(move || {
+            loop {
+                match reader.next().map_err(blamed)? {
+                    Some(LaneEvent::Reads(batch)) => {
+                        return projected(as_text(&batch, &schema)?, columns.as_deref()).map(Some);
+                    }
+                    Some(LaneEvent::BlockEnd { .. }) => {}
+                    None => return Ok(None),
+                }
+            }
+        }))
+    }
+
+    fn intervals(&self, format: IntervalFormat, scan: &Scan) -> Result<BatchReader, DatasetError> {
+        let mut reader = IntervalReader::open(&self.path, format).map_err(blamed)?;
+        let (regions, columns) = (scan.regions.clone(), scan.columns.clone());
+        let wanted = move |interval: &Interval| {
+            regions.as_ref().is_none_or(|regions| {
+                regions.iter().any(|region| {
+                    let (start, end) = (i64::from(interval.start), i64::from(interval.end));
+                    region.contig == interval.contig
+                        && start < i64::from(region.end)
+                        && end.max(start + 1) > i64::from(region.start)
+                })
+            })
+        };
+        Ok(until_done(move || {
+            let batch = reader.next_batch(&wanted).map_err(blamed)?;
+            batch.map(|batch| projected(batch, columns.as_deref())).transpose()
+        }))
     }
 }
 
-impl Dataset for FastaDataset {
+impl Dataset for WholeFile {
     fn kind(&self) -> Kind {
         Kind::Table
     }
@@ -92,7 +144,7 @@ impl Dataset for FastaDataset {
     }
 
     fn has_regions(&self) -> bool {
-        true
+        self.content != Content::Fastq
     }
 
     fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
@@ -103,24 +155,19 @@ impl Dataset for FastaDataset {
         if part.stretches.is_empty() {
             return Ok(Box::new(std::iter::empty()));
         }
-        let contigs: Option<Vec<String>> =
-            scan.regions.as_ref().map(|regions| regions.iter().map(|region| region.contig.clone()).collect());
-        let spans = scan
-            .regions
-            .as_ref()
-            .map(|regions| SpanSet::new((0..).zip(regions).map(|(contig, region)| (contig, region.start, region.end))));
-        let reader = FastaReader::open(&self.path, 1).map_err(blamed)?;
-        let rows = FastaRows { reader, contig: None, position: 0, held: Vec::new(), ended: false };
-        let schema = self.schema.clone();
-        let columns = scan.columns.clone();
-        let wanted = move |row: &FastaRow| match (&contigs, &spans) {
-            (Some(contigs), Some(spans)) => (0..).zip(contigs).any(|(at, contig)| {
-                *contig == row.contig
-                    && spans.overlaps(at, row.start as u32, (row.start as usize + row.bases.len()) as u32)
-            }),
-            _ => true,
-        };
-        Ok(Box::new(FastaBatches { rows, schema, columns, wanted: Box::new(wanted) }))
+        match self.content {
+            Content::Fasta => self.contigs(scan),
+            Content::Fastq => self.reads(scan),
+            Content::Intervals(format) => self.intervals(format, scan),
+        }
+    }
+}
+
+/// Only the columns that are wanted.
+fn projected(batch: RecordBatch, columns: Option<&[usize]>) -> Result<RecordBatch, DatasetError> {
+    match columns {
+        Some(columns) => batch.project(columns).map_err(|error| DatasetError::Data(error.into())),
+        None => Ok(batch),
     }
 }
 
@@ -207,82 +254,6 @@ impl FastaBatches {
     }
 }
 
-impl Iterator for FastaBatches {
-    type Item = Result<RecordBatch, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let filled = self.fill();
-        if filled.is_err() {
-            self.rows.ended = true;
-            self.rows.contig = None;
-        }
-        filled.transpose()
-    }
-}
-
-impl FastqDataset {
-    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let schema = Schema::new(vec![
-            Field::new("name", DataType::Utf8, false),
-            Field::new("comment", DataType::Utf8, true),
-            Field::new("bases", DataType::Utf8, false),
-            Field::new("qualities", DataType::Binary, true),
-        ]);
-        Ok(Self { path: path.to_owned(), schema: Arc::new(schema), bytes: bytes_of(path)?, version })
-    }
-}
-
-impl Dataset for FastqDataset {
-    fn kind(&self) -> Kind {
-        Kind::Table
-    }
-
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn has_regions(&self) -> bool {
-        false
-    }
-
-    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
-        Ok(one_part())
-    }
-
-    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
-        if part.stretches.is_empty() {
-            return Ok(Box::new(std::iter::empty()));
-        }
-        let mut reader = LaneReader::open(std::slice::from_ref(&self.path), &LaneOptions::default()).map_err(blamed)?;
-        let (schema, columns) = (self.schema.clone(), scan.columns.clone());
-        Ok(Box::new(std::iter::from_fn(move || {
-            loop {
-                match reader.next() {
-                    Ok(Some(LaneEvent::Reads(batch))) => {
-                        let batch = as_text(&batch, &schema).and_then(|batch| projected(batch, columns.as_deref()));
-                        return Some(batch);
-                    }
-                    Ok(Some(LaneEvent::BlockEnd { .. })) => {}
-                    Ok(None) => return None,
-                    Err(error) => return Some(Err(blamed(error))),
-                }
-            }
-        })))
-    }
-}
-
 /// Names and bases as text, qualities as Phred scores.
 fn as_text(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DatasetError> {
     use arrow_array::Array as _;
@@ -304,77 +275,4 @@ fn as_text(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Datas
     }
     let columns = vec![text(0), text(1), text(2), Arc::new(scores.finish()) as ArrayRef];
     RecordBatch::try_new(schema.clone(), columns).map_err(|error| DatasetError::Data(error.into()))
-}
-
-/// The lines of a BED or GFF file.
-#[derive(Debug)]
-pub(crate) struct IntervalDataset {
-    path: PathBuf,
-    format: IntervalFormat,
-    bytes: u64,
-    version: u64,
-}
-
-impl IntervalDataset {
-    pub(crate) fn open(path: &Path, format: IntervalFormat, version: u64) -> Result<Self, DatasetError> {
-        Ok(Self { path: path.to_owned(), format, bytes: bytes_of(path)?, version })
-    }
-}
-
-impl Dataset for IntervalDataset {
-    fn kind(&self) -> Kind {
-        Kind::Table
-    }
-
-    fn schema(&self) -> SchemaRef {
-        self.format.schema()
-    }
-
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-
-    fn has_regions(&self) -> bool {
-        true
-    }
-
-    fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
-        Ok(one_part())
-    }
-
-    fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
-        if part.stretches.is_empty() {
-            return Ok(Box::new(std::iter::empty()));
-        }
-        let mut reader = IntervalReader::open(&self.path, self.format).map_err(blamed)?;
-        let (regions, columns) = (scan.regions.clone(), scan.columns.clone());
-        let wanted = move |interval: &Interval| {
-            regions.as_ref().is_none_or(|regions| {
-                regions.iter().any(|region| {
-                    let (start, end) = (i64::from(interval.start), i64::from(interval.end));
-                    region.contig == interval.contig
-                        && start < i64::from(region.end)
-                        && end.max(start + 1) > i64::from(region.start)
-                })
-            })
-        };
-        let mut failed = false;
-        Ok(Box::new(std::iter::from_fn(move || {
-            if failed {
-                return None;
-            }
-            let batch = reader.next_batch(&wanted).map_err(blamed).transpose()?;
-            let batch = batch.and_then(|batch| projected(batch, columns.as_deref()));
-            failed = batch.is_err();
-            Some(batch)
-        })))
-    }
 }
