@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use memchr::memchr;
-
-use crate::bgzf::{BgzfError, Reader, open_text};
+use crate::bgzf::{BgzfError, NextLine, Reader, next_line, open_text};
 
 /// Longest line taken.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -60,40 +58,18 @@ pub fn read_from(mut input: Reader) -> Result<Vec<BedRegion>, BedError> {
     let path = input.path().to_owned();
     let (mut regions, mut text, mut line) = (Vec::new(), Vec::new(), 0);
     loop {
-        let more = next_line(&mut input, &mut text)?;
-        if !more && text.is_empty() {
-            break;
-        }
+        let found = next_line(&mut input, &mut text, MAX_LINE_BYTES)?;
         line += 1;
         let wrong = |problem| BedError::Line { path: path.clone(), line, problem };
-        if text.len() > MAX_LINE_BYTES {
-            return Err(wrong("it is longer than 1 MiB; is it BED?"));
+        match found {
+            NextLine::End => break,
+            NextLine::TooLong => return Err(wrong("it is longer than 1 MiB; is it BED?")),
+            NextLine::Line => {}
         }
         let found = std::str::from_utf8(&text).map_err(|_| wrong("it is no text"))?;
         regions.extend(parse(found).map_err(wrong)?);
-        if !more {
-            break;
-        }
     }
     if regions.is_empty() { Err(BedError::Empty { path }) } else { Ok(regions) }
-}
-
-/// Puts the next line into `text`, cut where it is too long. Says whether a line feed ended it.
-fn next_line(input: &mut Reader, text: &mut Vec<u8>) -> Result<bool, BgzfError> {
-    text.clear();
-    loop {
-        let data = input.data()?;
-        if data.is_empty() {
-            return Ok(false);
-        }
-        let end = memchr(b'\n', data);
-        text.extend_from_slice(&data[..end.unwrap_or(data.len())]);
-        let consumed = end.map_or(data.len(), |end| end + 1);
-        input.consume(consumed);
-        if end.is_some() || text.len() > MAX_LINE_BYTES {
-            return Ok(true);
-        }
-    }
 }
 
 /// The region of a line; none for a comment, a blank line or what is for browsers.

@@ -12,11 +12,13 @@ mod deflate;
 mod error;
 mod gzip;
 mod inflate;
+mod line;
 mod point;
 mod read_ahead;
 mod reader;
 mod seek;
 mod source;
+mod stretch;
 mod writer;
 
 #[cfg(test)]
@@ -27,6 +29,7 @@ mod tests;
 pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
 pub use error::BgzfError;
 pub(crate) use error::Fault;
+pub(crate) use line::{NextLine, next_line};
 pub(crate) use point::Points;
 #[cfg(test)]
 pub(crate) use point::Spacing;
@@ -35,4 +38,5 @@ pub use read_ahead::STDIN;
 pub(crate) use read_ahead::{Accept, ReadAhead};
 pub use reader::{Reader, Unpacked, open_text};
 pub use seek::{SeekReader, VirtualOffset};
+pub(crate) use stretch::StretchReader;
 pub use writer::{RecordPlace, Writer};

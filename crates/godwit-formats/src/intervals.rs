@@ -9,9 +9,7 @@ use std::sync::Arc;
 use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use memchr::memchr;
-
-use crate::bgzf::{BgzfError, Reader, open_text};
+use crate::bgzf::{BgzfError, NextLine, Reader, next_line, open_text};
 
 /// Longest line taken.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -135,31 +133,18 @@ impl IntervalReader {
 
     /// Reads a line into place; false at the end, which FASTA behind GFF is too.
     fn next_line(&mut self) -> Result<bool, IntervalError> {
-        self.line.clear();
         if self.ended {
             return Ok(false);
         }
-        loop {
-            let data = self.input.data()?;
-            if data.is_empty() {
-                self.ended = true;
-                self.number += u64::from(!self.line.is_empty());
-                return Ok(!self.line.is_empty());
-            }
-            let end = memchr(b'\n', data);
-            self.line.extend_from_slice(&data[..end.unwrap_or(data.len())]);
-            let consumed = end.map_or(data.len(), |end| end + 1);
-            self.input.consume(consumed);
-            if self.line.len() > MAX_LINE_BYTES {
-                let (path, line) = (self.input.path().to_owned(), self.number + 1);
-                return Err(IntervalError::Line { path, line, problem: "it is longer than 16 MiB" });
-            }
-            if end.is_some() {
-                self.number += 1;
-                self.ended = self.format == IntervalFormat::Gff && self.line.starts_with(b"##FASTA");
-                return Ok(!self.ended);
-            }
+        let found = next_line(&mut self.input, &mut self.line, MAX_LINE_BYTES)?;
+        self.number += 1;
+        if found == NextLine::TooLong {
+            let (path, line) = (self.input.path().to_owned(), self.number);
+            return Err(IntervalError::Line { path, line, problem: "it is longer than 16 MiB" });
         }
+        let is_fasta = self.format == IntervalFormat::Gff && self.line.starts_with(b"##FASTA");
+        self.ended = found == NextLine::End || is_fasta;
+        Ok(!self.ended)
     }
 }
 

@@ -3,7 +3,6 @@
 //! Flows in: a file, stretches of it (as an index tells them), and the regions that are asked for. Flows out: checked packed
 //! records, in the order of the file. Choosing stretches is [`crate::index::RegionIndex`]'s business.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use godwit_model::{Genome, RawRecord, SpanSet};
 use super::error::BamError;
 use super::header::read_header;
 use super::reader::append_record;
-use crate::bgzf::{SeekReader, Unpacked as _, VirtualOffset};
+use crate::bgzf::{SeekReader, StretchReader, VirtualOffset};
 use crate::index::FileChunk;
 use crate::random_access::RandomAccess;
 use crate::sam::Header;
@@ -66,10 +65,8 @@ impl BamFile {
     /// that of the file.
     pub fn records(&self, stretches: Vec<FileChunk>) -> Records {
         Records {
-            input: SeekReader::new(self.source.clone()),
+            input: StretchReader::new(self.source.clone(), stretches),
             contigs: self.genome.contigs().len(),
-            stretches: stretches.into(),
-            end: None,
             spans: None,
             record: Vec::new(),
         }
@@ -79,11 +76,8 @@ impl BamFile {
 /// Records on their way out of a file.
 #[derive(Debug)]
 pub struct Records {
-    input: SeekReader,
+    input: StretchReader,
     contigs: usize,
-    stretches: VecDeque<FileChunk>,
-    /// Where the stretch ends that is being read.
-    end: Option<VirtualOffset>,
     /// Which records are wanted, and whether others come behind them only.
     spans: Option<(SpanSet, bool)>,
     record: Vec<u8>,
@@ -108,8 +102,7 @@ impl Records {
             // -1, no contig, is above all contigs.
             let (contig, position) = (record.contig() as u32, record.position().max(0) as u32);
             if *sorted && spans.end_before(contig, position) {
-                self.stretches.clear();
-                self.end = None;
+                self.input.finish();
             } else if spans.overlaps(contig, position, record.end_position(record.flag()).max(0) as u32) {
                 return Ok(Some(RawRecord::trusted(&self.record)));
             }
@@ -119,32 +112,22 @@ impl Records {
 
     /// Reads a record into place; false where there is none any more.
     fn advance(&mut self) -> Result<bool, BamError> {
-        loop {
-            let Some(end) = self.end else {
-                let Some((start, end)) = self.stretches.pop_front() else { return Ok(false) };
-                self.input.seek(start)?;
-                self.end = Some(end);
-                continue;
-            };
-            let offset = self.input.virtual_offset();
-            if offset >= end {
-                self.end = None;
-                continue;
-            }
-            self.record.clear();
-            let at = |input: &SeekReader| (input.path().to_owned(), offset);
-            match append_record(&mut self.input, self.contigs, &mut self.record)? {
-                Ok(true) => return Ok(true),
-                Ok(false) => self.end = None,
-                Err(None) => {
-                    let (path, offset) = at(&self.input);
-                    return Err(BamError::TruncatedAt { path, offset });
-                }
-                Err(Some(source)) => {
-                    let (path, offset) = at(&self.input);
-                    return Err(BamError::DamagedAt { path, offset, source });
-                }
-            }
+        let Self { input, contigs, record, .. } = self;
+        let mut problem = None;
+        let more = input.next(|input| {
+            record.clear();
+            let read = append_record(input, *contigs, record)?;
+            // A record that is none ends the reading as one that was read does.
+            Ok::<_, BamError>(read.unwrap_or_else(|found| {
+                problem = Some(found);
+                true
+            }))
+        })?;
+        let (path, offset) = (|| self.input.path().to_owned(), self.input.offset());
+        match problem {
+            None => Ok(more),
+            Some(None) => Err(BamError::TruncatedAt { path: path(), offset }),
+            Some(Some(source)) => Err(BamError::DamagedAt { path: path(), offset, source }),
         }
     }
 }

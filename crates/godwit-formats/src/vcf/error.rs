@@ -12,14 +12,8 @@ pub enum VcfError {
     /// The file, or its compression.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// The binary form.
-    #[error("{} is BCF; convert it, as with `bcftools view -Oz -o calls.vcf.gz`", .path.display())]
-    Bcf {
-        /// The file.
-        path: PathBuf,
-    },
     /// Something else.
-    #[error("{} is no VCF: it does not start with ##fileformat=VCF", .path.display())]
+    #[error("{} is neither VCF nor BCF: it does not start with ##fileformat=VCF", .path.display())]
     NotVcf {
         /// The file.
         path: PathBuf,
@@ -41,6 +35,16 @@ pub enum VcfError {
         path: PathBuf,
         /// The line.
         line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A record of BCF.
+    #[error("{}, record {record}: {problem}", .path.display())]
+    BinaryRecord {
+        /// The file.
+        path: PathBuf,
+        /// Its 1-based number.
+        record: u64,
         /// What is wrong with it.
         problem: String,
     },

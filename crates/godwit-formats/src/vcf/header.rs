@@ -176,7 +176,7 @@ fn definition(id: String, number: &Option<String>, value_type: &Option<String>) 
 }
 
 /// The value of a key in what stands behind `<` (VCFv4.4 §1.4): values may be quoted, with `\"` for a quote within.
-fn attribute(mut text: &str, key: &str) -> Option<String> {
+pub(super) fn attribute(mut text: &str, key: &str) -> Option<String> {
     loop {
         let (name, rest) = text.split_once('=')?;
         let (value, rest) = match rest.strip_prefix('"') {

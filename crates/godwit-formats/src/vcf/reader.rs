@@ -1,22 +1,22 @@
-//! VCF files from front to back.
+//! VCF and BCF files from front to back.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use memchr::memchr;
-
+use super::bcf::{self, Decoder};
 use super::error::VcfError;
 use super::header::{Header, HeaderLines};
-use super::record::Record;
-use crate::bgzf::{self, Unpacked};
+use super::record::{NO_TEXT, Record};
+use crate::bgzf::{self, NextLine, Unpacked, next_line};
 
 /// Longest line taken: 60 bytes for each of two million samples.
-const MAX_LINE_BYTES: usize = 128 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 128 << 20;
 /// Longest header taken: half a million contigs. What is made of it takes ten times the memory.
-const MAX_HEADER_BYTES: usize = 32 << 20;
+pub(super) const MAX_HEADER_BYTES: usize = 32 << 20;
 /// What every VCF file starts with (VCFv4.4 §1.4.1).
 const START: &[u8] = b"##fileformat=VCF";
 
-/// Reads a VCF file, plain, gzip or BGZF, told apart by content.
+/// Reads a VCF file, plain, gzip or BGZF, or a BCF file, told apart by content.
 ///
 /// ```
 /// use godwit_formats::vcf::Reader;
@@ -40,8 +40,10 @@ pub struct Reader<I = bgzf::Reader> {
     header: Header,
     /// The line being read.
     line: Vec<u8>,
-    /// Its 1-based number.
+    /// Its 1-based number; of BCF, that of the record.
     number: u64,
+    /// `None` where it is text.
+    decoder: Option<Decoder>,
 }
 
 impl Reader {
@@ -62,13 +64,15 @@ impl<I: Unpacked> Reader<I> {
     pub fn new(mut input: I) -> Result<Self, VcfError> {
         let path = input.path().to_owned();
         let start = input.data()?;
-        if start.starts_with(b"BCF") {
-            return Err(VcfError::Bcf { path });
+        if start.starts_with(bcf::START) {
+            let (header, dictionaries) = bcf::read_header(&mut input)?;
+            let decoder = Some(Decoder::new(Arc::new(dictionaries)));
+            return Ok(Self { input, path, header, line: Vec::new(), number: 0, decoder });
         }
         if !start.starts_with(START) {
             return Err(VcfError::NotVcf { path });
         }
-        let mut reader = Self { input, path, header: Header::default(), line: Vec::new(), number: 0 };
+        let mut reader = Self { input, path, header: Header::default(), line: Vec::new(), number: 0, decoder: None };
         let mut header = HeaderLines::default();
         while !header.is_complete() {
             let number = reader.number + 1;
@@ -95,9 +99,9 @@ impl<I: Unpacked> Reader<I> {
         &self.header
     }
 
-    /// The header, and what is read, standing behind the record that was read last.
-    pub(super) fn into_parts(self) -> (Header, I) {
-        (self.header, self.input)
+    /// The header, how records are decoded, and what is read, standing behind the record that was read last.
+    pub(super) fn into_parts(self) -> (Header, Option<Decoder>, I) {
+        (self.header, self.decoder, self.input)
     }
 
     /// The file.
@@ -110,23 +114,36 @@ impl<I: Unpacked> Reader<I> {
     /// # Errors
     /// [`VcfError`].
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
-        let Self { input, path, header, line, number } = self;
-        match read_line(input, path, line, number)? {
-            None => Ok(None),
-            Some(text) => match Record::parse(text, *number, header) {
-                Ok(record) => Ok(Some(record)),
-                Err(problem) => Err(VcfError::Record { path: path.clone(), line: *number, problem }),
-            },
+        let Some(end) = self.advance()? else { return Ok(None) };
+        match Record::parse(&self.line, self.number, &self.header, end) {
+            Ok(record) => Ok(Some(record)),
+            Err(problem) => Err(wrong_record(self.decoder.is_some(), &self.path, self.number, problem)),
         }
     }
 
     /// An error about the record that was read last.
     pub fn record_error(&self, problem: String) -> VcfError {
-        VcfError::Record { path: self.path.clone(), line: self.number, problem }
+        wrong_record(self.decoder.is_some(), &self.path, self.number, problem)
+    }
+
+    /// Reads the line of a record into place, and where BCF says that it ends; `None` at the end of the file.
+    fn advance(&mut self) -> Result<Option<Option<i32>>, VcfError> {
+        let Some(decoder) = &mut self.decoder else {
+            let more = read_line(&mut self.input, &self.path, &mut self.line, &mut self.number)?;
+            return Ok(more.then_some(None));
+        };
+        let found = decoder.next_line(&mut self.input, &mut self.line)?;
+        self.number += 1;
+        let found = found.map_err(|problem| wrong_record(true, &self.path, self.number, problem))?;
+        Ok(found.map(|found| found.end_position))
     }
 
     fn next_line(&mut self) -> Result<Option<&str>, VcfError> {
-        read_line(&mut self.input, &self.path, &mut self.line, &mut self.number)
+        if !read_line(&mut self.input, &self.path, &mut self.line, &mut self.number)? {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(&self.line).map_err(|_| self.record_error(NO_TEXT.to_owned()))?;
+        Ok(Some(text))
     }
 
     fn too_long(&self, what: &'static str, limit_bytes: usize) -> VcfError {
@@ -134,44 +151,33 @@ impl<I: Unpacked> Reader<I> {
     }
 }
 
-/// The next line without its end, which the last one may lack.
-pub(super) fn read_line<'l>(
+fn wrong_record(is_binary: bool, path: &Path, number: u64, problem: String) -> VcfError {
+    let path = path.to_owned();
+    if is_binary {
+        VcfError::BinaryRecord { path, record: number, problem }
+    } else {
+        VcfError::Record { path, line: number, problem }
+    }
+}
+
+/// Reads the next line without its end, which the last one may lack; false where there is none.
+pub(super) fn read_line(
     input: &mut impl Unpacked,
     path: &Path,
-    line: &'l mut Vec<u8>,
+    line: &mut Vec<u8>,
     number: &mut u64,
-) -> Result<Option<&'l str>, VcfError> {
-    line.clear();
-    let mut ended = false;
-    let mut any = false;
-    while !ended {
-        let data = input.data()?;
-        if data.is_empty() {
-            break;
-        }
-        any = true;
-        let end = memchr(b'\n', data);
-        let take = end.unwrap_or(data.len());
-        if line.len() + take > MAX_LINE_BYTES {
+) -> Result<bool, VcfError> {
+    match next_line(input, line, MAX_LINE_BYTES)? {
+        NextLine::Line => {}
+        NextLine::End => return Ok(false),
+        NextLine::TooLong => {
             let limit_mib = MAX_LINE_BYTES >> 20;
             return Err(VcfError::TooLong { path: path.to_owned(), line: *number + 1, what: "the line", limit_mib });
         }
-        line.extend_from_slice(&data[..take]);
-        ended = end.is_some();
-        input.consume(take + usize::from(ended));
-    }
-    if !any {
-        return Ok(None);
     }
     *number += 1;
     if line.last() == Some(&b'\r') {
         line.pop();
     }
-    match std::str::from_utf8(line) {
-        Ok(text) => Ok(Some(text)),
-        Err(_) => {
-            let problem = "it is not UTF-8 text; convert the file, as with iconv".to_owned();
-            Err(VcfError::Record { path: path.to_owned(), line: *number, problem })
-        }
-    }
+    Ok(true)
 }

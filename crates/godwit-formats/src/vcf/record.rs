@@ -6,6 +6,8 @@ use super::header::Header;
 
 /// Fields before those of the samples and `FORMAT`.
 const FIXED_FIELDS: usize = 8;
+/// What is wrong with bytes that are no text.
+pub(super) const NO_TEXT: &str = "it is not UTF-8 text; convert the file, as with iconv";
 
 /// A record, as text that is known to be complete. `.` is left as it is, but for [`Record::alternates`].
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +33,26 @@ pub struct Record<'l> {
     pub format: &'l str,
     samples: Option<&'l str>,
     text_bytes: usize,
+    /// Where BCF says that it ends.
+    stated_end: Option<i32>,
 }
 
 impl<'l> Record<'l> {
-    /// Takes a line apart.
+    /// Takes a line apart, which may not be text; `stated_end` is where BCF says that the record ends.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(text: &'l str, line: u64, header: &Header) -> Result<Self, String> {
+    pub(super) fn parse(
+        line: &'l [u8],
+        number: u64,
+        header: &Header,
+        stated_end: Option<i32>,
+    ) -> Result<Self, String> {
+        let text = std::str::from_utf8(line).map_err(|_| NO_TEXT.to_owned())?;
+        Ok(Self { stated_end, ..Self::parse_text(text, number, header)? })
+    }
+
+    fn parse_text(text: &'l str, line: u64, header: &Header) -> Result<Self, String> {
         let mut rest = Some(text);
         let mut next = || {
             let text = rest?;
@@ -79,6 +93,7 @@ impl<'l> Record<'l> {
             format: format.unwrap_or_default(),
             samples: rest,
             text_bytes: text.len(),
+            stated_end: None,
         };
         match i32::try_from(i64::from(position) + reference.len() as i64) {
             Ok(_) => Ok(record),
@@ -107,8 +122,11 @@ impl<'l> Record<'l> {
     }
 
     /// One past the last base of the reference that it is about: by `END` in `INFO` (symbolic alleles, blocks of GVCF), else by
-    /// the length of `REF`.
+    /// the length of `REF`. BCF says it itself.
     pub fn end_position(&self) -> i32 {
+        if let Some(end) = self.stated_end {
+            return end;
+        }
         let end_1based = self.info_value("END").and_then(|text| text.parse::<i32>().ok());
         match end_1based.filter(|end| *end > self.position) {
             Some(end) => end,

@@ -1,27 +1,30 @@
-//! VCF files read from places in them, for lookups and for several readers at once.
+//! VCF and BCF files read from places in them, for lookups and for several readers at once.
 //!
 //! Flows in: a BGZF file, stretches of it (as an index tells them), and the regions that are asked for. Flows out: records,
 //! in the order of the file.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_model::SpanSet;
 
+use super::bcf::{Decoder, Dictionaries};
 use super::error::VcfError;
 use super::header::Header;
 use super::reader::{Reader, read_line};
 use super::record::Record;
-use crate::bgzf::{SeekReader, VirtualOffset};
+use crate::bgzf::{SeekReader, StretchReader, VirtualOffset};
 use crate::index::FileChunk;
 use crate::random_access::RandomAccess;
 
-/// What is known of a bgzipped VCF before its records are read.
+/// What is known of a bgzipped VCF, or a BCF, before its records are read.
 #[derive(Debug)]
 pub struct VcfFile {
     source: Arc<dyn RandomAccess>,
     header: Arc<Header>,
+    /// Of BCF.
+    dictionaries: Option<Arc<Dictionaries>>,
     first_record: VirtualOffset,
 }
 
@@ -31,8 +34,9 @@ impl VcfFile {
     /// # Errors
     /// [`VcfError`].
     pub fn open(source: Arc<dyn RandomAccess>) -> Result<Self, VcfError> {
-        let (header, input) = Reader::new(SeekReader::new(source.clone()))?.into_parts();
-        Ok(Self { source, header: Arc::new(header), first_record: input.virtual_offset() })
+        let (header, decoder, input) = Reader::new(SeekReader::new(source.clone()))?.into_parts();
+        let dictionaries = decoder.map(|decoder| decoder.dictionaries().clone());
+        Ok(Self { source, header: Arc::new(header), dictionaries, first_record: input.virtual_offset() })
     }
 
     /// The file.
@@ -50,6 +54,11 @@ impl VcfFile {
         &self.header
     }
 
+    /// Contigs by name, numbered as in an index, where the file numbers them: BCF does.
+    pub fn contig_numbers(&self) -> Option<HashMap<String, u32>> {
+        self.dictionaries.as_ref().map(|dictionaries| dictionaries.contig_numbers())
+    }
+
     /// Where the first record is, or would be.
     pub fn first_record(&self) -> VirtualOffset {
         self.first_record
@@ -59,13 +68,11 @@ impl VcfFile {
     /// that of the file.
     pub fn records(&self, stretches: Vec<FileChunk>) -> Records {
         Records {
-            input: SeekReader::new(self.source.clone()),
+            input: StretchReader::new(self.source.clone(), stretches),
             header: self.header.clone(),
-            stretches: stretches.into(),
-            end: None,
+            decoder: self.dictionaries.clone().map(Decoder::new),
             wanted: None,
             line: Vec::new(),
-            offset: 0,
         }
     }
 }
@@ -73,15 +80,11 @@ impl VcfFile {
 /// Records on their way out of a file.
 #[derive(Debug)]
 pub struct Records {
-    input: SeekReader,
+    input: StretchReader,
     header: Arc<Header>,
-    stretches: VecDeque<FileChunk>,
-    /// Where the stretch ends that is being read.
-    end: Option<VirtualOffset>,
+    decoder: Option<Decoder>,
     wanted: Option<Wanted>,
     line: Vec<u8>,
-    /// Where the line is.
-    offset: VirtualOffset,
 }
 
 /// Which records are wanted.
@@ -106,11 +109,13 @@ impl Records {
     /// # Errors
     /// [`VcfError`].
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, VcfError> {
-        while self.advance()? {
-            let record = parse(&self.line, &self.header, &self.input, self.offset)?;
+        while let Some(end) = self.advance()? {
+            let parsed = Record::parse(&self.line, 0, &self.header, end);
+            let record = parsed.map_err(|problem| self.record_error(problem))?;
             if self.wanted.as_mut().is_none_or(|wanted| wanted.has(&record)) {
                 // Taken apart once more, because the borrow of a loop cannot leave it.
-                return parse(&self.line, &self.header, &self.input, self.offset).map(Some);
+                let parsed = Record::parse(&self.line, 0, &self.header, end);
+                return parsed.map(Some).map_err(|problem| wrong_at(&self.input, problem));
             }
         }
         Ok(None)
@@ -118,30 +123,36 @@ impl Records {
 
     /// An error about the record that was read last.
     pub fn record_error(&self, problem: String) -> VcfError {
-        VcfError::RecordAt { path: self.input.source().path().to_owned(), offset: self.offset, problem }
+        wrong_at(&self.input, problem)
     }
 
-    /// Reads a line into place; false where there is none any more.
-    fn advance(&mut self) -> Result<bool, VcfError> {
-        loop {
-            let Some(end) = self.end else {
-                let Some((start, end)) = self.stretches.pop_front() else { return Ok(false) };
-                self.input.seek(start)?;
-                self.end = Some(end);
-                continue;
-            };
-            self.offset = self.input.virtual_offset();
-            if self.offset >= end {
-                self.end = None;
-                continue;
-            }
-            let source = self.input.source().clone();
-            if read_line(&mut self.input, source.path(), &mut self.line, &mut 0)?.is_some() {
-                return Ok(true);
-            }
-            self.end = None;
+    /// Reads the line of a record into place, and where BCF says that it ends; `None` at the end.
+    fn advance(&mut self) -> Result<Option<Option<i32>>, VcfError> {
+        let Self { input, decoder, line, .. } = self;
+        let path = input.path().to_owned();
+        let (mut end, mut wrong) = (None, None);
+        let more = input.next(|input| match decoder {
+            None => read_line(input, &path, line, &mut 0),
+            Some(decoder) => match decoder.next_line(input, line)? {
+                Ok(found) => {
+                    end = found.and_then(|found| found.end_position);
+                    Ok(found.is_some())
+                }
+                Err(problem) => {
+                    wrong = Some(problem);
+                    Ok(true)
+                }
+            },
+        })?;
+        match wrong {
+            Some(problem) => Err(wrong_at(input, problem)),
+            None => Ok(more.then_some(end)),
         }
     }
+}
+
+fn wrong_at(input: &StretchReader, problem: String) -> VcfError {
+    VcfError::RecordAt { path: input.path().to_owned(), offset: input.offset(), problem }
 }
 
 impl Wanted {
@@ -152,10 +163,4 @@ impl Wanted {
         let (start, end) = (record.position.max(0) as u32, record.end_position().max(0) as u32);
         self.spans.overlaps(self.last.1, start, end)
     }
-}
-
-fn parse<'l>(line: &'l [u8], header: &Header, input: &SeekReader, offset: u64) -> Result<Record<'l>, VcfError> {
-    let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8 text".to_owned());
-    let parsed = text.and_then(|text| Record::parse(text, 0, header));
-    parsed.map_err(|problem| VcfError::RecordAt { path: input.source().path().to_owned(), offset, problem })
 }
