@@ -1,25 +1,17 @@
 //! Record batches into messages and back.
 
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
-use arrow_ipc::reader::{read_dictionary, read_record_batch};
 use arrow_ipc::writer::StreamEncoder;
 use arrow_ipc::{MessageHeader, root_as_message};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
+use godwit_model::ipc::{IpcDecoder, IpcMessage};
 
 use crate::error::FlightError;
 use crate::message::{Message, Outgoing, frame};
 use crate::segments::Segments;
 
-/// Bytes of a batch once its buffers are unpacked, at most: what is taken of one that is not packed.
-const MAX_UNPACKED_BYTES: u64 = 1 << 30;
-/// Rows of a batch whose columns take no memory, at most.
-const MAX_ROWS_WITHOUT_DATA: u64 = 1 << 24;
 /// Mark and length before each message of an IPC stream (Arrow Columnar Format 1.5, "Encapsulated message format").
 const IPC_PREFIX_BYTES: usize = 8;
 
@@ -162,14 +154,13 @@ pub(crate) enum Decoded {
 /// Decodes the messages of one stream. Batches share the memory of their message.
 #[derive(Debug, Default)]
 pub(crate) struct BatchDecoder {
-    schema: Option<SchemaRef>,
-    dictionaries: HashMap<i64, ArrayRef>,
+    inner: IpcDecoder,
 }
 
 impl BatchDecoder {
     /// The schema, once it was there.
     pub(crate) fn schema(&self) -> Option<&SchemaRef> {
-        self.schema.as_ref()
+        self.inner.schema()
     }
 
     /// Decodes one message.
@@ -180,75 +171,19 @@ impl BatchDecoder {
         if message.header.is_empty() {
             return Ok(Decoded::Nothing);
         }
-        // Bytes of strangers have made the reader of Arrow 59 panic; nothing it holds outlives a panic.
-        catch_unwind(AssertUnwindSafe(|| self.decode_unguarded(message)))
-            .unwrap_or(Err(FlightError::Malformed { problem: "its buffers contradict its header" }))
+        Ok(match self.inner.decode(&message.header, &message.body, None)? {
+            IpcMessage::Schema => Decoded::Schema,
+            IpcMessage::Batch(batch) => Decoded::Batch(batch),
+            IpcMessage::Dictionary => Decoded::Dictionary,
+        })
     }
-
-    fn decode_unguarded(&mut self, message: &Message) -> Result<Decoded, FlightError> {
-        const NO_SCHEMA: FlightError = FlightError::Malformed { problem: "it comes before the schema" };
-        let header = root_as_message(&message.header);
-        let header = header.map_err(|_| FlightError::Malformed { problem: "its header is damaged" })?;
-        let missing = || ArrowError::IpcError("a header of another type than it says".into());
-        match header.header_type() {
-            MessageHeader::Schema => {
-                let schema = header.header_as_schema().ok_or_else(missing)?;
-                self.schema = Some(Arc::new(arrow_ipc::convert::fb_to_schema(schema)));
-                Ok(Decoded::Schema)
-            }
-            MessageHeader::RecordBatch => {
-                let batch = header.header_as_record_batch().ok_or_else(missing)?;
-                let schema = self.schema.clone().ok_or(NO_SCHEMA)?;
-                check_claims(&batch, &message.body)?;
-                let version = header.version();
-                let batch = read_record_batch(&message.body, batch, schema, &self.dictionaries, None, &version)?;
-                Ok(Decoded::Batch(batch))
-            }
-            MessageHeader::DictionaryBatch => {
-                let batch = header.header_as_dictionary_batch().ok_or_else(missing)?;
-                let schema = self.schema.clone().ok_or(NO_SCHEMA)?;
-                check_claims(&batch.data().ok_or_else(missing)?, &message.body)?;
-                read_dictionary(&message.body, batch, &schema, &mut self.dictionaries, &header.version())?;
-                Ok(Decoded::Dictionary)
-            }
-            _ => Err(FlightError::Malformed { problem: "it is neither schema nor batch nor dictionary" }),
-        }
-    }
-}
-
-/// Refuses a batch that says to be more than it can be: the reader of Arrow 59 takes memory and time by what is said, gigabytes
-/// and half a minute for a few kilobytes.
-fn check_claims(batch: &arrow_ipc::RecordBatch, body: &[u8]) -> Result<(), FlightError> {
-    let wrong = |problem| Err(FlightError::Malformed { problem });
-    let is_compressed = batch.compression().is_some();
-    let mut unpacked_bytes = 0u64;
-    for buffer in batch.buffers().into_iter().flatten() {
-        let place = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
-        let bytes = place.and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?));
-        let Some(bytes) = bytes else { return wrong("a buffer lies outside its body") };
-        let claimed = match bytes.first_chunk() {
-            // Length of the data, or -1 where it is stored as it is (Arrow Columnar Format 1.5, "Compression").
-            Some(length) if is_compressed => i64::from_le_bytes(*length),
-            _ => -1,
-        };
-        unpacked_bytes = unpacked_bytes.saturating_add(u64::try_from(claimed).unwrap_or(bytes.len() as u64));
-    }
-    if unpacked_bytes > MAX_UNPACKED_BYTES {
-        return wrong("its buffers say to unpack to more than 1 GiB");
-    }
-    // A bit for each value at least, but for columns that have no buffers.
-    let most = (8 * unpacked_bytes).max(MAX_ROWS_WITHOUT_DATA) as i64;
-    let nodes = batch.nodes().into_iter().flatten();
-    let plausible = |length: i64, nulls: i64| (0..=most).contains(&length) && (0..=length).contains(&nulls);
-    if !plausible(batch.length(), 0) || !nodes.into_iter().all(|node| plausible(node.length(), node.null_count())) {
-        return wrong("it says to have more rows than data");
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::Int64Array;
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array};
     use arrow_ipc::CompressionType;
     use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 

@@ -101,3 +101,12 @@ impl From<FlightError> for tonic::Status {
         }
     }
 }
+
+impl From<godwit_model::ipc::IpcError> for FlightError {
+    fn from(error: godwit_model::ipc::IpcError) -> Self {
+        match error {
+            godwit_model::ipc::IpcError::Malformed { problem } => Self::Malformed { problem },
+            godwit_model::ipc::IpcError::Arrow(error) => error.into(),
+        }
+    }
+}

@@ -17,6 +17,7 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
+use godwit_model::ipc;
 use godwit_model::Region;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
@@ -368,18 +369,11 @@ pub fn streamed(schema: SchemaRef, batches: BatchReader) -> Download {
 
 /// A batch as bytes, for a ticket.
 fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>, Status> {
-    let failed = |error: arrow_schema::ArrowError| Status::invalid_argument(error.to_string());
-    let mut writer = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &batch.schema()).map_err(failed)?;
-    writer.write(batch).map_err(failed)?;
-    writer.into_inner().map_err(failed)
+    ipc::batch_to_bytes(batch).map_err(|error| Status::invalid_argument(error.to_string()))
 }
 
 /// Bytes that [`encode_batch`] made and a ticket vouches for.
 fn decode_batch(bytes: &[u8]) -> Result<Option<RecordBatch>, Status> {
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let failed = |error: arrow_schema::ArrowError| Status::internal(error.to_string());
-    let mut reader = arrow_ipc::reader::StreamReader::try_new(bytes, None).map_err(failed)?;
-    reader.next().transpose().map_err(failed)
+    let decode = |bytes| ipc::batch_from_bytes(bytes).map_err(|error| Status::internal(error.to_string()));
+    (!bytes.is_empty()).then(|| decode(bytes)).transpose()
 }

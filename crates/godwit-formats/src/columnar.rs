@@ -2,9 +2,10 @@
 //!
 //! Flows in: packed records in coordinate order. Flows out: record batches ([`Columns`]) and whole files, one per
 //! partition ([`ParquetPart`], [`ArrowPart`]). Nothing of a record is lost but the index bin, which readers recompute.
-//! Parquet of any origin is read by row groups ([`ParquetFiles`]); columns are not made records again here.
+//! Parquet of any origin is read by row groups ([`ParquetFiles`]), Arrow IPC batch by batch ([`ArrowFile`]); columns are not made records again here.
 
 mod arrow_file;
+mod arrow_reader;
 mod builder;
 mod error;
 mod layout;
@@ -18,6 +19,7 @@ mod text;
 mod tests;
 
 pub use arrow_file::ArrowPart;
+pub use arrow_reader::{ArrowBatches, ArrowFile, ArrowReadError};
 pub use builder::Columns;
 pub use error::ColumnarError;
 pub use layout::ColumnLayout;

@@ -7,6 +7,7 @@ mod block;
 mod causes;
 pub mod flags;
 mod genome;
+pub mod ipc;
 mod partition;
 mod ploidy;
 mod record;

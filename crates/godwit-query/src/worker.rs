@@ -9,14 +9,13 @@ use std::path::Path;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::ipc::reader::StreamReader;
-use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::error::DataFusionError;
 use futures_util::stream;
 use godwit_flight::{
     Access, Address, Answers, Caller, DataPlane, Description, Download, FlightError, Routes, Server, SqlEngine, Status,
     Tuning, Upload,
 };
+use godwit_model::ipc;
 
 use crate::engine::Engine;
 use crate::error::QueryError;
@@ -33,7 +32,7 @@ pub(crate) struct Request {
 impl Request {
     /// One byte that says what is wanted, the length of the statement, the statement, and the parameters.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, QueryError> {
-        let parameters = self.parameters.as_ref().map(to_stream).transpose()?.unwrap_or_default();
+        let parameters = self.parameters.as_ref().map(to_bytes).transpose()?.unwrap_or_default();
         let length = (self.sql.len() as u64).to_le_bytes();
         Ok([&[u8::from(self.describe)], &length[..], self.sql.as_bytes(), &parameters].concat())
     }
@@ -43,30 +42,22 @@ impl Request {
         let (length, rest) = rest.split_first_chunk()?;
         let (sql, parameters) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let sql = String::from_utf8(sql.to_vec()).ok()?;
-        let parameters = if parameters.is_empty() { None } else { Some(from_stream(parameters)?) };
+        let parameters = if parameters.is_empty() { None } else { Some(ipc::batch_from_bytes(parameters).ok()?) };
         Some(Self { describe: *describe == 1, sql, parameters })
     }
 }
 
-/// A batch as an Arrow IPC stream.
-pub(crate) fn to_stream(batch: &RecordBatch) -> Result<Vec<u8>, QueryError> {
-    let failed = |error| QueryError::from(DataFusionError::from(error));
-    let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).map_err(failed)?;
-    writer.write(batch).map_err(failed)?;
-    writer.into_inner().map_err(failed)
+fn to_bytes(batch: &RecordBatch) -> Result<Vec<u8>, QueryError> {
+    ipc::batch_to_bytes(batch).map_err(|error| DataFusionError::from(error).into())
 }
 
-fn from_stream(bytes: &[u8]) -> Option<RecordBatch> {
-    StreamReader::try_new(bytes, None).ok()?.next()?.ok()
-}
-
-/// A schema as an Arrow IPC stream without batches.
+/// A schema as a batch without rows.
 fn schema_to_bytes(schema: &SchemaRef) -> Result<Vec<u8>, QueryError> {
-    to_stream(&RecordBatch::new_empty(schema.clone()))
+    to_bytes(&RecordBatch::new_empty(schema.clone()))
 }
 
 pub(crate) fn schema_from_bytes(bytes: &[u8]) -> Option<SchemaRef> {
-    Some(StreamReader::try_new(bytes, None).ok()?.schema())
+    Some(ipc::batch_from_bytes(bytes).ok()?.schema())
 }
 
 struct Worker(Engine);

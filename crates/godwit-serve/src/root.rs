@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::reads::{self, BamDataset};
 use crate::region_lookup::index_beside;
 use crate::streamed_reads::{CramAccess, Origin, StreamedReads};
-use crate::tables::ParquetDataset;
+use crate::tables::{ArrowDataset, CsvDataset, ParquetDataset};
 use crate::variants::{self, VcfDataset};
 use crate::whole_files::{Content, WholeFile};
 
@@ -44,6 +44,9 @@ enum Format {
     Cram,
     Vcf,
     Parquet,
+    Arrow,
+    /// With what is between its columns.
+    Csv(u8),
     Whole(Content),
 }
 
@@ -57,10 +60,12 @@ impl Format {
             Some(Self::Sam)
         } else if is(&[".cram"]) {
             Some(Self::Cram)
-        } else if is(&[".vcf", ".vcf.gz", ".vcf.bgz", ".g.vcf.gz"]) {
+        } else if is(&[".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"]) {
             Some(Self::Vcf)
         } else if is(&[".parquet"]) {
             Some(Self::Parquet)
+        } else if is(&[".arrow", ".arrows", ".feather"]) {
+            Some(Self::Arrow)
         } else {
             let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".bgz")).unwrap_or(&name);
             let is = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -72,6 +77,10 @@ impl Format {
                 Some(Self::Whole(Content::Intervals(IntervalFormat::Bed)))
             } else if is(&[".gff", ".gff3", ".gtf"]) {
                 Some(Self::Whole(Content::Intervals(IntervalFormat::Gff)))
+            } else if is(&[".csv"]) {
+                Some(Self::Csv(b','))
+            } else if is(&[".tsv"]) {
+                Some(Self::Csv(b'\t'))
             } else {
                 None
             }
@@ -83,7 +92,7 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Whole(_) => &[],
+            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) => &[],
         }
     }
 
@@ -131,6 +140,8 @@ impl Root {
             Format::Cram => Arc::new(StreamedReads::open(path, Origin::Cram(self.cram.clone()), version)?),
             Format::Vcf => Arc::new(VcfDataset::open(path, version)?),
             Format::Parquet => Arc::new(ParquetDataset::open(path, version)?),
+            Format::Arrow => Arc::new(ArrowDataset::open(path, version)?),
+            Format::Csv(delimiter) => Arc::new(CsvDataset::open(path, delimiter, version)?),
             Format::Whole(content) => Arc::new(WholeFile::open(path, content, version)?),
         })
     }

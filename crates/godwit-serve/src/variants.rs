@@ -1,4 +1,4 @@
-//! VCF files as datasets.
+//! VCF and BCF files as datasets.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::region_lookup::{Lookup, deal};
 /// Endings of its index.
 pub(crate) const INDEX_ENDINGS: [&str; 2] = ["tbi", "csi"];
 
-/// Variants of a VCF file.
+/// Variants of a VCF or BCF file.
 #[derive(Debug)]
 pub(crate) struct VcfDataset {
     path: PathBuf,
@@ -46,6 +46,7 @@ impl VcfDataset {
             Err(error) => return Err(blamed(error)),
         };
         let lookup = match &file {
+            Some(file) if file.contig_numbers().is_some() => Lookup::beside(path, &INDEX_ENDINGS, "bcftools index"),
             Some(_) => Lookup::beside(path, &INDEX_ENDINGS, "bcftools index -t"),
             None => Lookup::Missing,
         };
@@ -59,6 +60,9 @@ impl VcfDataset {
 
     /// Contigs by name, numbered as in the index, or where there is none as they are asked for.
     fn contigs(&self, regions: &[Region]) -> HashMap<String, u32> {
+        if let Some(numbers) = self.file.as_ref().and_then(VcfFile::contig_numbers) {
+            return numbers;
+        }
         match self.lookup.usable().and_then(|index| index.names()) {
             Some(names) => names.iter().cloned().zip(0..).collect(),
             None => regions.iter().map(|region| region.contig.clone()).zip(0..).collect(),
@@ -105,7 +109,7 @@ impl Dataset for VcfDataset {
         let Some(file) = &self.file else { return Ok(one_part()) };
         if let Some(regions) = &scan.regions
             && let Some(index) = self.lookup.index()?
-            && index.names().is_some()
+            && (index.names().is_some() || file.contig_numbers().is_some())
         {
             let spans = Self::spans(regions, &self.contigs(regions));
             let chunks = spans.iter().flat_map(|(contig, start, end)| index.chunks(contig as usize, start, end));

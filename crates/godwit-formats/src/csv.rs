@@ -1,0 +1,312 @@
+//! CSV and TSV as columns: a line of names, and rows.
+//!
+//! Flows in: text, plain, gzip or BGZF. Flows out: record batches. What a column holds is said by its first values: whole numbers,
+//! numbers, true and false, else text. A later value that does not fit is an error that names its line, not a guess.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_csv::reader::{Decoder, Format};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+
+use crate::bgzf::{BgzfError, Reader, open_text};
+
+/// Rows that say what columns hold, at most.
+const SAMPLE_ROWS: usize = 1000;
+/// Text that they have, at most.
+const SAMPLE_BYTES: usize = 1 << 20;
+/// Rows of a batch.
+const BATCH_ROWS: usize = 2048;
+/// Text of a batch, at most: a quote that nothing ends would take all memory.
+const MAX_BATCH_BYTES: usize = 128 << 20;
+/// Most columns; each costs memory in every batch.
+const MAX_COLUMNS: usize = 1 << 16;
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CsvError {
+    /// The file, or its compression.
+    #[error(transparent)]
+    Bgzf(#[from] BgzfError),
+    /// Its names of columns.
+    #[error("{}, line 1: {problem}", .path.display())]
+    Names {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A value that is not what those before it are.
+    #[error(
+        "{}, {place}: {value:?} in column {column:?} is no {expected}, but the first values of the column are; write the file with \
+        quotes around all of them to have text", .path.display()
+    )]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Its line.
+        place: Line,
+        /// The column.
+        column: String,
+        /// The value, or its start.
+        value: String,
+        /// What its column holds.
+        expected: &'static str,
+    },
+    /// A row that is none.
+    #[error("{}: {problem}", .path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        problem: String,
+    },
+    /// A batch does not fit its schema: a bug.
+    #[error("a bug in godwit: columns do not fit their schema")]
+    Columns(#[from] ArrowError),
+}
+
+/// 1-based number of a line, as exactly as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    number: u64,
+    /// Whether every row so far of the batch was one line.
+    is_exact: bool,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", if self.is_exact { "line" } else { "at or behind line" }, self.number)
+    }
+}
+
+/// What is known of a file before its rows are read.
+#[derive(Clone, Debug)]
+pub struct CsvFile {
+    path: PathBuf,
+    delimiter: u8,
+    schema: SchemaRef,
+}
+
+impl CsvFile {
+    /// Reads the names of columns, and what their first values are.
+    ///
+    /// # Errors
+    /// [`CsvError`].
+    pub fn open(path: &Path, delimiter: u8) -> Result<Self, CsvError> {
+        let mut input = open_text(path, 1)?;
+        let mut sample = Vec::new();
+        while sample.len() < SAMPLE_BYTES {
+            let data = input.data()?;
+            if data.is_empty() {
+                break;
+            }
+            let take = data.len().min(SAMPLE_BYTES - sample.len());
+            sample.extend_from_slice(&data[..take]);
+            input.consume(take);
+        }
+        let wrong = |problem: String| CsvError::Names { path: path.to_owned(), problem };
+        if sample.len() == SAMPLE_BYTES {
+            let Some(end) = memchr::memrchr(b'\n', &sample) else {
+                return Err(wrong("it is longer than 1 MiB; is it a table?".to_owned()));
+            };
+            sample.truncate(end + 1);
+        }
+        // The last row of the sample may be cut within quotes.
+        let format = Format::default().with_header(true).with_delimiter(delimiter).with_truncated_rows(true);
+        let inferred = format.infer_schema(&sample[..], Some(SAMPLE_ROWS));
+        let (inferred, _) = inferred.map_err(|error| CsvError::Row { path: path.to_owned(), problem: said(&error) })?;
+        let fields = inferred.fields();
+        let mut names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        match (fields.len(), twice) {
+            (0, _) => return Err(wrong("the names of its columns are expected".to_owned())),
+            (count, _) if count > MAX_COLUMNS => return Err(wrong(format!("it names {count} columns, over 65536"))),
+            (_, Some(pair)) => return Err(wrong(format!("two columns are called {:?}; rename one", start_of(pair[0])))),
+            _ => {}
+        }
+        let kind = |field: &Field| match field.data_type() {
+            DataType::Boolean | DataType::Int64 | DataType::Float64 => field.data_type().clone(),
+            _ => DataType::Utf8,
+        };
+        let fields: Vec<Field> = fields.iter().map(|field| Field::new(field.name(), kind(field), true)).collect();
+        Ok(Self { path: path.to_owned(), delimiter, schema: Arc::new(Schema::new(fields)) })
+    }
+
+    /// The columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Reads rows, and some columns, by their index in the schema, ascending.
+    ///
+    /// # Errors
+    /// [`CsvError::Bgzf`].
+    pub fn rows(&self, columns: Option<&[usize]>) -> Result<CsvRows, CsvError> {
+        let texts = self.schema.fields().iter().map(|field| Field::new(field.name(), DataType::Utf8, true));
+        let mut builder = arrow_csv::ReaderBuilder::new(Arc::new(Schema::new(texts.collect::<Vec<_>>())));
+        builder = builder.with_header(true).with_delimiter(self.delimiter).with_batch_size(BATCH_ROWS);
+        let mut schema = self.schema.clone();
+        if let Some(columns) = columns {
+            builder = builder.with_projection(columns.to_vec());
+            schema = Arc::new(schema.project(columns)?);
+        }
+        let input = open_text(&self.path, 1)?;
+        Ok(CsvRows { input, schema, decoder: builder.build_decoder(), lines: 0 })
+    }
+}
+
+/// Rows on their way out of a file.
+#[derive(Debug)]
+pub struct CsvRows {
+    input: Reader,
+    /// Of the columns that are read.
+    schema: SchemaRef,
+    decoder: Decoder,
+    /// Lines that were consumed.
+    lines: u64,
+}
+
+impl CsvRows {
+    /// The next rows; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`CsvError`].
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, CsvError> {
+        // The names of columns are passed over with the first rows.
+        let first_line = self.lines.max(1) + 1;
+        let mut bytes = 0;
+        let path = self.input.path().to_owned();
+        let wrong = |problem| CsvError::Row { path: path.clone(), problem };
+        loop {
+            let data = self.input.data()?;
+            let taken = self.decoder.decode(data).map_err(|error| wrong(said(&error)))?;
+            self.lines += memchr::memchr_iter(b'\n', &data[..taken]).count() as u64;
+            bytes += taken;
+            self.input.consume(taken);
+            if taken == 0 || self.decoder.capacity() == 0 {
+                break;
+            }
+            if bytes > MAX_BATCH_BYTES {
+                let problem = format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
+                return Err(wrong(problem));
+            }
+        }
+        let Some(texts) = self.decoder.flush().map_err(|error| wrong(said(&error)))? else { return Ok(None) };
+        let is_exact = self.lines.saturating_sub(first_line - 1).abs_diff(texts.num_rows() as u64) <= 1;
+        let line = Line { number: first_line, is_exact };
+        let columns: Result<Vec<ArrayRef>, CsvError> =
+            texts.columns().iter().zip(self.schema.fields()).map(|(texts, field)| self.typed(texts, field, line)).collect();
+        let rows = RecordBatchOptions::new().with_row_count(Some(texts.num_rows()));
+        Ok(Some(RecordBatch::try_new_with_options(self.schema.clone(), columns?, &rows)?))
+    }
+
+    fn typed(&self, texts: &ArrayRef, field: &Field, line: Line) -> Result<ArrayRef, CsvError> {
+        let values: &StringArray = texts.as_string();
+        let wrong = |row: usize, expected| CsvError::Value {
+            path: self.input.path().to_owned(),
+            place: Line { number: line.number + row as u64, ..line },
+            column: start_of(field.name()),
+            value: start_of(values.value(row)),
+            expected,
+        };
+        let parsed = |row: usize| if values.is_null(row) { None } else { Some(values.value(row)) };
+        Ok(match field.data_type() {
+            DataType::Int64 => {
+                let mut numbers = Int64Builder::with_capacity(values.len());
+                for row in 0..values.len() {
+                    let number = parsed(row).map(|text| text.parse().map_err(|_| wrong(row, "whole number")));
+                    numbers.append_option(number.transpose()?);
+                }
+                Arc::new(numbers.finish())
+            }
+            DataType::Float64 => {
+                let mut numbers = Float64Builder::with_capacity(values.len());
+                for row in 0..values.len() {
+                    let number = parsed(row).map(|text| text.parse().map_err(|_| wrong(row, "number")));
+                    numbers.append_option(number.transpose()?);
+                }
+                Arc::new(numbers.finish())
+            }
+            DataType::Boolean => {
+                let mut truths = BooleanBuilder::with_capacity(values.len());
+                for row in 0..values.len() {
+                    let truth = parsed(row).map(|text| truth(text).ok_or_else(|| wrong(row, "true or false")));
+                    truths.append_option(truth.transpose()?);
+                }
+                Arc::new(truths.finish())
+            }
+            _ => texts.clone(),
+        })
+    }
+}
+
+fn truth(text: &str) -> Option<bool> {
+    [("true", true), ("false", false)].into_iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|(_, is)| is)
+}
+
+/// The start of a text, for messages.
+fn start_of(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// What the parser says of a row, without its own name.
+fn said(error: &ArrowError) -> String {
+    match error {
+        ArrowError::CsvError(problem) | ArrowError::ParseError(problem) => problem.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::types::{Float64Type, Int64Type};
+
+    use super::*;
+
+    fn read(text: &str, columns: Option<&[usize]>) -> Result<Vec<RecordBatch>, CsvError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.csv");
+        std::fs::write(&path, text).unwrap();
+        let mut rows = CsvFile::open(&path, b',')?.rows(columns)?;
+        std::iter::from_fn(|| rows.next_batch().transpose()).collect()
+    }
+
+    #[test]
+    fn columns_are_what_their_first_values_are() {
+        let text = "n,x,b,t,d\r\n1,2.5,true,a,2024-01-01\r\n,3,FALSE,\"b,\nc\",\r\n-7,,,,x";
+        let batches = read(text, None).unwrap();
+        let batch = &batches[0];
+        assert_eq!(batch.num_rows(), 3);
+        assert_eq!(batch.column(0).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(1), None, Some(-7)]);
+        assert_eq!(batch.column(1).as_primitive::<Float64Type>().value(1), 3.0);
+        assert!(!batch.column(2).as_boolean().value(1));
+        assert_eq!(batch.column(3).as_string::<i32>().value(1), "b,\nc");
+        assert_eq!(batch.column(4).as_string::<i32>().value(2), "x");
+        let some = read(text, Some(&[1, 3])).unwrap();
+        assert_eq!(some[0], batch.project(&[1, 3]).unwrap());
+        assert!(read("a,b\n", None).unwrap().is_empty());
+        assert_eq!(read("a,b\n1,2\n", Some(&[])).unwrap()[0].num_rows(), 1);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_by_line() {
+        let many = |last: &str| format!("n,t\n{}{last}\n", "1,a\n".repeat(5000));
+        for (text, said) in [
+            ("a,a\n1,2\n".to_owned(), "line 1: two columns"),
+            (String::new(), "line 1: the names"),
+            (many("x,b"), "line 5002: \"x\" in column \"n\" is no whole number"),
+            (many("1,b,c"), "line 5002"),
+            (many("1"), "line 5002"),
+        ] {
+            let found = read(&text, None).map(|_| ()).unwrap_err().to_string();
+            assert!(found.contains("a.csv") && found.contains(said), "{found}");
+        }
+        let told = read(&format!("n,t\n{}\"1\n2\",b\n", "1,\"a\nb\"\n".repeat(3000)), None).unwrap_err().to_string();
+        assert!(told.contains("at or behind line"), "{told}");
+    }
+}
