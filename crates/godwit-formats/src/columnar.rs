@@ -11,6 +11,7 @@ mod layout;
 mod packed_column;
 mod parquet_file;
 mod parquet_reader;
+mod table_writer;
 mod tags;
 mod text;
 
@@ -23,3 +24,4 @@ pub use error::ColumnarError;
 pub use layout::ColumnLayout;
 pub use parquet_file::ParquetPart;
 pub use parquet_reader::{ParquetBatches, ParquetFiles, ParquetReadError};
+pub use table_writer::{Packing, ParquetTable};

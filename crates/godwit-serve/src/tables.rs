@@ -1,12 +1,15 @@
 //! Parquet files, and directories of them, as datasets.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use arrow_schema::SchemaRef;
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::columnar::{ParquetFiles, ParquetReadError};
 use godwit_model::schema::{columnar, variants};
+
+use crate::puts::listed;
 
 /// A Parquet file, or the files of a directory in the order of their names.
 #[derive(Debug)]
@@ -30,6 +33,9 @@ impl ParquetDataset {
 }
 
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
+    if let Some(parts) = listed(directory).map_err(|source| crate::root::cannot_open(directory, source))? {
+        return Ok(parts);
+    }
     let entries = fs::read_dir(directory).map_err(|source| crate::root::cannot_open(directory, source))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "parquet"));
@@ -39,6 +45,10 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
 
 fn blamed(error: ParquetReadError) -> DatasetError {
     match error {
+        // It was there when the dataset was opened: somebody has put another in its place.
+        ParquetReadError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+            DatasetError::Changed { name: path.display().to_string() }
+        }
         ParquetReadError::Io { .. } => DatasetError::Machine(error.into()),
         _ => DatasetError::Data(error.into()),
     }
