@@ -3,6 +3,8 @@
 mod access;
 mod clients;
 mod hostile;
+mod live;
+mod puts;
 mod query;
 mod refusals;
 mod regions;

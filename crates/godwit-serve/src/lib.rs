@@ -5,6 +5,7 @@
 //! other file is written. Nothing is asked of who reads or puts.
 
 mod batches;
+mod live;
 mod puts;
 mod reads;
 mod region_lookup;
@@ -14,6 +15,7 @@ mod tables;
 mod variants;
 mod whole_files;
 
+pub use live::{LiveReads, LiveRuns};
 pub use puts::Temporary;
 pub use root::Root;
 pub use streamed_reads::CramAccess;

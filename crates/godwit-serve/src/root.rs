@@ -12,6 +12,7 @@ use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, read_onl
 use godwit_formats::intervals::IntervalFormat;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::live::{self, LiveDataset, LiveRuns};
 use crate::puts::{Shelf, Shelves, Temporary};
 use crate::reads::{self, BamDataset};
 use crate::region_lookup::index_beside;
@@ -52,6 +53,8 @@ enum Format {
     Cram,
     Vcf,
     Parquet,
+    /// A run that is not over.
+    Live,
     Whole(Content),
 }
 
@@ -69,6 +72,8 @@ impl Format {
             Some(Self::Vcf)
         } else if is(&[".parquet"]) {
             Some(Self::Parquet)
+        } else if is(&[live::ENDING]) {
+            Some(Self::Live)
         } else {
             let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".bgz")).unwrap_or(&name);
             let is = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -91,7 +96,7 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Whole(_) => &[],
+            Self::Sam | Self::Cram | Self::Parquet | Self::Live | Self::Whole(_) => &[],
         }
     }
 
@@ -110,6 +115,7 @@ pub struct Root {
     /// Where those are that end with the server.
     temporary: Option<PathBuf>,
     shelves: Option<Shelves>,
+    runs: Option<Arc<dyn LiveRuns>>,
     cram: CramAccess,
     open: Mutex<HashMap<String, Arc<dyn Dataset>>>,
 }
@@ -121,13 +127,20 @@ impl Root {
     /// [`DatasetError::Machine`] where it is no directory, or cannot be read.
     pub fn new(directory: &Path, cram: CramAccess) -> Result<Self, DatasetError> {
         fs::read_dir(directory).map_err(|source| cannot_open(directory, source))?;
-        Ok(Self { directory: directory.to_owned(), temporary: None, shelves: None, cram, open: Mutex::default() })
+        let directory = directory.to_owned();
+        Ok(Self { directory, temporary: None, shelves: None, runs: None, cram, open: Mutex::default() })
     }
 
     /// With the datasets that end with a server, as it keeps them in a directory.
     #[must_use]
     pub fn with_temporary(self, directory: &Path) -> Self {
         Self { temporary: Some(directory.to_owned()), ..self }
+    }
+
+    /// With runs that are not over, which lie in directories of their own.
+    #[must_use]
+    pub fn with_runs(self, runs: Arc<dyn LiveRuns>) -> Self {
+        Self { runs: Some(runs), ..self }
     }
 
     /// Lets clients put datasets, and remove what they put; temporary ones are in memory up to so many bytes.
@@ -198,6 +211,18 @@ impl Root {
         is_dataset.then(|| version_of(path, &metadata, format.index_endings())).ok_or_else(not_found)
     }
 
+    /// A run that is not over has no file of its own: it is opened by the directory it works in.
+    fn open_run(&self, path: &Path, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+        let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        let (runs, directory) = self.runs.as_ref().zip(path.parent()).ok_or_else(not_found)?;
+        let found = runs.name_in(directory).ok_or_else(not_found)?;
+        let is_it = path.file_name().is_some_and(|file| *file == *format!("{found}{}", live::ENDING));
+        if !is_it {
+            return Err(not_found());
+        }
+        Ok(Arc::new(LiveDataset::open(runs.open(directory)?)?))
+    }
+
     fn open_fresh(&self, path: &Path, format: Format, version: u64) -> Result<Arc<dyn Dataset>, DatasetError> {
         Ok(match format {
             Format::Bam => Arc::new(BamDataset::open(path, version)?),
@@ -205,6 +230,7 @@ impl Root {
             Format::Cram => Arc::new(StreamedReads::open(path, Origin::Cram(self.cram.clone()), version)?),
             Format::Vcf => Arc::new(VcfDataset::open(path, version)?),
             Format::Parquet => Arc::new(ParquetDataset::open(path, version)?),
+            Format::Live => return self.open_run(path, &path.to_string_lossy()),
             Format::Whole(content) => Arc::new(WholeFile::open(path, content, version)?),
         })
     }
@@ -255,12 +281,15 @@ impl Catalog for Root {
                 }
                 continue;
             };
+            let run = self.runs.as_ref().and_then(|runs| runs.name_in(&directory));
+            names.extend(run.map(|run| format!("{prefix}{run}{}", live::ENDING)));
             for entry in entries.flatten() {
                 let file_name = entry.file_name();
                 let Some(name) = file_name.to_str().filter(|name| !name.starts_with('.')) else { continue };
                 let Ok(metadata) = fs::metadata(entry.path()) else { continue };
                 let whole = format!("{prefix}{name}");
                 match Format::of(name) {
+                    Some(Format::Live) => {}
                     Some(format) if metadata.is_file() || format.is_directory() => names.push(whole),
                     _ if metadata.is_dir() && depth < MAX_DEPTH => {
                         directories.push((entry.path(), whole + "/", depth + 1));
@@ -283,6 +312,9 @@ impl Catalog for Root {
             });
         };
         let path = self.path_of(name)?;
+        if format == Format::Live {
+            return self.open_run(&path, name);
+        }
         let mut state = self.state_of(&path, format, name)?;
         let locked = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..OPENED_AGAIN {
