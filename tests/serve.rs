@@ -2,6 +2,8 @@
 
 mod access;
 mod clients;
+mod grpc;
+mod guide;
 mod hostile;
 mod live;
 mod puts;
