@@ -22,7 +22,7 @@ mod fastq_cases;
 mod filter;
 mod flight;
 pub mod formats;
-mod identity;
+pub mod identity;
 mod inputs;
 mod joint;
 mod node_options;

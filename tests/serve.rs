@@ -2,9 +2,13 @@
 
 mod access;
 mod clients;
+mod grpc;
+mod guide;
 mod hostile;
 mod joins;
 mod kinds;
+mod live;
+mod puts;
 mod query;
 mod refusals;
 mod regions;

@@ -65,13 +65,13 @@ pub fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-fn python() -> Option<Tool> {
+pub fn python() -> Option<Tool> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/fetch.sh");
     let python = String::from_utf8(succeed(&mut std::process::Command::new(script)).stdout).expect("it prints a path");
     Tool::find(python.trim_end())
 }
 
-fn script(name: &str) -> PathBuf {
+pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns").join(name)
 }
 

@@ -21,7 +21,7 @@ fn small() -> SampleSpec {
 }
 
 /// A command line that aligns `sample` into `out`.
-pub(super) fn align(sample: &Sample, options: &AlignOptions, out: &Path) -> Godwit {
+pub fn align(sample: &Sample, options: &AlignOptions, out: &Path) -> Godwit {
     let command = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit());
     let command = sample.lanes.iter().fold(command, |command, lane| {
         command.arg("--reads").args(&lane.reads).arg("--read-group").arg(&lane.read_group)

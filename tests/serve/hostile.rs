@@ -11,7 +11,7 @@ use crate::run::formats::{aligned, lines, run_python};
 const MOST_KB: u64 = 512 << 10;
 
 /// The most memory that a process had at a time, kB.
-fn peak_kb(process: u32) -> Option<u64> {
+pub fn peak_kb(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()

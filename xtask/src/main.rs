@@ -115,17 +115,22 @@ fn chaos(arguments: &[&str]) -> Result<()> {
     if status.success() { Ok(()) } else { bail!("a run did not end as it should; the seed is printed above") }
 }
 
-/// With the Go programs in place the test `conformance` of the data plane skips nothing.
+/// With the Go programs in place the tests `conformance` of the data plane and `serve::grpc` skip nothing.
 fn conformance(root: &Path) -> Result<()> {
-    let script = root.join("tests/tools/arrow-go/fetch.sh");
-    let status = Command::new(&script).status().with_context(|| format!("cannot start {}", script.display()))?;
-    if !status.success() {
-        bail!("{} ended with {status}", script.display());
+    for script in ["tests/tools/arrow-go/fetch.sh", "tests/tools/grpc/fetch.sh"].map(|script| root.join(script)) {
+        let status = Command::new(&script).status().with_context(|| format!("cannot start {}", script.display()))?;
+        if !status.success() {
+            bail!("{} ended with {status}", script.display());
+        }
     }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let words = ["test", "--quiet", "--profile", "ci", "--package", "godwit-flight", "--test", "conformance"];
-    let status = Command::new(cargo).args(words).current_dir(root).status().context("cannot start cargo")?;
-    if status.success() { Ok(()) } else { bail!("a scenario did not end as it should; see above") }
+    let run = |words: &[&str]| -> Result<()> {
+        let status = Command::new(&cargo).args(words).current_dir(root).status().context("cannot start cargo")?;
+        if status.success() { Ok(()) } else { bail!("{} did not end as it should; see above", words.join(" ")) }
+    };
+    run(&["test", "--quiet", "--profile", "ci", "--package", "godwit-flight", "--test", "conformance"])?;
+    run(&["build", "--quiet", "--profile", "ci", "--package", "godwit", "--bins"])?;
+    run(&["test", "--quiet", "--profile", "ci", "--package", "godwit-tests", "--test", "e2e", "serve::grpc"])
 }
 
 fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What a server has: datasets, by name, of which parts, columns and regions can be read.
 //!
 //! The traits are here because everything that serves or asks knows them: files below a directory and live runs are
-//! datasets, SQL and Flight read them. How a dataset is read is not known here, nor who may read what.
+//! datasets, SQL and Flight read them. How a dataset is read or kept is not known here, nor who may read what.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use godwit_model::{Region, with_causes};
+use serde::{Deserialize, Serialize};
 
 /// Why a dataset cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,18 @@ pub enum DatasetError {
     Refused {
         /// What, and what to do.
         problem: String,
+    },
+    /// It may not be written, or not by who asks.
+    #[error("{problem}")]
+    Forbidden {
+        /// What, and what to do.
+        problem: String,
+    },
+    /// There is one of that name, which is not to be replaced.
+    #[error("there is a dataset {name} already; say that it is to be replaced or appended to, or take another name")]
+    AlreadyThere {
+        /// The name.
+        name: String,
     },
     /// It is not what it was when its reading was planned.
     #[error("{name} has changed since this was asked for; ask again")]
@@ -130,6 +143,56 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError>;
 }
 
+/// What becomes of a dataset of the same name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Existing {
+    /// There must be none.
+    #[default]
+    Create,
+    /// The new one takes its place, at once.
+    Replace,
+    /// Its rows come behind those that are there; without one, it is made.
+    Append,
+}
+
+/// What a client wants to put.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Put {
+    /// The name of the dataset.
+    pub name: String,
+    /// What becomes of one of the same name.
+    pub existing: Existing,
+    /// Whether there has to be one.
+    pub must_exist: bool,
+    /// Kept in memory, and gone with the server.
+    pub temporary: bool,
+}
+
+/// What was put.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stored {
+    /// The name it has from now on.
+    pub dataset: String,
+    /// Rows that were taken.
+    pub rows: u64,
+}
+
+/// A dataset on its way in. Dropping it forgets it: nobody ever saw it.
+pub trait DatasetWriter: Send {
+    /// Takes rows, of the schema it was begun with.
+    ///
+    /// # Errors
+    /// [`DatasetError`].
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError>;
+
+    /// Makes everything durable, and the dataset seen, at once.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: then it is as if nothing had been put.
+    fn commit(self: Box<Self>) -> Result<Stored, DatasetError>;
+}
+
 /// Datasets by name.
 pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// All names, sorted. What cannot be read is left out.
@@ -143,6 +206,32 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// [`DatasetError`].
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError>;
+
+    /// Whether datasets may be put and removed.
+    fn is_writable(&self) -> bool {
+        false
+    }
+
+    /// Begins to take a dataset of a client's.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: [`DatasetError::Forbidden`] where datasets are only read.
+    fn put(&self, _put: &Put, _schema: SchemaRef) -> Result<Box<dyn DatasetWriter>, DatasetError> {
+        Err(read_only())
+    }
+
+    /// Removes a dataset that a client put.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: [`DatasetError::Forbidden`] where datasets are only read, or this one is.
+    fn remove(&self, _name: &str) -> Result<(), DatasetError> {
+        Err(read_only())
+    }
+}
+
+/// What is said where nothing can be put.
+pub fn read_only() -> DatasetError {
+    DatasetError::Forbidden { problem: "datasets are only read here; start the server with --writable".to_owned() }
 }
 
 impl From<DatasetError> for tonic::Status {
@@ -151,6 +240,8 @@ impl From<DatasetError> for tonic::Status {
         match error {
             DatasetError::NotFound { .. } => Self::not_found(text),
             DatasetError::Refused { .. } => Self::invalid_argument(text),
+            DatasetError::Forbidden { .. } => Self::permission_denied(text),
+            DatasetError::AlreadyThere { .. } => Self::already_exists(text),
             DatasetError::Changed { .. } => Self::failed_precondition(text),
             DatasetError::Data(_) => Self::data_loss(text),
             DatasetError::Machine(_) => Self::unavailable(text),

@@ -12,6 +12,7 @@ mod codec;
 mod cut;
 mod dataset;
 mod error;
+mod first_words;
 mod frames;
 mod gate;
 mod low_water;
@@ -29,7 +30,9 @@ pub use arrow_flight::FlightDescriptor;
 pub use client::{Answers as Answered, Batches, Client, Sender};
 pub use codec::Chunk;
 pub use cut::{PIECE_BYTES, cut};
-pub use dataset::{BatchReader, Catalog, Dataset, DatasetError, Kind, Part, Scan};
+pub use dataset::{
+    BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, read_only,
+};
 pub use error::FlightError;
 pub use gate::{Caller, Gate, Identities, IdentityError};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};

@@ -5,10 +5,13 @@
 //! else is a tonic service of the same [`Node`].
 
 mod actions;
+mod lookups;
+mod puts;
+mod running;
 mod service;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_flight::flight_service_server::FlightServiceServer;
@@ -21,13 +24,14 @@ use godwit_model::ipc;
 use godwit_model::Region;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::dataset::{BatchReader, Catalog, Dataset, Scan};
+use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Scan};
 use crate::gate::Caller;
-use crate::server::{Answers, DataPlane, Download, Item, Upload};
+use crate::node::running::Running;
+use crate::server::{Answers, Chunks, DataPlane, Download, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
 
@@ -43,11 +47,13 @@ pub struct NodeOptions {
     pub parts: usize,
     /// Bytes of a dataset that are worth a part of their own.
     pub part_bytes: u64,
+    /// Datasets that are taken at a time; others wait.
+    pub uploads: usize,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { ticket_lifetime: Duration::from_secs(3600), parts: 8, part_bytes: 64 << 20 }
+        Self { ticket_lifetime: Duration::from_secs(3600), parts: 8, part_bytes: 64 << 20, uploads: 4 }
     }
 }
 
@@ -66,6 +72,12 @@ pub struct DatasetCommand {
     /// Most parts it is cut into; absent for what the server thinks right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<usize>,
+    /// For an upload: what becomes of a dataset of that name; absent where there must be none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put: Option<Existing>,
+    /// For an upload: whether it is kept in memory, and gone with the server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
 }
 
 /// A data node. Clones are the same node.
@@ -80,6 +92,9 @@ struct Inner {
     key: TicketKey,
     options: NodeOptions,
     statements: Statements,
+    uploads: Arc<Semaphore>,
+    running: Running,
+    started: Instant,
 }
 
 /// What a descriptor asks for.
@@ -92,7 +107,9 @@ impl Node {
     /// A node. Without an engine it has no SQL.
     pub fn new(catalog: Arc<dyn Catalog>, engine: Option<Arc<dyn SqlEngine>>, options: NodeOptions) -> Self {
         let key = TicketKey::new(&random_bytes::<32>());
-        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements: Statements::default() }) }
+        let uploads = Arc::new(Semaphore::new(options.uploads.max(1)));
+        let (statements, running, started) = (Statements::default(), Running::default(), Instant::now());
+        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements, uploads, running, started }) }
     }
 
     /// The calls that move no data, for [`Server`](crate::Server).
@@ -122,6 +139,9 @@ impl Node {
     }
 
     async fn open(&self, command: DatasetCommand) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+        if command.put.is_some() || command.temporary {
+            return Err(Status::invalid_argument("`put` and `temporary` are for uploads (DoPut)"));
+        }
         let catalog = self.inner.catalog.clone();
         blocking(move || {
             let dataset = catalog.open(&command.dataset)?;
@@ -201,6 +221,12 @@ impl Node {
     }
 
     async fn run_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
+        let mut open = self.inner.running.open(claim.id)?;
+        let download = open.unless_ended(self.start_claim(caller, claim)).await?;
+        Ok(open.guard(download))
+    }
+
+    async fn start_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
         if let Some(part) = claim.part {
             return self.read_part(part).await;
         }
@@ -243,33 +269,14 @@ impl DataPlane for Node {
         self.run_command(command_in(&ticket)?).await
     }
 
-    /// Values for a prepared statement.
-    async fn upload(&self, caller: Caller, mut upload: Upload) -> Result<Answers, Status> {
-        let first = upload.next().await?;
-        let descriptor = upload.descriptor().cloned();
-        let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
-        let command = match asked(&descriptor)? {
-            Asked::Sql(command) => *command,
-            Asked::Dataset(_) => return Err(Status::unimplemented("datasets are only read here")),
-        };
-        let Command::CommandPreparedStatementQuery(query) = command else { return Err(refused(command.type_url())) };
-        let mut values = first.and_then(|chunk| chunk.batch);
-        while let Some(chunk) = upload.next().await? {
-            if let Some(batch) = chunk.batch.filter(|batch| batch.num_rows() > 0) {
-                let several = values.as_ref().is_some_and(|values: &RecordBatch| values.num_rows() > 0);
-                if several {
-                    return Err(Status::invalid_argument("a query takes one row of parameters"));
-                }
-                values = Some(batch);
-            }
-        }
-        if values.as_ref().is_some_and(|values| values.num_rows() > 1) {
-            return Err(Status::invalid_argument("a query takes one row of parameters"));
-        }
-        let handle = query.prepared_statement_handle;
-        self.inner.statements.bind(&caller, &handle, values).map_err(|error| *error)?;
-        let answer = arrow_flight::sql::DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) };
-        Ok(Box::pin(stream::iter([Ok(Bytes::from(answer.encode_to_vec()))])))
+    /// A dataset, or values for a prepared statement.
+    async fn upload(&self, caller: Caller, upload: Upload) -> Result<Answers, Status> {
+        self.take(&caller, upload).await
+    }
+
+    /// Regions of a dataset, and their rows.
+    async fn exchange(&self, _caller: Caller, taken: Upload) -> Result<Chunks, Status> {
+        self.look_up(taken).await
     }
 }
 

@@ -29,6 +29,7 @@ use tower_service::Service;
 
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
+use crate::first_words::{Heard, Listened};
 use crate::frames::PREFACE_BYTES;
 use crate::gate::{Caller, Gate};
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
@@ -200,7 +201,8 @@ impl<D: DataPlane> Server<D> {
                 () = &mut stop => break,
             };
             while connections.try_join_next().is_some() {}
-            if let Some(socket) = accepted {
+            // Who finds no place is not kept waiting.
+            if let Some(socket) = accepted.filter(|_| connections.len() < plane.tuning.connections) {
                 connections.spawn(converse(socket, plane.clone(), stopped.clone()));
             }
         }
@@ -221,12 +223,16 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
         let plane = plane.clone();
         async move { Ok::<_, Infallible>(plane.answer(request).await) }
     });
-    let builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
-    let connection = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer);
+    let mut builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
+    builder.max_concurrent_streams(tuning.calls_per_connection);
+    let heard = Heard::default();
+    let socket = Listened::new(socket.framed(PREFACE_BYTES), heard.clone());
+    let connection = builder.serve_connection(TokioIo::new(socket), answer);
     tokio::pin!(connection);
     // How a connection ends is the client's business; each call on it has told its own outcome.
     tokio::select! {
         _ = connection.as_mut() => {}
+        () = heard.nothing_within(tuning.connect_timeout) => {}
         _ = stopping.changed() => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;

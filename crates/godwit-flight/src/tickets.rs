@@ -12,6 +12,7 @@ use tonic::Status;
 
 use crate::dataset::{Part, Scan};
 use crate::gate::Caller;
+use crate::sql::random_bytes;
 
 /// What tickets of this version start with.
 const MARK: &[u8] = b"gw1.";
@@ -49,6 +50,9 @@ pub(crate) struct Claim {
     /// A command of Flight SQL that asks for metadata, as it came.
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) command: Vec<u8>,
+    /// Its number, by which it is ended. One that is renewed keeps it.
+    #[prost(fixed64, tag = "6")]
+    pub(crate) id: u64,
 }
 
 /// A part of a dataset.
@@ -117,7 +121,7 @@ impl DatasetPart {
     }
 }
 
-fn now_unix_s() -> u64 {
+pub(crate) fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -125,7 +129,8 @@ impl Claim {
     /// A claim of a caller that ends after a while.
     pub(crate) fn new(caller: &Caller, lifetime: Duration) -> Self {
         let expires_unix_s = now_unix_s().saturating_add(lifetime.as_secs());
-        Self { expires_unix_s, caller: caller.name().to_owned(), ..Self::default() }
+        let id = u64::from_le_bytes(random_bytes());
+        Self { expires_unix_s, caller: caller.name().to_owned(), id, ..Self::default() }
     }
 
     /// The bytes of its ticket.

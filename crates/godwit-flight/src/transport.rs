@@ -57,8 +57,12 @@ pub struct Tuning {
     pub keep_alive_interval: Duration,
     /// How long the answer may take before the other end counts as dead.
     pub keep_alive_timeout: Duration,
-    /// How long a connection may take to be made.
+    /// How long a connection may take to be made, and to say its first words.
     pub connect_timeout: Duration,
+    /// Connections of a server at a time; it closes others at once.
+    pub connections: usize,
+    /// Calls of a connection at a time; HTTP/2 has others wait.
+    pub calls_per_connection: u32,
 }
 
 impl Default for Tuning {
@@ -72,6 +76,8 @@ impl Default for Tuning {
             keep_alive_interval: Duration::from_secs(2),
             keep_alive_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(10),
+            connections: usize::MAX,
+            calls_per_connection: 256,
         }
     }
 }

@@ -12,6 +12,7 @@ mod layout;
 mod packed_column;
 mod parquet_file;
 mod parquet_reader;
+mod table_writer;
 mod tags;
 mod text;
 
@@ -25,3 +26,4 @@ pub use error::ColumnarError;
 pub use layout::ColumnLayout;
 pub use parquet_file::ParquetPart;
 pub use parquet_reader::{ParquetBatches, ParquetFiles, ParquetReadError};
+pub use table_writer::{Packing, ParquetTable};

@@ -196,6 +196,8 @@ impl AlignJob<'_> {
         };
         let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
         opened.prepare(outputs, &header, temp)?;
+        let stem = outputs.stem.file_name().unwrap_or_default().to_string_lossy();
+        run.show(&stem, &header).map_err(PipelineError::file("write into the run directory in", &options.out))?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
         let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));

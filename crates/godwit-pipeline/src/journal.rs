@@ -89,6 +89,9 @@ pub struct BlockEntry {
     pub content: String,
     /// Records that came out.
     pub records: u64,
+    /// Reference bases from the first to the last of a record, at most; where nobody counted, as many as there can be.
+    #[serde(default = "any_length")]
+    pub longest_bases: u32,
     /// Records per library, as the duplicate metrics count them.
     pub counts: Vec<DuplicateCounts>,
     /// First byte in the data.
@@ -109,6 +112,10 @@ pub struct BlockEntry {
     pub barcode_bytes: u64,
     /// BLAKE3 of all of it, hexadecimal.
     pub checksum: String,
+}
+
+fn any_length() -> u32 {
+    u32::MAX
 }
 
 impl BlockEntry {
@@ -277,6 +284,14 @@ impl<L: Line> Journal<L> {
         file.seek(SeekFrom::Start(0))?;
         file.sync_data()
     }
+}
+
+/// The lines of a journal that another process may be writing; an end that is torn is left out.
+///
+/// # Errors
+/// What the file system reports.
+pub fn read<L: Line>(path: &Path) -> io::Result<Vec<L>> {
+    Ok(intact(&fs::read(path)?).0)
 }
 
 /// Lines up to the first that is not whole, and their bytes.

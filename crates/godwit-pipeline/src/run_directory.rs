@@ -13,17 +13,20 @@ mod block_appender;
 mod block_starts;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytemuck::Pod;
+use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
 
+pub use block_appender::Finished;
 pub use block_starts::BlockStart;
 use block_starts::BlockStarts;
 
@@ -36,6 +39,8 @@ use crate::staging::{Staged, StagedFile, is_held, sync_directory};
 
 /// Its name within the output directory.
 pub const NAME: &str = ".godwit";
+/// What a reader of a run that is not over has to know, within it: the name of its outputs, and their header.
+pub(crate) const LIVE: &str = "live";
 /// What nodes of a run share, within it.
 const NODES: &str = "nodes";
 /// The files of its data.
@@ -115,6 +120,7 @@ impl RunDirectory {
         if !going_on {
             drop_leftovers(out, &entries);
             let _ = fs::remove_dir_all(path.join(NODES));
+            let _ = fs::remove_file(path.join(LIVE));
             journal.clear().map_err(failed)?;
             let data = temp.map(|temp| data_below(temp, out));
             let data_bytes = data.as_ref().map(|data| data.as_os_str().as_bytes().to_vec());
@@ -171,6 +177,22 @@ impl RunDirectory {
             dropped_blocks: 0,
             over_nodes: None,
         })
+    }
+
+    /// Lets others look at the reads that are aligned ([`crate::live_run`]), under the name of the outputs. Over nodes these
+    /// have them.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn show(&self, name: &str, header: &Header) -> io::Result<()> {
+        if self.over_nodes.is_some() {
+            return Ok(());
+        }
+        let path = self.out.join(NAME).join(LIVE);
+        let aside = path.with_extension("aside");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+        file.write_all(&[name.as_bytes(), b"\n", &header.text()].concat())?;
+        fs::rename(aside, path)
     }
 
     /// Makes the names of the files durable, so that the journal is not without its data.
@@ -415,6 +437,7 @@ impl RunDirectory {
         if self.data != path {
             let _ = fs::remove_dir(&self.data);
         }
+        let _ = fs::remove_file(path.join(LIVE));
         let _ = fs::remove_file(path.join("journal"));
         let _ = fs::remove_dir(&path);
     }

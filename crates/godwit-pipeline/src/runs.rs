@@ -12,9 +12,12 @@ mod table;
 pub use cursor::Cursor;
 pub use slices::{Shares, SlicePlace, SliceStore};
 pub use store::{FinishedRuns, RunStore, SortedBlock, SplitPartition};
-pub use table::RunTable;
+pub use table::{FramePlace, RunTable};
 
-use godwit_model::{BlockId, SortKey};
+use std::io;
+
+use godwit_formats::bam::RecordChunk;
+use godwit_model::{BlockId, RawRecord, SortKey};
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +27,32 @@ mod tests;
 pub const FRAME_BYTES: usize = 64 << 10;
 /// Bytes before each record in a frame: its length and its index in the block.
 const ENTRY_HEADER: usize = 8;
+
+/// Unpacks a frame into records, each of which is checked: whoever reads another process's spill does not know what it is.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`].
+pub fn unpack_frame(packed: &[u8], plain_bytes: u32, contigs: usize, chunk: &mut RecordChunk) -> io::Result<()> {
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the records of the run are damaged, or begun anew");
+    // LZ4 makes 255 bytes of one at most.
+    if u64::from(plain_bytes) > 255 * packed.len() as u64 + 64 {
+        return Err(damaged());
+    }
+    let plain = lz4_flex::block::decompress(packed, plain_bytes as usize).map_err(|_| damaged())?;
+    chunk.data.clear();
+    chunk.ends.clear();
+    let mut rest = &plain[..];
+    while !rest.is_empty() {
+        let (length, after) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let record = after.get(ENTRY_HEADER - 4..).and_then(|after| after.get(..u32::from_le_bytes(*length) as usize));
+        let record = record.ok_or_else(damaged)?;
+        RawRecord::checked(record, contigs).map_err(|_| damaged())?;
+        chunk.data.extend_from_slice(record);
+        chunk.ends.push(chunk.data.len());
+        rest = &rest[ENTRY_HEADER + record.len()..];
+    }
+    Ok(())
+}
 
 /// A sorted run.
 struct Run {

@@ -73,6 +73,8 @@ fn again(error: &DatasetError) -> DatasetError {
     match error {
         DatasetError::NotFound { name } => DatasetError::NotFound { name: name.clone() },
         DatasetError::Refused { problem } => DatasetError::Refused { problem: problem.clone() },
+        DatasetError::Forbidden { problem } => DatasetError::Forbidden { problem: problem.clone() },
+        DatasetError::AlreadyThere { name } => DatasetError::AlreadyThere { name: name.clone() },
         DatasetError::Changed { name } => DatasetError::Changed { name: name.clone() },
         DatasetError::Data(_) => DatasetError::Data(text()),
         DatasetError::Machine(_) => DatasetError::Machine(text()),

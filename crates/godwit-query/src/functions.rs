@@ -35,6 +35,8 @@ const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_supplementary", flags::SUPPLEMENTARY),
 ];
 const REGION: &str = "region";
+/// What says of a run that is not over which reads are duplicates: nobody knows yet, so it is null.
+const DUPLICATE: &str = "duplicate";
 
 /// All of them.
 pub(crate) fn all() -> Vec<ScalarUDF> {
@@ -128,12 +130,18 @@ fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Expr> {
 }
 
 fn has_flag(function: &str, mask: u16, arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
-    let flags = match arguments {
+    let column = match arguments {
         [] => only("flags", function, schema)?,
-        [flags] => flags.clone(),
+        [column] => column.clone(),
         _ => return plan_err!("{function}() takes the column flags"),
     };
-    let masked = binary_expr(flags, datafusion::logical_expr::Operator::BitwiseAnd, lit(i64::from(mask)));
+    if mask == flags::DUPLICATE
+        && let Expr::Column(flags) = &column
+        && schema.has_column(&Column::new(flags.relation.clone(), DUPLICATE))
+    {
+        return Ok(Expr::Column(Column::new(flags.relation.clone(), DUPLICATE)));
+    }
+    let masked = binary_expr(column, datafusion::logical_expr::Operator::BitwiseAnd, lit(i64::from(mask)));
     Ok(masked.not_eq(lit(0i64)))
 }
 

@@ -1,10 +1,12 @@
 //! Datasets below a directory: what files are there, and their rows as Arrow batches.
 //!
 //! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory. Names are paths below it. Which file is what goes by
-//! its name, as users see it; what is in it is looked at when it is opened. Nothing is written, and nothing is asked of who
-//! reads.
+//! its name, as users see it; what is in it is looked at when it is opened. What clients put is kept beside it, as Parquet; no
+//! other file is written. Nothing is asked of who reads or puts.
 
 mod batches;
+mod live;
+mod puts;
 mod reads;
 mod region_lookup;
 mod root;
@@ -13,5 +15,7 @@ mod tables;
 mod variants;
 mod whole_files;
 
+pub use live::{LiveReads, LiveRuns};
+pub use puts::Temporary;
 pub use root::Root;
 pub use streamed_reads::CramAccess;

@@ -7,10 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use godwit_flight::{Catalog, Dataset, DatasetError};
+use arrow_schema::SchemaRef;
+use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, read_only};
 use godwit_formats::intervals::IntervalFormat;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::live::{self, LiveDataset, LiveRuns};
+use crate::puts::{Shelf, Shelves, Temporary};
 use crate::reads::{self, BamDataset};
 use crate::region_lookup::index_beside;
 use crate::streamed_reads::{CramAccess, Origin, StreamedReads};
@@ -22,6 +25,12 @@ use crate::whole_files::{Content, WholeFile};
 const MAX_DEPTH: usize = 32;
 /// Datasets that are kept open, with their headers and indexes.
 const MAX_OPEN: usize = 256;
+/// What the names of datasets begin with that end with the server.
+const TEMPORARY: &str = "temporary";
+/// The format of a dataset whose name does not say it: what clients put is kept so.
+const PUT_ENDING: &str = ".parquet";
+/// How often a dataset is opened that changes while it is being opened.
+const OPENED_AGAIN: usize = 3;
 
 /// A file that cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +56,8 @@ enum Format {
     Arrow,
     /// With what is between its columns.
     Csv(u8),
+    /// A run that is not over.
+    Live,
     Whole(Content),
 }
 
@@ -66,6 +77,8 @@ impl Format {
             Some(Self::Parquet)
         } else if is(&[".arrow", ".arrows", ".feather"]) {
             Some(Self::Arrow)
+        } else if is(&[live::ENDING]) {
+            Some(Self::Live)
         } else {
             let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".bgz")).unwrap_or(&name);
             let is = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -92,7 +105,13 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) => &[],
+            Self::Sam
+            | Self::Cram
+            | Self::Parquet
+            | Self::Arrow
+            | Self::Csv(_)
+            | Self::Live
+            | Self::Whole(_) => &[],
         }
     }
 
@@ -108,6 +127,10 @@ impl Format {
 #[derive(Debug)]
 pub struct Root {
     directory: PathBuf,
+    /// Where those are that end with the server.
+    temporary: Option<PathBuf>,
+    shelves: Option<Shelves>,
+    runs: Option<Arc<dyn LiveRuns>>,
     cram: CramAccess,
     open: Mutex<HashMap<String, Arc<dyn Dataset>>>,
 }
@@ -119,18 +142,100 @@ impl Root {
     /// [`DatasetError::Machine`] where it is no directory, or cannot be read.
     pub fn new(directory: &Path, cram: CramAccess) -> Result<Self, DatasetError> {
         fs::read_dir(directory).map_err(|source| cannot_open(directory, source))?;
-        Ok(Self { directory: directory.to_owned(), cram, open: Mutex::default() })
+        let directory = directory.to_owned();
+        Ok(Self { directory, temporary: None, shelves: None, runs: None, cram, open: Mutex::default() })
+    }
+
+    /// With the datasets that end with a server, as it keeps them in a directory.
+    #[must_use]
+    pub fn with_temporary(self, directory: &Path) -> Self {
+        Self { temporary: Some(directory.to_owned()), ..self }
+    }
+
+    /// With runs that are not over, which lie in directories of their own.
+    #[must_use]
+    pub fn with_runs(self, runs: Arc<dyn LiveRuns>) -> Self {
+        Self { runs: Some(runs), ..self }
+    }
+
+    /// Lets clients put datasets, and remove what they put; temporary ones are in memory up to so many bytes.
+    ///
+    /// # Errors
+    /// [`DatasetError::Machine`] where nothing can be written below the directory, [`DatasetError::Refused`] where a file in
+    /// it has the name of what is temporary.
+    pub fn writable(self, temporary: &Temporary, memory_bytes: u64) -> Result<Self, DatasetError> {
+        let taken = self.directory.join(TEMPORARY);
+        if taken.exists() {
+            let problem = format!(
+                "{} is in the way: the names of temporary datasets begin with {TEMPORARY}/; give it another name",
+                taken.display()
+            );
+            return Err(DatasetError::Refused { problem });
+        }
+        let shelves = Shelves::new(&self.directory, temporary, memory_bytes)?;
+        Ok(Self { shelves: Some(shelves), ..self.with_temporary(temporary.directory()) })
     }
 
     /// The path of a name, which is below the directory.
     fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
-        let path = Path::new(name);
-        let is_plain = |part: Component| match part {
-            Component::Normal(part) => !part.as_encoded_bytes().starts_with(b"."),
-            _ => false,
+        let (directory, name) = match (&self.temporary, name.split_once('/')) {
+            (Some(temporary), Some((TEMPORARY, name))) => (temporary, name),
+            _ => (&self.directory, name),
         };
-        let fine = !name.is_empty() && !name.contains('\0') && path.components().all(is_plain);
-        if fine { Ok(self.directory.join(path)) } else { Err(DatasetError::NotFound { name: name.to_owned() }) }
+        plain(name).map(|path| directory.join(path))
+    }
+
+    /// Where a dataset of a client's goes: a shelf, the path below it, and its name.
+    fn place_of(&self, name: &str, temporary: bool) -> Result<(&Arc<Shelf>, PathBuf, String), DatasetError> {
+        let shelves = self.shelves.as_ref().ok_or_else(read_only)?;
+        let refused = |problem: String| DatasetError::Refused { problem };
+        let (temporary, name) = match name.split_once('/') {
+            Some((TEMPORARY, rest)) => (true, rest),
+            _ => (temporary, name),
+        };
+        let name = match Format::of(name) {
+            Some(Format::Parquet) => name.to_owned(),
+            Some(_) => {
+                let problem = format!("{name} is put as Parquet: give it a name that ends so, or has no ending");
+                return Err(refused(problem));
+            }
+            None => format!("{name}{PUT_ENDING}"),
+        };
+        let path = plain(&name).map_err(|_| {
+            refused(format!("{name:?} is no name for a dataset: write a path without . and .. and hidden parts"))
+        })?;
+        if path.ancestors().skip(1).any(|above| above.to_str().is_some_and(|above| Format::of(above).is_some())) {
+            return Err(refused(format!("{name} lies within another dataset; give it another name")));
+        }
+        let path = path.to_owned();
+        Ok(match temporary {
+            true => (&shelves.passing, path, format!("{TEMPORARY}/{name}")),
+            false => (&shelves.lasting, path, name),
+        })
+    }
+
+    /// A number for the state of what lies at a path.
+    fn state_of(&self, path: &Path, format: Format, name: &str) -> Result<u64, DatasetError> {
+        let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_found()),
+            Err(error) => return Err(cannot_open(path, error)),
+        };
+        let is_dataset = metadata.is_file() || (metadata.is_dir() && format.is_directory());
+        is_dataset.then(|| version_of(path, &metadata, format.index_endings())).ok_or_else(not_found)
+    }
+
+    /// A run that is not over has no file of its own: it is opened by the directory it works in.
+    fn open_run(&self, path: &Path, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+        let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        let (runs, directory) = self.runs.as_ref().zip(path.parent()).ok_or_else(not_found)?;
+        let found = runs.name_in(directory).ok_or_else(not_found)?;
+        let is_it = path.file_name().is_some_and(|file| *file == *format!("{found}{}", live::ENDING));
+        if !is_it {
+            return Err(not_found());
+        }
+        Ok(Arc::new(LiveDataset::open(runs.open(directory)?)?))
     }
 
     fn open_fresh(&self, path: &Path, format: Format, version: u64) -> Result<Arc<dyn Dataset>, DatasetError> {
@@ -142,9 +247,21 @@ impl Root {
             Format::Parquet => Arc::new(ParquetDataset::open(path, version)?),
             Format::Arrow => Arc::new(ArrowDataset::open(path, version)?),
             Format::Csv(delimiter) => Arc::new(CsvDataset::open(path, delimiter, version)?),
+            Format::Live => return self.open_run(path, &path.to_string_lossy()),
             Format::Whole(content) => Arc::new(WholeFile::open(path, content, version)?),
         })
     }
+}
+
+/// A name as a path that leads down, and to nothing that is hidden.
+fn plain(name: &str) -> Result<&Path, DatasetError> {
+    let path = Path::new(name);
+    let is_plain = |part: Component| match part {
+        Component::Normal(part) => !part.as_encoded_bytes().starts_with(b"."),
+        _ => false,
+    };
+    let fine = !name.is_empty() && !name.contains('\0') && path.components().all(is_plain);
+    if fine { Ok(path) } else { Err(DatasetError::NotFound { name: name.to_owned() }) }
 }
 
 /// A number for the state of a file and its index: when they were written, and how long they are.
@@ -171,6 +288,7 @@ impl Catalog for Root {
     fn names(&self) -> Result<Vec<String>, DatasetError> {
         let mut names = Vec::new();
         let mut directories = vec![(self.directory.clone(), String::new(), 0)];
+        directories.extend(self.temporary.iter().map(|temporary| (temporary.clone(), format!("{TEMPORARY}/"), 1)));
         while let Some((directory, prefix, depth)) = directories.pop() {
             let listed = fs::read_dir(&directory);
             // What lies deeper and cannot be read is left out; the root itself has to be there.
@@ -180,12 +298,15 @@ impl Catalog for Root {
                 }
                 continue;
             };
+            let run = self.runs.as_ref().and_then(|runs| runs.name_in(&directory));
+            names.extend(run.map(|run| format!("{prefix}{run}{}", live::ENDING)));
             for entry in entries.flatten() {
                 let file_name = entry.file_name();
                 let Some(name) = file_name.to_str().filter(|name| !name.starts_with('.')) else { continue };
                 let Ok(metadata) = fs::metadata(entry.path()) else { continue };
                 let whole = format!("{prefix}{name}");
                 match Format::of(name) {
+                    Some(Format::Live) => {}
                     Some(format) if metadata.is_file() || format.is_directory() => names.push(whole),
                     _ if metadata.is_dir() && depth < MAX_DEPTH => {
                         directories.push((entry.path(), whole + "/", depth + 1));
@@ -200,28 +321,51 @@ impl Catalog for Root {
 
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
-        let path = self.path_of(name)?;
-        let format = Format::of(name).ok_or_else(not_found)?;
-        let metadata = match fs::metadata(&path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_found()),
-            Err(error) => return Err(cannot_open(&path, error)),
+        let Some(format) = Format::of(name) else {
+            let whole = format!("{name}{PUT_ENDING}");
+            return self.open(&whole).map_err(|error| match error {
+                DatasetError::NotFound { .. } => not_found(),
+                error => error,
+            });
         };
-        let is_dataset = metadata.is_file() || (metadata.is_dir() && format.is_directory());
-        if !is_dataset {
-            return Err(not_found());
+        let path = self.path_of(name)?;
+        if format == Format::Live {
+            return self.open_run(&path, name);
         }
-        let version = version_of(&path, &metadata, format.index_endings());
+        let mut state = self.state_of(&path, format, name)?;
         let locked = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = locked().get(name).filter(|found| found.version() == version) {
-            return Ok(found.clone());
+        for _ in 0..OPENED_AGAIN {
+            if let Some(found) = locked().get(name).filter(|found| found.version() == state) {
+                return Ok(found.clone());
+            }
+            let opened = self.open_fresh(&path, format, state);
+            // One that was replaced in the meantime may be neither this nor that.
+            let then = std::mem::replace(&mut state, self.state_of(&path, format, name)?);
+            if then != state {
+                continue;
+            }
+            let dataset = opened?;
+            let mut open = locked();
+            if open.len() >= MAX_OPEN {
+                open.clear();
+            }
+            open.insert(name.to_owned(), dataset.clone());
+            return Ok(dataset);
         }
-        let dataset = self.open_fresh(&path, format, version)?;
-        let mut open = locked();
-        if open.len() >= MAX_OPEN {
-            open.clear();
-        }
-        open.insert(name.to_owned(), dataset.clone());
-        Ok(dataset)
+        Err(DatasetError::Changed { name: name.to_owned() })
+    }
+
+    fn is_writable(&self) -> bool {
+        self.shelves.is_some()
+    }
+
+    fn put(&self, put: &Put, schema: SchemaRef) -> Result<Box<dyn DatasetWriter>, DatasetError> {
+        let (shelf, path, name) = self.place_of(&put.name, put.temporary)?;
+        shelf.begin(&path, name, put, schema)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DatasetError> {
+        let (shelf, path, name) = self.place_of(name, false)?;
+        shelf.remove(&path, &name)
     }
 }

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use godwit_cram::DecodeRequest;
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::bam::RecordChunk;
+use godwit_formats::columnar::{ColumnLayout, Columns};
 use godwit_formats::sam::{self, Header, LineEncoder};
 use godwit_model::{RawRecord, SpanSet};
 
@@ -123,26 +126,48 @@ impl Dataset for StreamedReads {
             }
             None => None,
         };
-        let (mut records, mut columns) = (self.records()?, self.table.columns(scan));
-        let (mut chunk, mut at) = (RecordChunk::default(), 0);
-        Ok(until_done(move || {
-            while !columns.is_full() {
-                if at == chunk.ends.len() {
-                    at = 0;
-                    if !records.next_chunk(&mut chunk)? {
-                        chunk.ends.clear();
-                        break;
-                    }
+        let mut records = self.records()?;
+        let mut chunks = Chunks::new(move |chunk| records.next_chunk(chunk), self.table.columns(scan), spans);
+        Ok(until_done(move || chunks.next_batch()))
+    }
+}
+
+/// Records that come in chunks, as batches of columns.
+pub(crate) struct Chunks<F> {
+    /// Replaces the records of a chunk by the next ones; false where there are none.
+    next: F,
+    columns: Columns<Arc<ColumnLayout>>,
+    spans: Option<SpanSet>,
+    chunk: RecordChunk,
+    /// The next record of the chunk.
+    at: usize,
+}
+
+impl<F: FnMut(&mut RecordChunk) -> Result<bool, DatasetError>> Chunks<F> {
+    pub(crate) fn new(next: F, columns: Columns<Arc<ColumnLayout>>, spans: Option<SpanSet>) -> Self {
+        Self { next, columns, spans, chunk: RecordChunk::default(), at: 0 }
+    }
+
+    /// The next rows that overlap a span; `None` where there are no more.
+    pub(crate) fn next_batch(&mut self) -> Result<Option<RecordBatch>, DatasetError> {
+        let Self { next, columns, spans, chunk, at } = self;
+        while !columns.is_full() {
+            if *at == chunk.ends.len() {
+                *at = 0;
+                if !next(chunk)? {
+                    chunk.ends.clear();
+                    break;
                 }
-                let start = if at == 0 { 0 } else { chunk.ends[at - 1] };
-                let record = RawRecord::trusted(&chunk.data[start..chunk.ends[at]]);
-                at += 1;
-                if is_wanted(record, spans.as_ref()) {
-                    columns.push(record, record.flag());
-                }
+                continue;
             }
-            taken(&mut columns)
-        }))
+            let start = if *at == 0 { 0 } else { chunk.ends[*at - 1] };
+            let record = RawRecord::trusted(&chunk.data[start..chunk.ends[*at]]);
+            *at += 1;
+            if is_wanted(record, spans.as_ref()) {
+                columns.push(record, record.flag());
+            }
+        }
+        taken(columns)
     }
 }
 

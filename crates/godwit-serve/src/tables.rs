@@ -1,6 +1,7 @@
 //! Parquet files, and directories of them, Arrow IPC, CSV and TSV, as datasets.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use godwit_formats::random_access::LocalFile;
 use godwit_model::schema::{columnar, variants};
 
 use crate::batches::{blamed, one_part, until_done};
+use crate::puts::listed;
 
 /// A Parquet file, or the files of a directory in the order of their names.
 #[derive(Debug)]
@@ -35,6 +37,9 @@ impl ParquetDataset {
 }
 
 fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
+    if let Some(parts) = listed(directory).map_err(|source| crate::root::cannot_open(directory, source))? {
+        return Ok(parts);
+    }
     let entries = fs::read_dir(directory).map_err(|source| crate::root::cannot_open(directory, source))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "parquet"));
@@ -44,6 +49,10 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
 
 fn blamed_parquet(error: ParquetReadError) -> DatasetError {
     match error {
+        // It was there when the dataset was opened: somebody has put another in its place.
+        ParquetReadError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
+            DatasetError::Changed { name: path.display().to_string() }
+        }
         ParquetReadError::Io { .. } => DatasetError::Machine(error.into()),
         _ => DatasetError::Data(error.into()),
     }

@@ -90,7 +90,10 @@ impl From<DatasetError> for Failure {
     fn from(error: DatasetError) -> Self {
         let exit = match error {
             DatasetError::NotFound { .. } | DatasetError::Refused { .. } => Exit::Usage,
-            DatasetError::Changed { .. } | DatasetError::Machine(_) => Exit::Machine,
+            DatasetError::Changed { .. }
+            | DatasetError::Forbidden { .. }
+            | DatasetError::AlreadyThere { .. }
+            | DatasetError::Machine(_) => Exit::Machine,
             DatasetError::Data(_) => Exit::Input,
         };
         Self::new(exit, with_causes(&error))

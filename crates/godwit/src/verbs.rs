@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod filter;
 mod index;
+mod live;
 mod man;
 mod markdup;
 mod node;
@@ -129,7 +130,7 @@ fn scratch_of(common: &Common) -> PathBuf {
 
 /// The datasets below a directory; CRAM is decoded by the reference, where one is given.
 fn root_of(directory: &Path, reference: Option<&Path>, common: &Common) -> Result<Root, Failure> {
-    Ok(Root::new(directory, cram_access(reference, &scratch_of(common)))?)
+    Ok(Root::new(directory, cram_access(reference, &scratch_of(common)))?.with_runs(Arc::new(live::OfPipeline)))
 }
 
 /// How CRAM is decoded: by this program, also where the file that it was started from is gone or another by now.

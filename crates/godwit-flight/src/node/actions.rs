@@ -12,9 +12,10 @@ use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::Schema;
 use bytes::Bytes;
 use prost::Message;
+use serde::Serialize;
 use tonic::Status;
 
-use super::{Node, refused};
+use super::{Node, blocking, refused};
 use crate::gate::Caller;
 use crate::tickets::Claim;
 
@@ -22,6 +23,21 @@ const CREATE_PREPARED: &str = "CreatePreparedStatement";
 const CLOSE_PREPARED: &str = "ClosePreparedStatement";
 const CANCEL: &str = "CancelFlightInfo";
 const RENEW: &str = "RenewFlightEndpoint";
+const STATUS: &str = "Status";
+const DROP: &str = "DropDataset";
+
+/// What a server tells of itself.
+#[derive(Serialize)]
+struct NodeStatus {
+    program: &'static str,
+    version: &'static str,
+    uptime_s: u64,
+    open_streams: usize,
+    open_uploads: usize,
+    prepared_statements: usize,
+    writable: bool,
+    sql: bool,
+}
 
 /// Names and meanings.
 pub(super) fn types() -> Vec<ActionType> {
@@ -29,8 +45,13 @@ pub(super) fn types() -> Vec<ActionType> {
     vec![
         of(CREATE_PREPARED, "Names a statement, to run it more than once, with values for its parameters (Flight SQL)"),
         of(CLOSE_PREPARED, "Forgets a prepared statement (Flight SQL)"),
-        of(CANCEL, "Ends what flight info was given for; rows that are being fetched end with their stream"),
+        of(
+            CANCEL,
+            "Ends what flight info was given for, also rows that are being fetched; its tickets are good no more",
+        ),
         of(RENEW, "Makes a ticket good for as long again"),
+        of(STATUS, "Says in JSON what the server is and does"),
+        of(DROP, "Removes a dataset that was put by a client; the body is its name"),
     ]
 }
 
@@ -45,6 +66,11 @@ impl Node {
             }
             CANCEL => Some(self.cancel(caller, &action.body)?),
             RENEW => Some(self.renew(caller, &action.body)?),
+            STATUS => Some(self.status()?),
+            DROP => {
+                self.drop_dataset(action.body).await?;
+                None
+            }
             "BeginTransaction"
             | "EndTransaction"
             | "BeginSavepoint"
@@ -73,14 +99,37 @@ impl Node {
         Ok(result.as_any().encode_to_vec())
     }
 
-    /// Nothing is kept for flight info, so there is nothing to end but streams, which end when they are dropped.
     fn cancel(&self, caller: &Caller, body: &Bytes) -> Result<Vec<u8>, Status> {
         let request = CancelFlightInfoRequest::decode(body.clone()).map_err(|_| not_understood())?;
-        for endpoint in request.info.iter().flat_map(|info| &info.endpoint) {
+        let tickets = request.info.iter().flat_map(|info| &info.endpoint).map(|endpoint| {
             let ticket = endpoint.ticket.as_ref().map(|ticket| &ticket.ticket[..]).unwrap_or_default();
-            Claim::check(ticket, &self.inner.key, caller).map_err(|error| *error)?;
+            Claim::check(ticket, &self.inner.key, caller).map_err(|error| *error)
+        });
+        for claim in tickets.collect::<Result<Vec<_>, _>>()? {
+            self.inner.running.end(claim.id, claim.expires_unix_s);
         }
         Ok(CancelFlightInfoResult::new(CancelStatus::Cancelled).encode_to_vec())
+    }
+
+    fn status(&self) -> Result<Vec<u8>, Status> {
+        let inner = &self.inner;
+        let state = NodeStatus {
+            program: "godwit",
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_s: inner.started.elapsed().as_secs(),
+            open_streams: inner.running.count(),
+            open_uploads: inner.options.uploads.max(1) - inner.uploads.available_permits(),
+            prepared_statements: inner.statements.count(),
+            writable: inner.catalog.is_writable(),
+            sql: inner.engine.is_some(),
+        };
+        serde_json::to_vec(&state).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
+    }
+
+    async fn drop_dataset(&self, name: Bytes) -> Result<(), Status> {
+        let name = String::from_utf8(name.into()).map_err(|_| not_understood())?;
+        let catalog = self.inner.catalog.clone();
+        blocking(move || Ok(catalog.remove(&name)?)).await
     }
 
     fn renew(&self, caller: &Caller, body: &Bytes) -> Result<Vec<u8>, Status> {

@@ -8,7 +8,7 @@ use arrow_flight::sql::metadata::GetCatalogsBuilder;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use tonic::Status;
 
-use super::server_info::{SERVER, TYPES};
+use super::server_info::{TYPES, server};
 use crate::dataset::Catalog;
 
 /// The one catalog that all tables are in.
@@ -29,7 +29,7 @@ pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
         Command::CommandGetDbSchemas(command) => command.clone().into_builder().schema(),
         Command::CommandGetTables(command) => command.clone().into_builder().schema(),
         Command::CommandGetTableTypes(command) => command.into_builder().schema(),
-        Command::CommandGetSqlInfo(command) => command.clone().into_builder(&SERVER).schema(),
+        Command::CommandGetSqlInfo(command) => command.clone().into_builder(server(false)).schema(),
         Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&TYPES).schema(),
         Command::CommandGetPrimaryKeys(_) => primary_keys(),
         Command::CommandGetExportedKeys(_)
@@ -73,7 +73,7 @@ pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<
             types.append(TABLE_TYPE);
             types.build()
         }
-        Command::CommandGetSqlInfo(command) => command.into_builder(&SERVER).build(),
+        Command::CommandGetSqlInfo(command) => command.into_builder(server(catalog.is_writable())).build(),
         Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&TYPES).build(),
         Command::CommandGetPrimaryKeys(_) => return Ok(RecordBatch::new_empty(primary_keys())),
         Command::CommandGetExportedKeys(_)

@@ -9,18 +9,24 @@ use arrow_flight::sql::{
     Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction, XdbcDataType,
 };
 
-/// The server's own description.
-pub(super) static SERVER: LazyLock<SqlInfoData> = LazyLock::new(|| {
+/// The server's own description, where datasets may be put and where they may not.
+pub(super) fn server(is_writable: bool) -> &'static SqlInfoData {
+    static READ_ONLY: LazyLock<SqlInfoData> = LazyLock::new(|| described(false));
+    static WRITABLE: LazyLock<SqlInfoData> = LazyLock::new(|| described(true));
+    if is_writable { &WRITABLE } else { &READ_ONLY }
+}
+
+fn described(is_writable: bool) -> SqlInfoData {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "godwit");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
     info.append(SqlInfo::FlightSqlServerArrowVersion, "1.5");
-    info.append(SqlInfo::FlightSqlServerReadOnly, true);
+    info.append(SqlInfo::FlightSqlServerReadOnly, !is_writable);
     info.append(SqlInfo::FlightSqlServerSql, true);
     info.append(SqlInfo::FlightSqlServerSubstrait, false);
     info.append(SqlInfo::FlightSqlServerTransaction, SqlSupportedTransaction::None as i32);
     info.append(SqlInfo::FlightSqlServerCancel, true);
-    info.append(SqlInfo::FlightSqlServerBulkIngestion, false);
+    info.append(SqlInfo::FlightSqlServerBulkIngestion, is_writable);
     info.append(SqlInfo::FlightSqlServerIngestTransactionsSupported, false);
     info.append(SqlInfo::FlightSqlServerStatementTimeout, 0i32);
     info.append(SqlInfo::FlightSqlServerTransactionTimeout, 0i32);
@@ -43,7 +49,7 @@ pub(super) static SERVER: LazyLock<SqlInfoData> = LazyLock::new(|| {
     info.append(SqlInfo::SqlSchemaTerm, "schema");
     info.append(SqlInfo::SqlProcedureTerm, "procedure");
     info.build().expect("each of them is there once, with the type that the specification says")
-});
+}
 
 /// The types of columns (values of JDBC's `java.sql.Types`).
 pub(super) static TYPES: LazyLock<XdbcTypeInfoData> = LazyLock::new(|| {

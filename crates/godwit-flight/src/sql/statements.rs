@@ -76,6 +76,11 @@ impl Statements {
         Ok(work(&mut found.prepared))
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.locked().len()
+    }
+
     /// Forgets it.
     pub(crate) fn close(&self, caller: &Caller, handle: &[u8]) {
         let mut kept = self.locked();

@@ -20,9 +20,9 @@ use crate::server::{AUTH_HEADER, HEADER, PASSWORD, REUSE, USER, numbered, ordere
 use crate::session::{self, CloseResult, OptionValue, Options, SetResult, Texts, Value};
 
 /// Both clients of one server.
-struct Clients {
-    ours: Client,
-    stock: FlightClient,
+pub struct Clients {
+    pub ours: Client,
+    pub stock: FlightClient,
 }
 
 /// Plays the client's part of a scenario.
@@ -46,13 +46,16 @@ pub async fn play(scenario: &str, address: &Address) {
         "location:reuse_connection" => clients.reuse_connection().await,
         "poll_flight_info" => clients.poll().await,
         "app_metadata_flight_info_endpoint" => clients.read_metadata().await,
+        "flight_sql" => clients.play_sql().await,
+        "flight_sql:extension" => clients.play_extensions().await,
+        "flight_sql:ingestion" => clients.ingest().await,
         "session_options" => clients.set_options().await,
         other => panic!("no scenario {other}"),
     }
 }
 
 /// Batches and what was said beside them.
-async fn download(client: &Client, ticket: &Ticket) -> Result<Vec<(RecordBatch, Bytes)>, FlightError> {
+pub async fn download(client: &Client, ticket: &Ticket) -> Result<Vec<(RecordBatch, Bytes)>, FlightError> {
     let mut batches = client.download(ticket.ticket.clone()).await?;
     let mut found = Vec::new();
     while let Some(item) = batches.next().await? {
@@ -61,7 +64,7 @@ async fn download(client: &Client, ticket: &Ticket) -> Result<Vec<(RecordBatch, 
     Ok(found)
 }
 
-fn ticket(endpoint: &FlightEndpoint) -> &Ticket {
+pub fn ticket(endpoint: &FlightEndpoint) -> &Ticket {
     endpoint.ticket.as_ref().expect("an endpoint has a ticket")
 }
 

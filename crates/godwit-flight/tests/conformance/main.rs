@@ -1,4 +1,4 @@
-//! Arrow's own integration scenarios for Flight, those of SQL aside, against the Go implementation, each way round.
+//! Arrow's own integration scenarios for Flight, against the Go implementation, each way round.
 //!
 //! `cargo xtask conformance` builds the Go programs and runs this; without them it says that it is skipped. The scenarios
 //! are those of `arrow-flight-integration-client` 18.8; `""` is the round trip of a JSON file. `DoExchange`, which Go's
@@ -8,6 +8,8 @@ mod client;
 mod data;
 mod server;
 mod session;
+mod sql;
+mod sql_client;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -17,7 +19,7 @@ use godwit_flight::Address;
 use godwit_tests::{scratch, skip};
 use tokio::runtime::Runtime;
 
-const SCENARIOS: [&str; 12] = [
+const SCENARIOS: [&str; 15] = [
     "",
     "auth:basic_proto",
     "middleware",
@@ -30,6 +32,9 @@ const SCENARIOS: [&str; 12] = [
     "poll_flight_info",
     "app_metadata_flight_info_endpoint",
     "session_options",
+    "flight_sql",
+    "flight_sql:extension",
+    "flight_sql:ingestion",
 ];
 
 /// Where `tests/tools/arrow-go/fetch.sh` puts a program.

@@ -23,6 +23,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::session::{self, CloseResult, OptionValue, Options, SetError, SetResult, Value};
+use crate::sql;
 
 pub const USER: &str = "arrow";
 pub const PASSWORD: &str = "flight";
@@ -56,6 +57,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl State {
+    fn is_sql(&self) -> bool {
+        self.scenario.starts_with("flight_sql")
+    }
+
     /// What was uploaded by a name.
     pub fn uploaded(&self, name: &str) -> Option<Vec<RecordBatch>> {
         lock(&self.uploads).get(name).map(|(_, batches)| batches.clone())
@@ -85,6 +90,9 @@ struct Plane(Arc<State>);
 
 impl DataPlane for Plane {
     async fn download(&self, _: Caller, ticket: Bytes) -> Result<Download, Status> {
+        if self.0.is_sql() {
+            return sql::download(&ticket);
+        }
         let ticket = String::from_utf8_lossy(&ticket).into_owned();
         let batches = match self.0.scenario {
             "" => lock(&self.0.uploads).get(&ticket).map(|(_, batches)| batches.clone()),
@@ -102,6 +110,9 @@ impl DataPlane for Plane {
     }
 
     async fn upload(&self, _: Caller, upload: Upload) -> Result<Answers, Status> {
+        if self.0.is_sql() {
+            return sql::upload(upload).await;
+        }
         let taking = Taking { state: self.0.clone(), upload, batches: Vec::new() };
         Ok(Box::pin(stream::try_unfold(taking, |mut taking| async move {
             loop {
@@ -173,6 +184,9 @@ impl State {
     }
 
     fn info(&self, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+        if self.is_sql() {
+            return sql::info(descriptor);
+        }
         let endpoint = |ticket: &str| FlightEndpoint::new().with_ticket(Ticket::new(ticket.to_owned()));
         let info = FlightInfo::new().with_descriptor(descriptor.clone());
         let info = |schema: &Schema| info.try_with_schema(schema).map_err(|error| Status::internal(error.to_string()));
@@ -380,6 +394,11 @@ impl FlightService for Rest {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Result<Response<Self::DoActionStream>, Status> {
+        if self.0.is_sql() {
+            let body = sql::act(request.get_ref())?.map(Bytes::from);
+            let answers = body.into_iter().map(|body| Ok(arrow_flight::Result { body }));
+            return Ok(Response::new(Box::pin(stream::iter(answers.collect::<Vec<_>>()))));
+        }
         let (session, cookie) = self.session(request.metadata());
         let body = match self.0.scenario {
             "auth:basic_proto" => self.user(request.metadata())?,
@@ -403,8 +422,8 @@ impl FlightService for Rest {
         Err(Status::unimplemented("no scenario lists flights"))
     }
 
-    async fn get_schema(&self, _: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
-        Err(Status::unimplemented("no scenario asks for a schema"))
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
+        Ok(Response::new(SchemaResult { schema: sql::schema(request.get_ref())? }))
     }
 
     async fn do_get(&self, _: Request<Ticket>) -> Result<Response<Self::DoGetStream>, Status> {

@@ -15,7 +15,7 @@ use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::read_groups::ReadGroups;
-use crate::run_directory::RunDirectory;
+use crate::run_directory::{Finished, RunDirectory};
 use crate::runs::{FinishedRuns, RunStore, RunTable, SortedBlock};
 use crate::scratch::SpillFile;
 
@@ -184,7 +184,7 @@ impl Collector {
             marker.add_block(id, signatures, details).map_err(scratch)?;
         }
         let sorted = SortedBlock::new(chunks, keys);
-        let records = sorted.records() as u64;
+        let (records, longest_bases) = (sorted.records() as u64, sorted.longest_bases());
         self.records.fetch_add(records, Ordering::Relaxed);
         let store = self.store.get_or_init(|| {
             let plan = sorted.plan(self.options.partitions);
@@ -195,7 +195,8 @@ impl Collector {
         let table = store.add_block(id, sorted).map_err(scratch)?;
         match (appender, table) {
             (Some(block), Some(table)) => {
-                block.finish(id, records, signatures, None, &table, store.plan()).map_err(scratch)
+                let finished = Finished { id, records, longest_bases };
+                block.finish(&finished, signatures, None, &table, store.plan()).map_err(scratch)
             }
             _ => Ok(()),
         }
@@ -219,7 +220,8 @@ impl Collector {
         }
         let BlockElsewhere { records, signatures, details, table } = block;
         if let Some(run) = &self.run {
-            let kept = run.append_block().finish(id, records, &signatures, Some(&details), &table, plan);
+            let finished = Finished { id, records, longest_bases: u32::MAX };
+            let kept = run.append_block().finish(&finished, &signatures, Some(&details), &table, plan);
             kept.map_err(scratch)?;
         }
         if let Some(marker) = &self.marker {

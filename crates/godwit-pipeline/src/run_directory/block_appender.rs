@@ -21,6 +21,17 @@ impl RunDirectory {
     }
 }
 
+/// What is known of a block that is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// The block.
+    pub id: BlockId,
+    /// Its records.
+    pub records: u64,
+    /// Reference bases that one of them reaches over, at most.
+    pub longest_bases: u32,
+}
+
 /// A block being appended to the spill of runs: frames first, which [`crate::runs`] writes, then [`Self::finish`].
 pub struct BlockAppender<'r> {
     run: &'r RunDirectory,
@@ -36,14 +47,13 @@ impl BlockAppender<'_> {
     /// What the file system reports.
     pub fn finish(
         self,
-        id: BlockId,
-        records: u64,
+        block: &Finished,
         signatures: &BlockSignatures,
         details: Option<&BlockDetails>,
         table: &RunTable,
         plan: &PartitionPlan,
     ) -> io::Result<()> {
-        let run = self.run;
+        let (run, Finished { id, records, longest_bases }) = (self.run, *block);
         let frame_bytes = run.blocks.bytes() - self.offset;
         let (pairs, ends) = (bytemuck::cast_slice(&signatures.pairs), bytemuck::cast_slice(&signatures.ends));
         let templates = details.map_or_else(Vec::new, |details| details.templates.to_bytes());
@@ -65,6 +75,7 @@ impl BlockAppender<'_> {
             reads,
             content,
             records,
+            longest_bases,
             counts: signatures.counts.clone(),
             offset: self.offset,
             frame_bytes,

@@ -246,6 +246,13 @@ impl SortedBlock {
         self.items.len()
     }
 
+    /// Reference bases that one of the records reaches over, at most.
+    pub fn longest_bases(&self) -> u32 {
+        let records = self.chunks.iter().flat_map(|chunk| chunk.iter().flatten()).map(RawRecord::trusted);
+        let bases = records.map(|record| record.end_position(record.flag()).saturating_sub(record.position()));
+        bases.max().map_or(0, |most| most.max(0) as u32)
+    }
+
     /// Bytes the records and their order take in memory.
     fn resident_bytes(&self) -> usize {
         let data: usize = self.chunks.iter().map(|chunk| chunk.value_data().len() + 4 * chunk.len()).sum();

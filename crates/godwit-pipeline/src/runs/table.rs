@@ -11,6 +11,19 @@ const FRAME_ENTRY: usize = 28;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunTable(pub Vec<u8>);
 
+/// Where a frame is in the spill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FramePlace {
+    /// That of its first record: keys of the others are not below it, nor above those of the next frame.
+    pub first_key: SortKey,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes in the spill.
+    pub stored_bytes: u32,
+    /// Bytes as plain records.
+    pub plain_bytes: u32,
+}
+
 impl RunTable {
     pub(super) fn of(run: &Run) -> Self {
         let mut bytes = Vec::with_capacity(8 + FRAME_ENTRY * run.frames.len() + 4 * run.partition_frames.len());
@@ -24,6 +37,18 @@ impl RunTable {
         }
         bytes.extend(run.partition_frames.iter().flat_map(|first| first.to_le_bytes()));
         Self(bytes)
+    }
+
+    /// Where the frames are; `None` where the bytes are no table for that many partitions.
+    pub fn places(&self, partitions: usize) -> Option<Vec<FramePlace>> {
+        let run = self.run(BlockId { lane: 0, ordinal: 0 }, partitions)?;
+        let place = |frame: &Frame| FramePlace {
+            first_key: frame.first_key,
+            offset: frame.offset,
+            stored_bytes: frame.stored_bytes,
+            plain_bytes: frame.plain_bytes,
+        };
+        Some(run.frames.iter().map(place).collect())
     }
 
     /// The run; `None` where the bytes are no table for that many partitions.

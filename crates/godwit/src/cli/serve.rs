@@ -31,6 +31,18 @@ pub struct ServeArgs {
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,
+    /// Let clients put datasets below the directory, and remove what they put
+    #[arg(long)]
+    pub writable: bool,
+    /// Memory for temporary datasets of clients, all told; what is more goes to the directory for scratch files
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "writable")]
+    pub put_memory: u64,
+    /// Connections at a time; others are closed at once
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub connections: u32,
+    /// Largest message that is taken, a batch of rows and what is said beside it
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub message_limit: u64,
     /// Memory that each statement may have
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     pub statement_memory: u64,

@@ -12,6 +12,9 @@ pub struct SqlWorkerArgs {
     /// The reference that CRAM files were made with
     #[arg(long, value_name = "FASTA")]
     pub reference: Option<PathBuf>,
+    /// Ask the temporary datasets in this directory, too
+    #[arg(long, value_name = "DIR")]
+    pub temporary: Option<PathBuf>,
     /// Serve on this Unix socket
     #[arg(long, value_name = "PATH")]
     pub socket: PathBuf,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use godwit_flight::{Address, Catalog, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
+use godwit_serve::Temporary;
 
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -25,16 +26,23 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let gate = gate_of(args)?;
     let tls = tls_of(args)?;
     refuse_the_open(args, address, &gate, tls.is_some())?;
-    let root = Arc::new(root_of(&args.root, args.reference.as_deref(), &args.common)?);
+    let root = root_of(&args.root, args.reference.as_deref(), &args.common)?;
+    // Held until the end: its directories go with it.
+    let temporary = args.writable.then(|| Temporary::new(&super::scratch_of(&args.common))).transpose()?;
+    let root = match &temporary {
+        Some(temporary) => root.writable(temporary, args.put_memory)?,
+        None => root,
+    };
+    let root = Arc::new(root);
     let datasets = root.names()?.len();
     let threads = args.common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let node = Node::new(root, engine_of(args), NodeOptions::default());
+        let node = Node::new(root, engine_of(args, temporary.as_ref()), NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
-        let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, Tuning::default()).await?;
+        let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
@@ -49,9 +57,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     outcome
 }
 
+fn tuning_of(args: &ServeArgs) -> Tuning {
+    Tuning { message_limit_bytes: args.message_limit, connections: args.connections as usize, ..Tuning::default() }
+}
+
 /// What runs the statements of a server: processes of this program.
 #[cfg(feature = "sql")]
-fn engine_of(args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
+fn engine_of(args: &ServeArgs, temporary: Option<&Temporary>) -> Option<Arc<dyn SqlEngine>> {
     use godwit_query::{Isolated, StatementLimits};
 
     let limits = StatementLimits {
@@ -65,12 +77,16 @@ fn engine_of(args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
     let threads = args.common.thread_count().min((args.statement_memory / THREAD_BYTES).max(1) as usize);
     let (root, temp) = (args.root.clone(), scratch.clone());
     let reference = args.reference.clone();
+    let temporary = temporary.map(|temporary| temporary.directory().to_owned());
     let memory_bytes = limits.memory_bytes.to_string();
     let command = move |socket: &Path| {
         // Also where the file that this process was started from is gone or another by now.
         let mut command = std::process::Command::new("/proc/self/exe");
         command.arg("sql-worker").arg("--root").arg(&root).arg("--socket").arg(socket).arg("--temp").arg(&temp);
         command.args(["--memory-bytes", &memory_bytes, "--threads", &threads.to_string()]);
+        if let Some(temporary) = &temporary {
+            command.arg("--temporary").arg(temporary);
+        }
         if let Some(reference) = &reference {
             command.arg("--reference").arg(reference);
         }
@@ -81,7 +97,7 @@ fn engine_of(args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
 
 /// Without SQL there is nothing that runs it.
 #[cfg(not(feature = "sql"))]
-fn engine_of(_args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
+fn engine_of(_args: &ServeArgs, _temporary: Option<&Temporary>) -> Option<Arc<dyn SqlEngine>> {
     None
 }
 

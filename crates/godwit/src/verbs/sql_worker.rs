@@ -6,7 +6,7 @@ use std::sync::Arc;
 use godwit_query::{Engine, Limits, serve_statements};
 use godwit_serve::Root;
 
-use super::{cram_access, print};
+use super::{cram_access, live, print};
 use crate::cli::SqlWorkerArgs;
 use crate::failure::{Exit, Failure};
 
@@ -25,6 +25,11 @@ pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let root = Root::new(&args.root, cram_access(args.reference.as_deref(), &args.temp))?;
+    let root = root.with_runs(Arc::new(live::OfPipeline));
+    let root = match &args.temporary {
+        Some(directory) => root.with_temporary(directory),
+        None => root,
+    };
     let memory_bytes = (args.memory_bytes as f64 * COUNTED_SHARE) as usize;
     let limits = Limits { memory_bytes, threads, scratch: Some(args.temp.clone()) };
     let engine = Engine::new(Arc::new(root), &limits)?;

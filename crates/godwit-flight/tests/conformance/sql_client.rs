@@ -1,0 +1,265 @@
+//! The client of the scenarios of Flight SQL.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::{Array as _, ArrayRef, Int64Array, RecordBatch, new_null_array};
+use arrow_flight::sql::{
+    ActionBeginSavepointRequest, ActionBeginSavepointResult, ActionBeginTransactionRequest,
+    ActionBeginTransactionResult, ActionCancelQueryRequest, ActionCancelQueryResult,
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
+    ActionCreatePreparedSubstraitPlanRequest, ActionEndSavepointRequest, ActionEndTransactionRequest, Any,
+    CommandGetCatalogs, CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandGetXdbcTypeInfo,
+    CommandPreparedStatementQuery, CommandPreparedStatementUpdate, CommandStatementQuery,
+    CommandStatementSubstraitPlan, CommandStatementUpdate, DoPutPreparedStatementResult, DoPutUpdateResult,
+    ProstMessageExt, SqlInfo,
+};
+use arrow_flight::{Action, FlightInfo};
+use arrow_schema::{DataType, SchemaRef};
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use godwit_flight::FlightError;
+use prost::Message as _;
+
+use crate::client::{Clients, download, ticket};
+use crate::sql::{
+    INGESTED_ROWS, KEEP, PREPARED_SELECT, PREPARED_UPDATE, SAVEPOINT, SAVEPOINT_NAME, SELECT, TRANSACTION, UNDO,
+    UPDATE, UPDATED, asks, columns, extensions, foreign_keys, ingested_columns, ingestion, plan, primary_keys,
+    server_info,
+};
+
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn transaction(is_in: bool) -> Option<Bytes> {
+    is_in.then(|| Bytes::from_static(TRANSACTION))
+}
+
+impl Clients {
+    async fn info_of(&mut self, command: &impl ProstMessageExt) -> FlightInfo {
+        self.stock.get_flight_info(asks(command)).await.expect("there is information")
+    }
+
+    /// The columns of what a command gives, in its schema and in its rows.
+    async fn gives(&mut self, command: &impl ProstMessageExt, expected: &SchemaRef) {
+        let info = self.info_of(command).await;
+        let mut batches = self.ours.download(ticket(&info.endpoint[0]).ticket.clone()).await.expect("it can be had");
+        while batches.next().await.expect("it can be read").is_some() {}
+        assert_eq!(batches.schema(), Some(expected));
+        let told = self.stock.get_schema(asks(command)).await.expect("it has a schema");
+        assert_eq!(&told, &**expected);
+    }
+
+    /// An upload, and what is answered to it.
+    async fn put(&mut self, command: &impl ProstMessageExt, batch: &RecordBatch) -> Bytes {
+        let (mut sender, answers) = self.ours.upload(&asks(command), &batch.schema()).expect("a schema");
+        let sending = async {
+            sender.send(batch, &[]).await?;
+            sender.finish().await
+        };
+        let taking = async {
+            let mut answers = answers.await?;
+            let first = answers.next().await?;
+            while answers.next().await?.is_some() {}
+            Ok::<_, FlightError>(first.unwrap_or_default())
+        };
+        let (sent, said) = tokio::join!(sending, taking);
+        let said = said.expect("it is answered");
+        sent.expect("all is sent");
+        said
+    }
+
+    async fn updates(&mut self, command: &impl ProstMessageExt, expected: i64) {
+        let said = self.put(command, &RecordBatch::new_empty(columns(false))).await;
+        assert_eq!(DoPutUpdateResult::decode(said).expect("a number of rows").record_count, expected);
+    }
+
+    async fn acts(&mut self, name: &str, request: &impl ProstMessageExt) -> Option<Any> {
+        let action = Action::new(name, request.as_any().encode_to_vec());
+        let answers = self.stock.do_action(action).await.expect("the action is taken");
+        let answers: Vec<Bytes> = answers.try_collect().await.expect("the action is answered");
+        answers.into_iter().next().map(|answer| Any::decode(answer).expect("a message"))
+    }
+
+    async fn acts_for<M: ProstMessageExt>(&mut self, name: &str, request: &impl ProstMessageExt) -> M {
+        let answer = self.acts(name, request).await.expect("there is an answer");
+        answer.unpack().expect("it can be read").expect("it is of the right kind")
+    }
+
+    pub async fn play_sql(&mut self) {
+        self.ask_about_tables().await;
+        self.ask_about_keys().await;
+        self.gives(&CommandStatementQuery { query: SELECT.to_owned(), transaction_id: None }, &columns(false)).await;
+        let update = CommandStatementUpdate { query: UPDATE.to_owned(), transaction_id: None };
+        self.updates(&update, UPDATED[0][0]).await;
+        self.prepare(false, false).await;
+    }
+
+    async fn ask_about_tables(&mut self) {
+        let catalogs = CommandGetCatalogs {};
+        self.gives(&catalogs, &catalogs.into_builder().schema()).await;
+        let schemas = CommandGetDbSchemas {
+            catalog: text("catalog"),
+            db_schema_filter_pattern: text("db_schema_filter_pattern"),
+        };
+        self.gives(&schemas, &schemas.clone().into_builder().schema()).await;
+        let tables = CommandGetTables {
+            catalog: text("catalog"),
+            db_schema_filter_pattern: text("db_schema_filter_pattern"),
+            table_name_filter_pattern: text("table_filter_pattern"),
+            table_types: vec!["table".to_owned(), "view".to_owned()],
+            include_schema: true,
+        };
+        self.gives(&tables, &tables.clone().into_builder().schema()).await;
+        let types = CommandGetTableTypes {};
+        self.gives(&types, &types.into_builder().schema()).await;
+        let types = CommandGetXdbcTypeInfo { data_type: None };
+        let none = arrow_flight::sql::metadata::XdbcTypeInfoDataBuilder::new().build().expect("none is one");
+        self.gives(&types, &types.into_builder(&none).schema()).await;
+        let info = [SqlInfo::FlightSqlServerName, SqlInfo::FlightSqlServerReadOnly].map(|info| info as u32).to_vec();
+        let info = CommandGetSqlInfo { info };
+        self.gives(&info, &info.clone().into_builder(&server_info()).schema()).await;
+    }
+
+    async fn ask_about_keys(&mut self) {
+        let (catalog, db_schema, table) = (text("catalog"), text("db_schema"), "table".to_owned());
+        let keys =
+            CommandGetPrimaryKeys { catalog: catalog.clone(), db_schema: db_schema.clone(), table: table.clone() };
+        self.gives(&keys, &primary_keys()).await;
+        let keys =
+            CommandGetExportedKeys { catalog: catalog.clone(), db_schema: db_schema.clone(), table: table.clone() };
+        self.gives(&keys, &foreign_keys()).await;
+        self.gives(&CommandGetImportedKeys { catalog, db_schema, table }, &foreign_keys()).await;
+        let keys = CommandGetCrossReference {
+            pk_catalog: text("pk_catalog"),
+            pk_db_schema: text("pk_db_schema"),
+            pk_table: "pk_table".to_owned(),
+            fk_catalog: text("fk_catalog"),
+            fk_db_schema: text("fk_db_schema"),
+            fk_table: "fk_table".to_owned(),
+        };
+        self.gives(&keys, &foreign_keys()).await;
+    }
+
+    async fn prepared(&mut self, query: Option<&str>, in_transaction: bool) -> Bytes {
+        let transaction_id = transaction(in_transaction);
+        let result: ActionCreatePreparedStatementResult = match query {
+            Some(query) => {
+                let request = ActionCreatePreparedStatementRequest { query: query.to_owned(), transaction_id };
+                self.acts_for("CreatePreparedStatement", &request).await
+            }
+            None => {
+                let request = ActionCreatePreparedSubstraitPlanRequest { plan: Some(plan()), transaction_id };
+                self.acts_for("CreatePreparedSubstraitPlan", &request).await
+            }
+        };
+        result.prepared_statement_handle
+    }
+
+    async fn close(&mut self, prepared_statement_handle: Bytes) {
+        self.acts("ClosePreparedStatement", &ActionClosePreparedStatementRequest { prepared_statement_handle }).await;
+    }
+
+    /// A query and an update, prepared from text or from a plan, with a parameter and without.
+    async fn prepare(&mut self, from_plan: bool, in_transaction: bool) {
+        let from = |text: &'static str| (!from_plan).then_some(text);
+        let handle = self.prepared(from(PREPARED_SELECT), in_transaction).await;
+        let query = CommandPreparedStatementQuery { prepared_statement_handle: handle.clone() };
+        let one: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let values = RecordBatch::try_new(columns(false), vec![one]).expect("one column");
+        let said = DoPutPreparedStatementResult::decode(self.put(&query, &values).await).expect("a handle");
+        // Servers before Arrow 17 answer nothing.
+        assert!(said.prepared_statement_handle.is_none_or(|told| told == handle));
+        self.gives(&query, &columns(in_transaction)).await;
+        self.close(handle).await;
+        let handle = self.prepared(from(PREPARED_UPDATE), in_transaction).await;
+        let update = CommandPreparedStatementUpdate { prepared_statement_handle: handle.clone() };
+        self.updates(&update, UPDATED[1][usize::from(in_transaction)]).await;
+        self.close(handle).await;
+    }
+
+    pub async fn play_extensions(&mut self) {
+        self.read_server_info().await;
+        let query = CommandStatementSubstraitPlan { plan: Some(plan()), transaction_id: None };
+        self.gives(&query, &columns(false)).await;
+        let info = self.info_of(&query).await.encode_to_vec().into();
+        let result: ActionCancelQueryResult = self.acts_for("CancelQuery", &ActionCancelQueryRequest { info }).await;
+        assert_eq!(result.result, 1);
+        self.updates(&query, UPDATED[0][0]).await;
+        self.prepare(true, false).await;
+        self.play_transactions().await;
+    }
+
+    async fn read_server_info(&mut self) {
+        let info = self.info_of(&CommandGetSqlInfo { info: extensions() }).await;
+        let found = download(&self.ours, ticket(&info.endpoint[0])).await.expect("it can be had");
+        let [(batch, _)] = &found[..] else { panic!("one batch, not {}", found.len()) };
+        let names = batch.column(0).as_primitive::<arrow_array::types::UInt32Type>();
+        let values = batch.column(1).as_union();
+        let told: Vec<(u32, String)> =
+            (0..batch.num_rows()).map(|row| (names.value(row), format!("{:?}", values.value(row)))).collect();
+        let expected = CommandGetSqlInfo { info: extensions() }.into_builder(&server_info()).build().expect("a batch");
+        let (names, values) =
+            (expected.column(0).as_primitive::<arrow_array::types::UInt32Type>(), expected.column(1).as_union());
+        let mut told = told;
+        told.sort();
+        let mut expected: Vec<(u32, String)> =
+            (0..expected.num_rows()).map(|row| (names.value(row), format!("{:?}", values.value(row)))).collect();
+        expected.sort();
+        assert_eq!(told, expected);
+    }
+
+    async fn begin(&mut self) {
+        let result: ActionBeginTransactionResult =
+            self.acts_for("BeginTransaction", &ActionBeginTransactionRequest {}).await;
+        assert_eq!(&result.transaction_id[..], TRANSACTION);
+    }
+
+    async fn begin_savepoint(&mut self) {
+        let (transaction_id, name) = (Bytes::from_static(TRANSACTION), SAVEPOINT_NAME.to_owned());
+        let result: ActionBeginSavepointResult =
+            self.acts_for("BeginSavepoint", &ActionBeginSavepointRequest { transaction_id, name }).await;
+        assert_eq!(&result.savepoint_id[..], SAVEPOINT);
+    }
+
+    async fn end(&mut self, action: i32) {
+        let transaction_id = Bytes::from_static(TRANSACTION);
+        self.acts("EndTransaction", &ActionEndTransactionRequest { transaction_id, action }).await;
+    }
+
+    async fn end_savepoint(&mut self, action: i32) {
+        let savepoint_id = Bytes::from_static(SAVEPOINT);
+        self.acts("EndSavepoint", &ActionEndSavepointRequest { savepoint_id, action }).await;
+    }
+
+    async fn play_transactions(&mut self) {
+        self.begin().await;
+        self.begin_savepoint().await;
+        let transaction_id = transaction(true);
+        let query = CommandStatementQuery { query: SELECT.to_owned(), transaction_id: transaction_id.clone() };
+        self.gives(&query, &columns(true)).await;
+        let by_plan = CommandStatementSubstraitPlan { plan: Some(plan()), transaction_id: transaction_id.clone() };
+        self.gives(&by_plan, &columns(true)).await;
+        let update = CommandStatementUpdate { query: UPDATE.to_owned(), transaction_id };
+        self.updates(&update, UPDATED[0][1]).await;
+        self.updates(&by_plan, UPDATED[0][1]).await;
+        self.prepare(false, true).await;
+        self.prepare(true, true).await;
+        self.end_savepoint(UNDO).await;
+        self.begin_savepoint().await;
+        self.end_savepoint(KEEP).await;
+        self.end(KEEP).await;
+        self.begin().await;
+        self.end(UNDO).await;
+    }
+
+    pub async fn ingest(&mut self) {
+        let rows = new_null_array(&DataType::Int64, INGESTED_ROWS as usize);
+        assert_eq!(rows.null_count(), INGESTED_ROWS as usize);
+        let batch = RecordBatch::try_new(ingested_columns(), vec![rows]).expect("one column");
+        let said = self.put(&ingestion(), &batch).await;
+        assert_eq!(DoPutUpdateResult::decode(said).expect("a number of rows").record_count, INGESTED_ROWS);
+    }
+}

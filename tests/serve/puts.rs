@@ -1,0 +1,257 @@
+//! Datasets that clients put: every type, what becomes of one that is there, and what is seen while one is put, replaced or lost.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use godwit_tests::binary::godwit;
+use godwit_tests::served::Served;
+use godwit_tests::tool::Tool;
+use godwit_tests::{needs, patience, scratch};
+
+use crate::run::formats::{aligned, lines, python, run_python, script};
+
+fn told(served: &Served, words: &[&str]) -> Vec<String> {
+    let words: Vec<&str> = [served.address.as_str()].into_iter().chain(words.iter().copied()).collect();
+    lines(&run_python("putting.py", Path::new("-"), &words))
+}
+
+fn writable(root: &Path, words: &[&str]) -> Served {
+    let words: Vec<&str> = ["--writable"].iter().chain(words).copied().collect();
+    Served::start(root, &words)
+}
+
+/// What lies in the hidden directory where datasets are made, but for its lock.
+fn left(root: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root.join(".godwit-puts")).expect("it is there");
+    entries.map(|entry| entry.expect("it can be listed").path()).filter(|path| path.is_dir()).collect()
+}
+
+#[test]
+fn what_is_put_comes_back_as_it_was() {
+    needs!("python3");
+    let root = scratch::directory("puts-types");
+    let served = writable(&root, &[]);
+    let told = told(&served, &["round_trip"]);
+    assert_eq!(told[0], "{'dataset': 'some/types.parquet', 'rows': 5000}");
+    assert_eq!(told[1], told[2], "SQL counts what was put");
+    assert_eq!(told[3], "{'dataset': 'empty.parquet', 'rows': 0} 0 True");
+    assert_eq!(told[4..6], ["['empty.parquet', 'some/types.parquet']", "[] ['empty.parquet']"]);
+    assert!(told[6].contains("there is no dataset"), "{}", told[6]);
+    assert!(left(&root).is_empty());
+    // Whole files of Parquet, private as all that may be of humans.
+    use std::os::unix::fs::PermissionsExt as _;
+    let list = root.join("empty.parquet/_parts");
+    assert_eq!(std::fs::metadata(list).expect("it is there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn one_that_is_there_is_kept_replaced_or_appended_to_as_is_said() {
+    needs!("python3");
+    let root = scratch::directory("puts-existing");
+    let told = told(&writable(&root, &[]), &["existing"]);
+    let said = |rows: u64| format!("{{'dataset': 't.parquet', 'rows': {rows}}}");
+    assert_eq!(told[0], format!("{} [1, 1, 1]", said(3)));
+    assert!(told[1].contains("there is a dataset t.parquet already") && told[1].ends_with("[1, 1, 1]"), "{}", told[1]);
+    assert_eq!(told[2], format!("{} [1, 1, 1, 2, 2]", said(2)));
+    assert_eq!(told[3], format!("{} [3, 3]", said(2)));
+    assert!(
+        told[4].contains("\"n\" (Int64)") && told[4].contains("(Utf8)") && told[4].ends_with("[3, 3]"),
+        "{}",
+        told[4]
+    );
+    assert_eq!(told[5], format!("{} ['text']", said(1)));
+    assert_eq!(told[6], "{'dataset': 'new.parquet', 'rows': 3} 3");
+    for refused in &told[7..] {
+        assert!(refused.starts_with("ArrowInvalid") || refused.contains("Error"), "{refused}");
+    }
+    assert_eq!(told.len(), 10);
+    let parts = std::fs::read_dir(root.join("t.parquet")).expect("it is there").count();
+    assert_eq!(parts, 2, "what was replaced is gone: one part and its list");
+}
+
+#[test]
+fn names_that_lead_elsewhere_and_files_of_others_are_refused() {
+    needs!("python3");
+    let root = scratch::directory("puts-names");
+    std::fs::create_dir(root.join("run.parquet")).expect("it can be made");
+    std::fs::write(root.join("x.bed"), "chr1\t5\t9\n").expect("it can be written");
+    let served = writable(&root, &[]);
+    let bad = [
+        "../out",
+        "a/../../out",
+        "/tmp/out",
+        ".hidden",
+        "a/.godwit-puts/b",
+        "x.bed",
+        "",
+        "a.parquet/b",
+        "run",
+        "a//b/.",
+    ];
+    let words: Vec<&str> = ["named"].into_iter().chain(bad).collect();
+    let lines = told(&served, &words);
+    let (taken, refused): (Vec<_>, Vec<_>) = lines[..bad.len()].iter().partition(|line| line.contains("'rows'"));
+    assert_eq!(taken, ["{'dataset': 'a//b/..parquet', 'rows': 1}"].map(String::from).iter().collect::<Vec<_>>());
+    assert_eq!(refused.len(), bad.len() - 1);
+    assert!(lines[bad.len()].contains("no columns") && lines[bad.len() + 1].contains("two columns"), "{lines:?}");
+    for name in ["x.bed", "run", "run.parquet", "../puts-names/x", "temporary/none"] {
+        let told = told(&served, &["dropped", name]).join("");
+        assert!(told.contains("Error") || told.starts_with("Arrow"), "{name}: {told}");
+    }
+    assert!(root.join("x.bed").exists() && root.join("run.parquet").exists());
+    let read_only = Served::start(&root, &[]);
+    let told = told(&read_only, &["named", "t"]);
+    assert!(told[0].contains("--writable"), "{}", told[0]);
+    drop(read_only);
+    std::fs::create_dir(root.join("temporary")).expect("it can be made");
+    let words = ["serve", "--root", root.to_str().expect("scratch paths are text"), "--writable"];
+    godwit().args(words).run().refuses(&[2], &["temporary/", "another name"]);
+}
+
+#[test]
+fn adbc_ingests_in_all_its_modes() {
+    needs!("python3");
+    let root = scratch::directory("puts-adbc");
+    let told = told(&writable(&root, &[]), &["ingested"]);
+    let words: Vec<&str> = told[0].split(' ').collect();
+    let [appended, "3", "3", created, "3", "6"] = words[..] else { panic!("{}", told[0]) };
+    assert!(appended.ends_with("Error") && created.ends_with("Error"), "{}", told[0]);
+    assert_eq!(told[1..3], ["3 3 3 6", "3 3"]);
+    assert!(told[3].split(' ').all(|word| word.ends_with("Error")), "{}", told[3]);
+}
+
+#[test]
+fn whoever_reads_while_a_dataset_is_replaced_sees_one_state_of_it() {
+    needs!("python3");
+    let root = scratch::directory("puts-replaced");
+    let told = told(&writable(&root, &[]), &["replaced_while_read", "40"]);
+    assert_eq!(told, ["True True"]);
+}
+
+#[test]
+fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
+    needs!("python3");
+    let root = scratch::directory("puts-killed");
+    for victim in ["client", "server"] {
+        let served = writable(&root, &[]);
+        let python = python().expect("tests/tools/columns/fetch.sh made it");
+        let mut command: Command = python.command();
+        command.arg(script("putting.py")).args(["-", &served.address, "half", "lost"]).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("it can be started");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it prints");
+        assert_eq!(line, "begun\n");
+        if victim == "client" {
+            child.kill().expect("it can be killed");
+            patience::wait_until("the server forgets it", || left(&root).is_empty());
+            assert_eq!(told(&served, &["named"]).last().map(String::as_str), Some("[]"));
+        } else {
+            patience::wait_until("the upload has begun", || !left(&root).is_empty());
+            served.end(libc::SIGKILL);
+            assert!(!left(&root).is_empty(), "it had no time to clear up");
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let again = writable(&root, &[]);
+    assert!(left(&root).is_empty(), "the next server clears up");
+    assert_eq!(told(&again, &["named"]).last().map(String::as_str), Some("[]"));
+    assert!(!root.join("lost.parquet").exists());
+}
+
+#[test]
+fn messages_of_200_megabytes_are_taken_and_larger_than_the_limit_refused() {
+    needs!("python3");
+    let root = scratch::directory("puts-large");
+    assert_eq!(
+        told(&writable(&root, &[]), &["large", "200"]),
+        ["{'dataset': 'large.parquet', 'rows': 25000000} ['large.parquet']", "True"]
+    );
+    let other = scratch::directory("puts-limit");
+    let told = told(&writable(&other, &["--message-limit", "100M"]), &["large", "200"]);
+    assert!(told.len() == 1 && told[0].contains("over") && told[0].ends_with(" []"), "{told:?}");
+    assert!(left(&other).is_empty());
+}
+
+#[test]
+fn temporary_datasets_stay_in_memory_as_long_as_there_is_room_and_end_with_the_server() {
+    needs!("python3");
+    let root = scratch::directory("puts-temporary");
+    let scratch = scratch::directory("puts-spill");
+    let spill = scratch.to_str().expect("scratch paths are text");
+    let served = writable(&root, &["--put-memory", "1M", "--temp", spill]);
+    let spilled = || {
+        let directories = std::fs::read_dir(&scratch).expect("it is there").flatten();
+        let files = directories.filter_map(|entry| std::fs::read_dir(entry.path()).ok()).flatten().flatten();
+        files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).count()
+    };
+    for (rows, on_disk) in [(10_000, 0), (200_000, 2)] {
+        let told = told(&served, &["temporary", &rows.to_string()]);
+        assert_eq!(told[0], format!("{{'dataset': 'temporary/mine.parquet', 'rows': {rows}}}"));
+        assert_eq!(told[2..], ["['temporary/mine.parquet'] True", "True"]);
+        assert_eq!(spilled(), on_disk, "{rows} rows");
+        let memory = std::fs::read_dir("/dev/shm").expect("it is there").flatten();
+        let ours = memory.filter(|entry| entry.file_name().to_string_lossy().starts_with("godwit-temporary-")).count();
+        assert!(ours > 0);
+        assert_eq!(self::told(&served, &["dropped", "temporary/mine"]), ["[]"]);
+        assert_eq!(spilled(), 0);
+    }
+    assert_eq!(told(&served, &["temporary", "200000"])[3], "True");
+    assert_eq!(served.end(libc::SIGTERM).0, Some(0));
+    let left: Vec<_> = std::fs::read_dir(&scratch).expect("it is there").flatten().map(|entry| entry.path()).collect();
+    assert!(left.iter().all(|path| !path.to_string_lossy().contains("godwit-temporary")), "{left:?}");
+    assert_eq!(std::fs::read_dir(&root).expect("it is there").count(), 1, "nothing but the hidden directory");
+}
+
+#[test]
+fn malformed_arrow_is_refused_and_the_server_goes_on() {
+    needs!("python3");
+    let root = scratch::directory("puts-malformed");
+    let served = writable(&root, &[]);
+    let told = run_python("malformed.py", Path::new("-"), &[&served.address, "1", "400"]);
+    let counts: Vec<u64> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let [refused, taken, fetched] = counts[..] else { panic!("{told}") };
+    assert!(refused > 200 && refused + taken == 400 && fetched == taken, "{told}");
+    assert!(left(&root).is_empty());
+    let peak_kb = crate::serve::hostile::peak_kb(served.process_id()).expect("the server is still there");
+    assert!(peak_kb < 512 << 10, "{peak_kb} kB");
+}
+
+#[test]
+fn regions_are_looked_up_over_one_exchange() {
+    needs!("bwa", "samtools", "python3");
+    let (_, out) = aligned();
+    let served = Served::start(&out, &[]);
+    let questions = ["chr1:0-500", "chr1:16299-16500,chr2:100-900", "chr3:5-6", "chr9:5-6", "chr1:0-2147483647"];
+    let expected = questions.map(|question| {
+        let regions: Vec<String> = question
+            .split(',')
+            .map(|word| {
+                let (contig, range) = word.split_once(':').expect("it has a range");
+                let (start, end) = range.split_once('-').expect("it has an end");
+                let first: u64 = start.parse::<u64>().expect("a number") + 1;
+                format!("{contig}:{first}-{end}")
+            })
+            .filter(|region| !region.starts_with("chr9"))
+            .collect();
+        if regions.is_empty() {
+            return "0".to_owned();
+        }
+        let bam = out.join("sample.bam");
+        let words = ["view".as_ref(), "-M".as_ref(), "-c".as_ref(), bam.as_os_str()];
+        let counted = Tool::need("samtools").run(words.into_iter().chain(regions.iter().map(AsRef::as_ref)));
+        String::from_utf8(counted.stdout).expect("samtools prints text").trim().to_owned()
+    });
+    let words: Vec<&str> = ["looked_up", "sample.bam"].into_iter().chain(questions).collect();
+    assert_eq!(told(&served, &words), expected);
+}
+
+#[test]
+fn what_runs_is_ended_from_another_connection() {
+    needs!("bwa", "samtools", "python3");
+    let (_, out) = aligned();
+    let served = Served::start(&out, &[]);
+    let told = told(&served, &["ended", "sample.bam"]);
+    assert_eq!(told, ["True 1 False CANCELLED FlightCancelledError", "FlightCancelledError 0"]);
+}
