@@ -6,7 +6,6 @@ import random
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -111,6 +110,43 @@ class Served:
         self.process.wait()
 
 
+def hot_blocks_option(parser):
+    parser.add_argument("--hot-blocks", type=Path, help="the server of hot blocks (default: built from here with --release)")
+
+
+class HotBlocks:
+    """A server of a table, some blocks of which are rows (`examples/hot_blocks.rs` of godwit-flight), for a `with`."""
+
+    def __init__(self, options, file):
+        if not options.hot_blocks:
+            bench.run(["cargo", "build", "--release", "-p", "godwit-flight", "--example", "hot_blocks"], cwd=bench.ROOT)
+            options.hot_blocks = bench.target_directory() / "release" / "examples" / "hot_blocks"
+        command = [options.hot_blocks.resolve(), file]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip().removeprefix("tcp:")
+        if not self.address:
+            bench.fail("hot_blocks did not start; see above")
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def table_file(interpreter, options, name, rows, ending="parquet"):
+    """A generated table as a file, made once."""
+    def build(folder):
+        bench.run([interpreter, CLIENTS / "tables.py", name, rows, folder / f"{name}.{ending}"])
+
+    return (bench.make(options.cache.resolve() / f"table-{name}-{rows}-{ending}", build) / f"{name}.{ending}").resolve()
+
+
 def process(command, **how):
     """Wall and CPU seconds of a command from its start to its end, and its last line of output."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -133,8 +169,7 @@ def interleaved(rounds, asks, what=""):
         for name in names:
             answer = asks[name]()
             measured[name].append(answer)
-            print(f"bench: {what}: round {round_number + 1}: {name}: {1e3 * answer['wall_s']:.1f} ms,"
-                  f" {1e3 * answer['cpu_s']:.1f} ms CPU, {answer.get('rows')}", file=sys.stderr)
+            bench.progress(f"{what}: round {round_number + 1}: {name}: {1e3 * answer['wall_s']:.1f} ms, {1e3 * answer['cpu_s']:.1f} ms CPU")
     return measured
 
 
@@ -149,6 +184,11 @@ def table(measured, base, unit=1e3, called="ms"):
             f" | {cpu:.3g} | {server:.3g} | {bench.quotient(rounds, measured[base], 'cpu_s'):.2f} |"
         )
     return lines
+
+
+def plot(interpreter, result):
+    """Draws the plots of a result beside it."""
+    bench.run([interpreter, bench.ROOT / "bench" / "_plot.py", result])
 
 
 def scratch_directory(name):
