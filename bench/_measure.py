@@ -47,6 +47,10 @@ def fail(message):
     sys.exit(f"bench: error: {message}")
 
 
+def progress(message):
+    print(f"bench: {message}", file=sys.stderr)
+
+
 def need(*tools):
     """Stops with advice if a tool is missing."""
     missing = [tool for tool in tools if shutil.which(tool) is None]
@@ -390,7 +394,7 @@ def shown_command():
     """How this benchmark was started, without what only says where things lie on this machine."""
     words, skip = [], False
     for word in sys.argv[1:]:
-        if not skip and word.partition("=")[0] not in ("--godwit", "--cache", "--results", "--python"):
+        if not skip and word.partition("=")[0] not in ("--godwit", "--cache", "--results", "--python", "--hot-blocks"):
             words.append(Path(word).name if "/" in word else word)
-        skip = not skip and word in ("--godwit", "--cache", "--results", "--python")
+        skip = not skip and word in ("--godwit", "--cache", "--results", "--python", "--hot-blocks")
     return " ".join(["cargo xtask bench", Path(sys.argv[0]).stem, *words])

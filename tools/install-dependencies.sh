@@ -22,7 +22,8 @@ run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev zlib1g-dev bwa:
 test=(freebayes:freebayes tabix:tabix fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
     default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl
     munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
-bench=(samblaster:samblaster python3:python3 iperf3:iperf3)
+bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
+    clickhouse-client:clickhouse-client)
 
 case "$profile" in
     run) needs=("${run[@]}") ;;
@@ -76,7 +77,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     [ "$status" -eq 0 ] || fail "apt-get install failed; see above"
     for package in "${missing[@]}"; do
         case "$package" in
-            munge | slurmctld | slurmd) services=("$package") ;;
+            munge | slurmctld | slurmd | postgresql | clickhouse-server) services=("$package") ;;
             openssh-server) services=(ssh) ;;
             *) continue ;;
         esac
@@ -111,6 +112,11 @@ if [ "$profile" != run ] && [ ! -x "$multiqc/bin/multiqc" ]; then
     # Its command line comes last, so that an environment that was cut off is made again.
     { rm -rf "$multiqc" && python3 -m venv "$multiqc" && "$multiqc/bin/pip" --quiet install multiqc==1.35; } ||
         fail "MultiQC could not be installed; see above"
+fi
+
+clients=$root/bench/clients/fetch.sh
+if [ "$profile" = bench ]; then
+    "$clients" >/dev/null || fail "the Python clients that are measured could not be installed; see above"
 fi
 
 columns=$root/tests/tools/columns/fetch.sh

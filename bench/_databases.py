@@ -1,0 +1,107 @@
+"""Databases of their own for a benchmark: started in a scratch directory on a free port, gone with it."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import _measure as bench
+
+PATIENCE_S = 60
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Database:
+    """A server in a directory, for a `with`."""
+
+    def start(self, command, **how):
+        self.log = open(self.directory / "log", "wb")
+        self.process = subprocess.Popen(list(map(str, command)), stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, **how)
+        started = time.monotonic()
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() - started > PATIENCE_S:
+                self.process.kill()
+                bench.fail(f"{command[0]} did not start: {(self.directory / 'log').read_text(errors='replace')[-2000:]}")
+            time.sleep(0.1)
+
+    def answers(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.log.close()
+
+
+class Postgresql(Database):
+    """PostgreSQL as Debian has it; not as root, which it refuses."""
+
+    def __init__(self, directory):
+        programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+        if not programs:
+            bench.fail("PostgreSQL is missing; run tools/install-dependencies.sh bench")
+        self.directory, self.port = Path(directory), free_port()
+        how = {}
+        if os.getuid() == 0:
+            owner = pwd.getpwnam("postgres")
+            shutil.chown(self.directory, owner.pw_uid, owner.pw_gid)
+            how = {"user": owner.pw_uid, "group": owner.pw_gid, "cwd": self.directory}
+        data = self.directory / "data"
+        # No checksums, no syncing, and memory for everything: the peer at its best.
+        bench.run([programs[-1] / "initdb", "-D", data, "-U", "bench", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C"],
+                  stdout=subprocess.DEVNULL, **how)
+        settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.directory, "fsync": "off",
+                    "shared_buffers": "1GB", "max_wal_size": "8GB", "wal_level": "minimal", "max_wal_senders": 0}
+        self.start([programs[-1] / "postgres", "-D", data, *[f"--{name}={value}" for name, value in settings.items()]], **how)
+        self.version = bench.first_line([programs[-1] / "postgres", "--version"])
+
+    def answers(self):
+        return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
+
+
+CLICKHOUSE_CONFIG = """<yandex>
+<logger><level>warning</level><console>1</console></logger>
+<listen_host>127.0.0.1</listen_host><tcp_port>{port}</tcp_port>
+<path>{directory}/data/</path><tmp_path>{directory}/tmp/</tmp_path>
+<users_config>{directory}/users.xml</users_config><default_profile>default</default_profile><default_database>default</default_database>
+<mark_cache_size>268435456</mark_cache_size>
+</yandex>
+"""
+CLICKHOUSE_USERS = """<yandex>
+<profiles><default><max_memory_usage>8000000000</max_memory_usage></default></profiles>
+<users><default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default></users>
+<quotas><default></default></quotas>
+</yandex>
+"""
+
+
+class Clickhouse(Database):
+    """ClickHouse as Debian has it: blocks of columns over a protocol of its own."""
+
+    def __init__(self, directory):
+        bench.need("clickhouse-server", "clickhouse-client")
+        self.directory, self.port = Path(directory), free_port()
+        (self.directory / "config.xml").write_text(CLICKHOUSE_CONFIG.format(port=self.port, directory=self.directory))
+        (self.directory / "users.xml").write_text(CLICKHOUSE_USERS)
+        self.start(["clickhouse-server", f"--config-file={self.directory}/config.xml"])
+        self.version = bench.first_line(["clickhouse-client", "--version"])
+
+    def run(self, statement, **how):
+        command = ["clickhouse-client", "--host", "127.0.0.1", "--port", str(self.port), "--query", statement]
+        subprocess.run(command, check=True, **how)

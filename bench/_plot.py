@@ -1,0 +1,54 @@
+"""Plots of results, in the manner of the published figures: run by a Python with matplotlib on the JSON of a result.
+
+_plot.py FILE.json: draws every figure of `plots` into an SVG beside it. A figure has `name`, `title`, `x` and `y` (labels), `log` (axes),
+`lines` (name -> [[x, y], ..]) and perhaps `bold` (lines whose names begin with one of these stand out; else those of godwit).
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import NullLocator  # noqa: E402
+
+# Distinct also without colour: each line has its own mark.
+MARKS = "osD^v<>Pp*hX"
+# The same drawing gives the same file.
+matplotlib.rcParams["svg.hashsalt"] = "godwit"
+matplotlib.rcParams["font.size"] = 9
+
+
+def draw(figure, path):
+    whole, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+    for (name, points), mark in zip(figure["lines"].items(), MARKS):
+        bold = name.startswith(tuple(figure.get("bold", ["godwit"])))
+        xs, ys = zip(*points)
+        axes.plot(xs, ys, marker=mark, label=name, linewidth=2.4 if bold else 1.2, markersize=6 if bold else 5, linestyle="-" if bold else "--")
+    for axis in figure.get("log", ""):
+        getattr(axes, f"set_{axis}scale")("log")
+    ticks = sorted({x for points in figure["lines"].values() for x, _ in points})
+    if len(ticks) < 12:
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
+    if "y" in figure.get("log", ""):
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_title(figure["title"])
+    axes.set_xlabel(figure["x"])
+    axes.set_ylabel(figure["y"])
+    axes.grid(alpha=0.3)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    whole.savefig(path, metadata={"Date": None})
+    whole.savefig(path.with_suffix(".png"), dpi=110) if "--png" in sys.argv else None
+    plt.close(whole)
+
+
+if __name__ == "__main__":
+    result = Path(sys.argv[1])
+    for figure in json.loads(result.read_text())["plots"]:
+        draw(figure, result.parent / f"{figure['name']}.svg")

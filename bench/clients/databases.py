@@ -1,0 +1,180 @@
+"""A whole table of a database into Python, in the ways there are: databases.py WAY PORT, for PostgreSQL or ClickHouse on this machine.
+
+Jobs: `fetch` a table; `digest`, what its rows sum up to; `load`, by ADBC, a Parquet file into a table of PostgreSQL. Ways that give rows of Python objects drop them as they come, so that many fit; the
+others end with an Arrow table, but for `copy_binary`, whose bytes nobody looks at, and `clickhouse`, which ends with arrays of numpy.
+"""
+
+import sys
+
+import _loop
+import pyarrow as pa
+
+ROWS_AT_A_TIME = 65_536
+DATABASE = {"host": "127.0.0.1", "user": "bench", "dbname": "postgres"}
+ODBC = "Driver=psqlodbcw.so;Server=127.0.0.1;Port={port};Database=postgres;Uid=bench;UseDeclareFetch=1;Fetch=65536;MaxVarcharSize=32"
+URI = "postgresql://bench@127.0.0.1:{port}/postgres"
+
+
+def everything(table):
+    return f"SELECT * FROM {table}"
+
+
+class Rows:
+    """Rows as tuples."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def batches(self, table):
+        raise NotImplementedError
+
+    def fetch(self, table):
+        return {"rows": sum(len(batch) for batch in self.batches(table))}
+
+    def digest(self, table):
+        rows = [tuple(row) for batch in self.batches(table) for row in batch]
+        return _loop.digest(pa.table([pa.array(column) for column in zip(*rows)], [str(at) for at in range(len(rows[0]))]))
+
+
+class Pyodbc(Rows):
+    def __init__(self, port):
+        import pyodbc
+
+        self.connection = pyodbc.connect(ODBC.format(port=port))
+
+    def batches(self, table):
+        cursor = self.connection.execute(everything(table))
+        while batch := cursor.fetchmany(ROWS_AT_A_TIME):
+            yield batch
+
+
+class Psycopg(Rows):
+    def __init__(self, port):
+        import psycopg
+
+        self.connection = psycopg.connect(port=port, autocommit=False, **DATABASE)
+
+    def batches(self, table):
+        with self.connection.cursor(name="rows", binary=True) as cursor:
+            cursor.execute(everything(table))
+            while batch := cursor.fetchmany(ROWS_AT_A_TIME):
+                yield batch
+
+
+class Columns:
+    """Rows as an Arrow table."""
+
+    def table(self, name):
+        raise NotImplementedError
+
+    def fetch(self, table):
+        return {"rows": self.table(table).num_rows}
+
+    def digest(self, table):
+        return _loop.digest(self.table(table))
+
+
+class ArrowOdbc(Columns):
+    def __init__(self, port):
+        self.text = ODBC.format(port=port)
+
+    def table(self, name):
+        import arrow_odbc
+
+        reader = arrow_odbc.read_arrow_batches_from_odbc(
+            query=everything(name), connection_string=self.text, batch_size=ROWS_AT_A_TIME, max_text_size=32
+        )
+        return pa.Table.from_batches(list(reader), reader.schema)
+
+
+class CopyCsv(Columns):
+    """`COPY` as CSV, read by pyarrow."""
+
+    def __init__(self, port):
+        import psycopg
+
+        self.connection = psycopg.connect(port=port, autocommit=True, **DATABASE)
+
+    def table(self, name):
+        from pyarrow import csv
+
+        with self.connection.cursor().copy(f"COPY {name} TO STDOUT (FORMAT csv, HEADER)") as copy:
+            return csv.read_csv(pa.py_buffer(b"".join(copy)))
+
+
+class CopyBinary:
+    """The bytes of a binary `COPY`; nothing is made of them."""
+
+    def __init__(self, port):
+        import psycopg
+
+        self.connection = psycopg.connect(port=port, autocommit=True, **DATABASE)
+
+    def fetch(self, table):
+        with self.connection.cursor().copy(f"COPY {table} TO STDOUT (FORMAT binary)") as copy:
+            return {"rows": None, "bytes": sum(map(len, copy))}
+
+
+class Connectorx(Columns):
+    protocol = "binary"
+
+    def __init__(self, port):
+        self.uri = URI.format(port=port)
+
+    def table(self, name):
+        import connectorx
+
+        return connectorx.read_sql(self.uri, everything(name), return_type="arrow", protocol=self.protocol)
+
+
+class ConnectorxRows(Connectorx):
+    """PostgreSQL's protocol of rows, made into Arrow."""
+
+    protocol = "cursor"
+
+
+class AdbcPostgresql(Columns):
+    def __init__(self, port):
+        import adbc_driver_postgresql.dbapi
+
+        self.connection = adbc_driver_postgresql.dbapi.connect(URI.format(port=port))
+        self.cursor = self.connection.cursor()
+
+    def load(self, table, file):
+        import pyarrow.parquet as pq
+
+        source = pq.ParquetFile(file)
+        batches = pa.RecordBatchReader.from_batches(source.schema_arrow, source.iter_batches())
+        rows = self.cursor.adbc_ingest(table, batches, mode="create")
+        self.connection.commit()
+        self.cursor.execute(f"ANALYZE {table}")
+        self.connection.commit()
+        return {"rows": rows}
+
+    def table(self, name):
+        self.cursor.execute(everything(name))
+        return self.cursor.fetch_arrow_table()
+
+
+class Clickhouse:
+    """Blocks of columns, as a vectorised protocol has them."""
+
+    def __init__(self, port):
+        from clickhouse_driver import Client
+
+        self.client = Client("127.0.0.1", port=port, compression=False, settings={"use_numpy": True, "strings_as_bytes": True})
+
+    def fetch(self, table):
+        columns = self.client.execute(everything(table), columnar=True)
+        return {"rows": len(columns[0])}
+
+
+WAYS = {
+    "pyodbc": Pyodbc, "psycopg": Psycopg, "arrow_odbc": ArrowOdbc, "copy_csv": CopyCsv, "copy_binary": CopyBinary, "connectorx": Connectorx,
+    "connectorx_rows": ConnectorxRows, "adbc": AdbcPostgresql, "clickhouse": Clickhouse,
+}
+
+
+if __name__ == "__main__":
+    way = WAYS[sys.argv[1]](int(sys.argv[2]))
+    _loop.serve({job: getattr(way, job) for job in ("fetch", "digest", "load") if hasattr(way, job)})

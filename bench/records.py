@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Arrow Flight by streams and records, as the published figures have it: 1 to 16 streams at once, 0.2 to 90 million records of 32 bytes in each.
+
+Both ends are godwit's, as processes of their own, over loopback and, where this is run as root, between two network namespaces with a pair of
+virtual interfaces. iperf3 sends as many bytes over as many streams before each. What would need more memory than `--most-bytes` is left out:
+all data is distinct and lies in memory before the clock starts. `bench/flight.py` has one stream, other clients, TLS and other batches.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+
+import _clients
+import _databases
+import _measure as bench
+
+RECORD_BYTES = 32
+METHODS = {"get": "DoGet", "put": "DoPut"}
+# As any pair of addresses that nobody else has here.
+SERVER, CLIENT = "10.213.77.1", "10.213.77.2"
+
+
+class Namespaces:
+    """Two network namespaces with a cable between them, for a `with`."""
+
+    def __init__(self):
+        self.server, self.client = f"godwit-a-{os.getpid()}", f"godwit-b-{os.getpid()}"
+
+    def __enter__(self):
+        for name in (self.server, self.client):
+            bench.run(["ip", "netns", "add", name])
+        bench.run(["ip", "link", "add", "cable", "netns", self.server, "type", "veth", "peer", "name", "cable", "netns", self.client])
+        for name, address in ((self.server, SERVER), (self.client, CLIENT)):
+            for words in (["addr", "add", f"{address}/30", "dev", "cable"], ["link", "set", "cable", "up"], ["link", "set", "lo", "up"]):
+                bench.run(["ip", "-n", name, *words])
+        return self
+
+    def __exit__(self, *_):
+        for name in (self.server, self.client):
+            bench.run(["ip", "netns", "del", name])
+
+
+class Network:
+    """Where the two ends are."""
+
+    def __init__(self, godwit, namespaces=None):
+        self.godwit, self.address = godwit, SERVER if namespaces else "127.0.0.1"
+        self.port = _databases.free_port()
+        self.at_server = ["ip", "netns", "exec", namespaces.server] if namespaces else []
+        self.at_client = ["ip", "netns", "exec", namespaces.client] if namespaces else []
+
+    def start(self, command):
+        command = [*self.at_server, *map(str, command)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        self.iperf = self.start(["iperf3", "-s", "-p", self.port, "--forceflush"])
+        self.iperf.stdout.readline()
+        return self
+
+    def __exit__(self, *_):
+        self.iperf.terminate()
+        self.iperf.wait()
+
+    def told(self, command):
+        done = subprocess.run([*self.at_client, *map(str, command)], stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            bench.fail(f"{command[:4]} ended with {done.returncode}: {done.stdout[-500:]}")
+        return json.loads(done.stdout)
+
+    def iperf3(self, streams, count):
+        words = ["-c", self.address, "-p", self.port, "-P", streams, "-n", max(count // streams, 1 << 20), "-J"]
+        return self.told(["iperf3", *words])["end"]["sum_received"]["bits_per_second"] / 8e6
+
+    def flight(self, method, streams, count, rounds):
+        """MB/s, median and spread; the server is started anew, so that its memory is that of this measurement."""
+        server = self.start([self.godwit, "bench", "flight", "--until-stdin-closes", "--listen", f"{self.address}:0"])
+        address = server.stdout.readline().strip().removeprefix("listening on ").removeprefix("tcp:")
+        try:
+            words = ["--method", method, "--streams", streams, "--bytes", count, "--rounds", rounds, "--format", "json"]
+            return self.told([self.godwit, "bench", "flight", "--at", address, *words])[0]
+        finally:
+            server.stdin.close()
+            server.wait()
+
+
+def measure(network, options, name):
+    """What was measured, one line for each method, number of streams and of records."""
+    results = []
+    for streams in options.streams:
+        for records in options.records:
+            count = int(records * 1e6) * streams * RECORD_BYTES
+            if count > options.most_bytes:
+                continue
+            for method in METHODS:
+                iperf = [network.iperf3(streams, count) for _ in range(options.rounds)]
+                found = network.flight(method, streams, count, options.rounds)
+                found |= {"records": records, "iperf3_mb_per_s": statistics.median(iperf), "iperf3": iperf}
+                results.append(found)
+                bench.progress(f"{name}: {METHODS[method]}, {streams} streams of {records:g} million records: {found['mb_per_s']:.0f} MB/s,"
+                               f" iperf3 {found['iperf3_mb_per_s']:.0f} MB/s")
+    return results
+
+
+def table(results):
+    lines = ["| method | streams | million records each | GB | MB/s, median | spread | iperf3 MB/s | x iperf3 |", "|---|---|---|---|---|---|---|---|"]
+    for found in results:
+        lines.append(
+            f"| {METHODS[found['method']]} | {found['streams']} | {found['records']:g} | {found['bytes'] / 1e9:.2f} | {found['mb_per_s']:.0f}"
+            f" | {found['mb_per_s_slowest']:.0f} - {found['mb_per_s_fastest']:.0f} | {found['iperf3_mb_per_s']:.0f}"
+            f" | {found['mb_per_s'] / found['iperf3_mb_per_s']:.2f} |"
+        )
+    return lines
+
+
+def plots(sections):
+    for network, results in sections.items():
+        for method, called in METHODS.items():
+            lines = {}
+            for found in results:
+                if found["method"] == method:
+                    lines.setdefault(f"{found['streams']} streams", []).append([found["records"], found["mb_per_s"]])
+                    lines.setdefault(f"iperf3, {found['streams']} streams", []).append([found["records"], found["iperf3_mb_per_s"]])
+            lines = {name: points for name, points in lines.items() if not name.startswith("iperf3") or " 1 " in name or " 16 " in name}
+            yield {"name": f"records-{'loopback' if network == 'Loopback' else 'namespaces'}-{method}", "title": f"{called}, {network.lower()}",
+                   "x": "million records of 32 bytes in each stream", "y": "MB/s", "log": "x", "bold": list("0123456789"), "lines": lines}
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each kind (default: 3)")
+    parser.add_argument("--streams", default="1,2,4,8,16", help="(default: 1,2,4,8,16)")
+    parser.add_argument("--records", default="0.2,1,10,30,60,90", help="million records of a stream (default: 0.2,1,10,30,60,90)")
+    parser.add_argument("--most-bytes", type=int, default=6 << 30, help="bytes of one measurement, at most (default: 6 GiB)")
+    options = parser.parse_args()
+    options.streams, options.records = list(map(int, options.streams.split(","))), list(map(float, options.records.split(",")))
+    bench.need("iperf3", "ip")
+    godwit = bench.godwit_binary(options)
+    sections = {}
+    with Network(godwit) as network:
+        sections["Loopback"] = measure(network, options, "loopback")
+    if os.getuid() == 0:
+        with Namespaces() as namespaces, Network(godwit, namespaces) as network:
+            sections["Between two namespaces"] = measure(network, options, "between namespaces")
+    else:
+        bench.progress("skipped: only root may make network namespaces")
+    around, drawn = bench.host(godwit), list(plots(sections))
+    text = "\n".join([
+        "# Flight by streams and records",
+        "",
+        f"Records of {RECORD_BYTES} bytes, 65,536 in a batch, {options.rounds} rounds, iperf3 as it comes in between; {bench.machine(around)}."
+        f" {around['versions']['godwit']}, {bench.first_line(['iperf3', '--version'])}. Measurements of more than {options.most_bytes / 1e9:.1f} GB"
+        " were left out. iperf3 sends one buffer again and again; Flight sends distinct batches from memory. All ends share the cores.",
+        "",
+        *[f"![{figure['title']}]({figure['name']}.svg)" for figure in drawn],
+        "",
+        *(line for name, results in sections.items() for line in (f"## {name}", "", *table(results), "")),
+        f"Command: `{bench.shown_command()}`",
+        "",
+    ])
+    bench.write("records", options.results, text, around, [], {"measured": sections, "plots": drawn})
+    _clients.plot(_clients.python("databases"), options.results / "records.json")
+
+
+if __name__ == "__main__":
+    main()
