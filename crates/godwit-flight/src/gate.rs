@@ -11,17 +11,37 @@ use http::header::AUTHORIZATION;
 use tonic::Status;
 
 use crate::transport::Token;
+use crate::wire::Wire;
 
-/// Who calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Who calls, and over which connection.
+#[derive(Clone, Debug, Default)]
 pub struct Caller {
     name: Option<Arc<str>>,
+    wire: Wire,
 }
+
+/// Callers are the same by name, whatever connection they use.
+impl PartialEq for Caller {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Caller {}
 
 impl Caller {
     /// The name of an identity; empty where nobody was asked.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
+    }
+
+    /// The connection that the call came over.
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    pub(crate) fn over(self, wire: Wire) -> Self {
+        Self { wire, ..self }
     }
 }
 
@@ -106,7 +126,7 @@ impl Gate {
                 let found = identities.names.get(&blake3::hash(&token)).ok_or_else(refused)?;
                 // Who gives a name gives the right one.
                 let fitting = name.is_none_or(|name| name == found.as_bytes());
-                fitting.then(|| Caller { name: Some(found.clone()) }).ok_or_else(refused)
+                fitting.then(|| Caller { name: Some(found.clone()), wire: Wire::default() }).ok_or_else(refused)
             }
         }
     }

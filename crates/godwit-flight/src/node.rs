@@ -25,6 +25,7 @@ use tonic::Status;
 use tonic::service::Routes;
 
 use crate::dataset::{BatchReader, Catalog, Dataset, Scan};
+use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
 use crate::server::{Answers, DataPlane, Download, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
@@ -79,6 +80,7 @@ struct Inner {
     key: TicketKey,
     options: NodeOptions,
     statements: Statements,
+    files: Option<Arc<dyn FileService>>,
 }
 
 /// What a descriptor asks for.
@@ -90,8 +92,22 @@ enum Asked {
 impl Node {
     /// A node. Without an engine it has no SQL.
     pub fn new(catalog: Arc<dyn Catalog>, engine: Option<Arc<dyn SqlEngine>>, options: NodeOptions) -> Self {
+        Self::with_files(catalog, engine, None, options)
+    }
+
+    /// As [`Node::new`], where files can be had as they are, too.
+    pub fn with_files(
+        catalog: Arc<dyn Catalog>,
+        engine: Option<Arc<dyn SqlEngine>>,
+        files: Option<Arc<dyn FileService>>,
+        options: NodeOptions,
+    ) -> Self {
         let key = TicketKey::new(&random_bytes::<32>());
-        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements: Statements::default() }) }
+        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements: Statements::default(), files }) }
+    }
+
+    pub(crate) fn files(&self) -> Result<&Arc<dyn FileService>, Status> {
+        self.inner.files.as_ref().ok_or_else(|| Status::unimplemented("this server has no files to copy"))
     }
 
     /// The calls that move no data, for [`Server`](crate::Server).
@@ -234,6 +250,9 @@ impl Node {
 
 impl DataPlane for Node {
     async fn download(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
+        if ticket.starts_with(FILES_MARK.as_bytes()) {
+            return self.files()?.send(caller, ticket).await;
+        }
         if Claim::is_ticket(&ticket) {
             let claim = Claim::check(&ticket, &self.inner.key, &caller).map_err(|error| *error)?;
             return self.run_claim(&caller, claim).await;
@@ -247,6 +266,9 @@ impl DataPlane for Node {
         let first = upload.next().await?;
         let descriptor = upload.descriptor().cloned();
         let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
+        if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
+            return self.files()?.take(caller, descriptor.cmd, first, upload).await;
+        }
         let command = match asked(&descriptor)? {
             Asked::Sql(command) => *command,
             Asked::Dataset(_) => return Err(Status::unimplemented("datasets are only read here")),

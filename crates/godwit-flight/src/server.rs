@@ -35,6 +35,7 @@ use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
+use crate::wire::{Wire, WireOwner};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
@@ -217,9 +218,11 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
     let handshake = tokio::time::timeout(tuning.connect_timeout, socket.accept(plane.tls.as_ref()));
     // Who does not speak TLS, or falls silent in it, has told nobody its name: there is nobody to answer.
     let Ok(Ok(socket)) = handshake.await else { return };
+    let owner = WireOwner::of(socket.tcp());
+    let wire = owner.wire();
     let answer = hyper::service::service_fn(move |request| {
-        let plane = plane.clone();
-        async move { Ok::<_, Infallible>(plane.answer(request).await) }
+        let (plane, wire) = (plane.clone(), wire.clone());
+        async move { Ok::<_, Infallible>(plane.answer(request, wire).await) }
     });
     let builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
     let connection = builder.serve_connection(TokioIo::new(socket.framed(PREFACE_BYTES)), answer);
@@ -235,9 +238,9 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
 }
 
 impl<D: DataPlane> Plane<D> {
-    async fn answer(&self, mut request: Request<Incoming>) -> Response<Reply> {
+    async fn answer(&self, mut request: Request<Incoming>, wire: Wire) -> Response<Reply> {
         let caller = match self.gate.admit(request.headers()) {
-            Ok(caller) => caller,
+            Ok(caller) => caller.over(wire),
             Err(status) => return refused(*status),
         };
         let answered = match request.uri().path() {

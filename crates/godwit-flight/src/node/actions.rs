@@ -15,6 +15,7 @@ use prost::Message;
 use tonic::Status;
 
 use super::{Node, refused};
+use crate::files::FILES_MARK;
 use crate::gate::Caller;
 use crate::tickets::Claim;
 
@@ -36,6 +37,10 @@ pub(super) fn types() -> Vec<ActionType> {
 
 impl Node {
     pub(super) async fn act(&self, caller: &Caller, action: Action) -> Result<Vec<arrow_flight::Result>, Status> {
+        if action.r#type.starts_with(FILES_MARK) {
+            let messages = self.files()?.act(caller.clone(), action.r#type, action.body).await?;
+            return Ok(messages.into_iter().map(|body| arrow_flight::Result { body }).collect());
+        }
         let body = match action.r#type.as_str() {
             CREATE_PREPARED => Some(self.create_prepared(caller, &action.body).await?),
             CLOSE_PREPARED => {
