@@ -34,6 +34,9 @@ use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
 /// Batches between the thread that reads a dataset and the connection.
 const BATCHES_AHEAD: usize = 2;
 
+/// Bytes of a request that moves no data: manifests of many files, hashes of large ones.
+const REQUEST_LIMIT_BYTES: usize = 64 << 20;
+
 /// What a node is to do.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -112,7 +115,8 @@ impl Node {
 
     /// The calls that move no data, for [`Server`](crate::Server).
     pub fn routes(&self) -> Routes {
-        Routes::new(FlightServiceServer::new(self.clone()))
+        let service = FlightServiceServer::new(self.clone());
+        Routes::new(service.max_decoding_message_size(REQUEST_LIMIT_BYTES))
     }
 
     fn engine(&self) -> Result<&Arc<dyn SqlEngine>, Status> {

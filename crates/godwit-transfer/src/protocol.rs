@@ -61,7 +61,6 @@ pub(crate) struct ReadSpan {
     pub(crate) file: u32,
     pub(crate) path: String,
     pub(crate) version: u64,
-    pub(crate) size_bytes: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }

@@ -264,20 +264,22 @@ impl Session {
             }
             session.settle(id, &mut actions);
         }
-        if session.unsettled > 0 && !session.unasked.is_empty() {
-            for stream in 0..session.options.streams.max(1) {
-                let source = stream % session.options.sources.max(1);
-                session.streams.push(Stream {
-                    state: StreamState::Opening,
-                    failures: 0,
-                    source,
-                    requests: BTreeMap::new(),
-                });
-                actions.push(Action::Open { stream, source });
-            }
-        }
+        session.open_all(&mut actions);
         session.end(&mut actions);
         (session, actions)
+    }
+
+    /// Makes all connections, where something is to be fetched and there are none.
+    fn open_all(&mut self, actions: &mut Vec<Action>) {
+        if self.unasked.is_empty() || !self.streams.is_empty() {
+            return;
+        }
+        for stream in 0..self.options.streams.max(1) {
+            let source = stream % self.options.sources.max(1);
+            let state = StreamState::Opening;
+            self.streams.push(Stream { state, failures: 0, source, requests: BTreeMap::new() });
+            actions.push(Action::Open { stream, source });
+        }
     }
 
     /// When [`Event::Tick`] is wanted next.
@@ -314,7 +316,10 @@ impl Session {
             }
             Event::Lost { stream } => self.lost(now, stream),
             Event::Unavailable { file } => self.fail(file),
-            Event::Disproved { file, blocks } => self.disproved(file, &blocks),
+            Event::Disproved { file, blocks } => {
+                self.disproved(file, &blocks);
+                self.open_all(&mut actions);
+            }
             Event::Finished { file } => {
                 // Whatever is left to settle is another file.
                 if let Some(found) = self.files.get_mut(file as usize).filter(|file| file.state == FileState::Finishing)

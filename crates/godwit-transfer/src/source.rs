@@ -130,6 +130,7 @@ impl BlockReader {
     /// The next batch with what there is to say about files; `None` after the last.
     fn read_batch(&mut self) -> Result<Option<(RecordBatch, Taken)>, TransferError> {
         let (mut blocks, mut data, mut said) = (Vec::new(), Vec::new(), Taken::default());
+        let (hashes, compress) = (self.hashes.clone(), self.compress);
         while let Some((span, open)) = self.next_open(&mut said) {
             let (start, end) = block_span(span.blocks.0, open.size_bytes);
             let before = data.len();
@@ -139,8 +140,8 @@ impl BlockReader {
             let block = span.blocks.0;
             match read_block(open, block, &mut data) {
                 Ok(hash) => {
-                    lock(&self.hashes.of_file(&span.path, span.version, open.size_bytes))[block as usize] = Some(hash);
-                    if let Some(frame) = self.compress.then(|| packed(&data[before..])).flatten() {
+                    lock(&hashes.of_file(&span.path, span.version, open.size_bytes))[block as usize] = Some(hash);
+                    if let Some(frame) = compress.then(|| packed(&data[before..])).flatten() {
                         data.truncate(before);
                         data.extend_from_slice(&frame);
                     }

@@ -31,6 +31,9 @@ pub struct ServeArgs {
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,
+    /// Let clients write below the root: files of `godwit copy`
+    #[arg(long)]
+    pub writable: bool,
     /// Memory that each statement may have
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     pub statement_memory: u64,

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use godwit_flight::{Address, Catalog, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
 
+use godwit_transfer::Files;
+
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
@@ -31,7 +33,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let node = Node::new(root, engine_of(args), NodeOptions::default());
+        let files = Arc::new(Files::new(args.root.clone(), args.writable));
+        let node = Node::with_files(root, engine_of(args), Some(files), NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, Tuning::default()).await?;
