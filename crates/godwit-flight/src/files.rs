@@ -17,6 +17,9 @@ pub trait FileService: Send + Sync + 'static {
     /// Does what an action says. The answer is a list of messages.
     fn act(&self, caller: Caller, action: String, body: Bytes) -> Pending<'_, Vec<Bytes>>;
 
+    /// Who shows a token that was granted here for one purpose; `None` where it is no such token.
+    fn granted(&self, token: &[u8]) -> Option<Caller>;
+
     /// Sends what a ticket stands for.
     fn send(&self, caller: Caller, ticket: Bytes) -> Pending<'_, Download>;
 

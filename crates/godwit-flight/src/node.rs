@@ -27,7 +27,7 @@ use tonic::service::Routes;
 use crate::dataset::{BatchReader, Catalog, Dataset, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
-use crate::server::{Answers, DataPlane, Download, Item, Upload};
+use crate::server::{Answers, DataPlane, Download, GRANTED_ONLY, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
 
@@ -253,9 +253,16 @@ impl Node {
 }
 
 impl DataPlane for Node {
+    fn granted(&self, token: &[u8]) -> Option<Caller> {
+        self.inner.files.as_ref()?.granted(token)
+    }
+
     async fn download(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
         if ticket.starts_with(FILES_MARK.as_bytes()) {
             return self.files()?.send(caller, ticket).await;
+        }
+        if caller.purpose().is_some() {
+            return Err(Status::permission_denied(GRANTED_ONLY));
         }
         if Claim::is_ticket(&ticket) {
             let claim = Claim::check(&ticket, &self.inner.key, &caller).map_err(|error| *error)?;

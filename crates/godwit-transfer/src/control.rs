@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use godwit_flight::{Access, Address, Client, ClientTls, Code, FlightError, Token, Tuning};
 
+use crate::copy::CopySummary;
 use crate::error::TransferError;
 use crate::manifest::Entry;
 use crate::place::Remote;
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FINISH, FinishRequest, Have, LIST, ListRequest, Proof, TREE,
-    TreeRequest, action, hashes_to_text, json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, Have, LIST, ListRequest,
+    Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
 };
 use crate::ranges::RangeSet;
 use crate::service::UNKNOWN_SESSION;
+use crate::third_party::FetchRequest;
 use crate::tree::BlockHash;
 use crate::tune::info;
 
@@ -229,6 +231,18 @@ impl Control {
         let messages = self.act(FINISH, body).await?;
         let proof = messages.first().and_then(|message| parse::<Proof>(message).ok());
         proof.map(|proof| proof.wrong).ok_or(malformed)
+    }
+
+    /// A token that lets another server read below a path.
+    pub(crate) async fn grant(&self, path: &str) -> Result<String, TransferError> {
+        let messages = self.act(GRANT, json(&ListRequest { path: path.to_owned() })?).await.map_err(told)?;
+        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
+    }
+
+    /// Has the server fetch files from another, to the end.
+    pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<CopySummary, TransferError> {
+        let messages = self.act(FETCH, json(request)?).await.map_err(told)?;
+        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
     /// Ends a session.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Credentials, told};
 use crate::error::TransferError;
@@ -23,6 +23,7 @@ use crate::service::blocking;
 use crate::session::{FileWork, SessionOptions};
 use crate::source::Hashes;
 use crate::streams::Direction;
+use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
 use runner::Runner;
@@ -48,6 +49,8 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// How long nothing may arrive before the copy ends.
     pub patience: Duration,
+    /// Refuses names that begin with a dot.
+    pub strict: bool,
 }
 
 /// What happens while files are copied.
@@ -116,7 +119,7 @@ pub trait CopyObserver: Send + Sync {
 }
 
 /// What was done.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CopySummary {
     /// Files that were copied.
     pub files: usize,
@@ -145,7 +148,7 @@ struct Copy<'c> {
     downloads: bool,
 }
 
-/// Copies files from this machine to a server, or from a server to this machine. What is there from an earlier run that was stopped is
+/// Copies files from this machine to a server, from a server to this machine, or has a server fetch them from another. What is there from an earlier run that was stopped is
 /// kept; every block is verified before it is written; no file has its name before it is whole.
 ///
 /// # Errors
@@ -161,6 +164,13 @@ pub async fn copy(
     let started = Instant::now();
     let selection = Selection::new(&options.include, &options.exclude)?;
     let downloads = matches!(destination, Place::Here(_));
+    if let Place::There(remote) = destination
+        && sources.iter().any(|source| matches!(source, Place::There(_)))
+    {
+        let mut summary = third_party::delegate(sources, remote, credentials, options).await?;
+        summary.seconds = started.elapsed().as_secs_f64();
+        return Ok(summary);
+    }
     if downloads && sources.iter().any(|source| matches!(source, Place::Here(_))) {
         let problem = "a copy goes between this machine and a server; within a machine, cp does it";
         return Err(TransferError::refused(problem));
@@ -269,7 +279,7 @@ impl Copy<'_> {
             let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
             return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
         }
-        let inbox = Arc::new(Inbox::new(Path::new(&self.base), false));
+        let inbox = Arc::new(Inbox::new(Path::new(&self.base), self.options.strict));
         let (keeper, entries) = (inbox.clone(), entries.to_vec());
         let have = blocking(move || {
             let begun = (0..).zip(entries).map(|(file, entry)| match dry_run {

@@ -162,7 +162,8 @@ mod tests {
             let path = directory.path().join("journal");
             let header = Header::new(9 * BLOCK_BYTES, 77);
             let (mut journal, found) = Journal::open(&path).unwrap();
-            prop_assert!(found.is_none() && matches!(Journal::open(&path), Err(TransferError::Busy { .. })));
+            let is_busy = matches!(Journal::open(&path), Err(TransferError::Busy { .. }));
+            prop_assert!(found.is_none() && is_busy);
             journal.start(&header, &vec![None; 9]).unwrap();
             let mut states = vec![vec![None; 9]];
             for (number, (block, there)) in (1u8..).zip(&blocks) {

@@ -13,6 +13,7 @@ pub mod tune;
 mod control;
 mod copy;
 mod error;
+mod grants;
 mod inbox;
 mod journal;
 mod plan;
@@ -20,6 +21,7 @@ mod protocol;
 mod service;
 mod source;
 mod streams;
+mod third_party;
 
 pub use control::Credentials;
 pub use copy::{CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};

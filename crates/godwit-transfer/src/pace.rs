@@ -1,17 +1,20 @@
 //! How fast a sender goes that wants to be in nobody's way.
 //!
-//! What it goes by is the time that packets wait in queues: the round-trip time above the least that was seen. While that is
-//! below a target it goes faster, above it slower; when packets are lost, or wait for long, it halves. A flow that fills queues, as
-//! TCP's usual ones do, thereby takes what it wants (the principle of LEDBAT, RFC 6817, with the rate in place of the window).
+//! What it goes by is the time that packets wait in queues: the round-trip time above the least that was seen. While there is
+//! hardly any it goes faster; else it aims at a short time, going a little above or below the rate at which its bytes arrive. A flow that
+//! fills queues, as TCP's usual ones do, thereby takes what it wants: beside it, this one goes slower in each round trip (the principle of
+//! LEDBAT, RFC 6817, with the rate in place of the window). Packets that are lost while none wait are the path's loss, and no reason.
 
 use std::time::Duration;
 
 /// Time in queues that is aimed at.
-const TARGET: Duration = Duration::from_millis(3);
+const TARGET: Duration = Duration::from_millis(4);
 /// The lowest rate: a flow that stops learns nothing any more.
-const LEAST_BYTES_PER_S: f64 = 64_000.0;
-/// Faster by this share in each round trip at most, once the first queue was seen.
+const LEAST_BYTES_PER_S: f64 = 250_000.0;
+/// Faster by this share in each round trip, where nothing waits, once the first queue was seen.
 const GAIN: f64 = 0.1;
+/// Above or below what arrives by this share at most, to make the queue longer or shorter.
+const STEER: f64 = 0.25;
 
 /// What was measured since the last time.
 #[derive(Clone, Copy, Debug)]
@@ -55,15 +58,18 @@ impl PoliteRate {
         self.deaf = self.deaf.saturating_sub(sample.elapsed);
         let trips = (sample.elapsed.as_secs_f64() / sample.rtt.as_secs_f64().max(0.001)).min(1.0);
         let full = queue.as_secs_f64() / TARGET.as_secs_f64();
-        if (sample.lost || full > 2.0) && self.deaf.is_zero() {
-            self.starting = false;
-            self.deaf = sample.rtt;
-            self.bytes_per_s = self.bytes_per_s.min(sample.delivered_bytes_per_s.max(LEAST_BYTES_PER_S)) * 0.7;
-        } else if self.starting && full < 0.5 {
-            self.bytes_per_s *= 2f64.powf(trips);
+        if full < 0.5 {
+            self.bytes_per_s *= if self.starting { 2f64.powf(trips) } else { 1.0 + GAIN * trips };
         } else {
             self.starting = false;
-            self.bytes_per_s *= 1.0 + GAIN * trips * (1.0 - full).clamp(-1.0, 1.0);
+            // Where packets wait, what arrives is what there is for this flow: that much keeps the queue as it is.
+            let steady = sample.delivered_bytes_per_s.max(LEAST_BYTES_PER_S);
+            let wanted = steady * (1.0 + STEER * (1.0 - full).clamp(-1.0, 1.0));
+            self.bytes_per_s += trips * (wanted - self.bytes_per_s);
+            if sample.lost && self.deaf.is_zero() {
+                self.deaf = sample.rtt;
+                self.bytes_per_s *= 0.7;
+            }
         }
         // A rate that is not used says nothing of the path: it stays near what arrives.
         let used = (2.0 * sample.delivered_bytes_per_s).max(1e6);

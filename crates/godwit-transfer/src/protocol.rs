@@ -25,6 +25,10 @@ pub(crate) const TREE: &str = "tree";
 pub(crate) const BEGIN: &str = "begin";
 /// Proves a file that was taken and gives it its name.
 pub(crate) const FINISH: &str = "finish";
+/// Gives a token that lets another server read below a path.
+pub(crate) const GRANT: &str = "grant";
+/// Fetches files from another server.
+pub(crate) const FETCH: &str = "fetch";
 /// Ends a session of files that were taken.
 pub(crate) const END: &str = "end";
 /// In tickets: blocks to be sent.

@@ -14,13 +14,15 @@ use godwit_flight::{Answers, Caller, Chunk, Download, FileService, Pending, Stat
 use tokio::sync::mpsc;
 
 use crate::error::TransferError;
+use crate::grants::{GrantKey, check_reading, check_unlimited};
 use crate::inbox::{Inbox, Incoming};
 use crate::manifest::{below, list};
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FINISH, FinishRequest, LIST, ListRequest, Proof, READ,
-    ReadRequest, TREE, TreeRequest, WRITE, WriteCommand, action, behind, hashes_from_text, json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, LIST, ListRequest, Proof,
+    READ, ReadRequest, TREE, TreeRequest, WRITE, WriteCommand, action, behind, hashes_from_text, json, parse,
 };
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
+use crate::third_party::fetch;
 use crate::tree::block_count;
 use crate::tune::{self, CopyMode};
 
@@ -41,6 +43,8 @@ pub struct Files {
 struct Inner {
     root: PathBuf,
     writable: bool,
+    authority: Option<PathBuf>,
+    grants: GrantKey,
     hashes: Arc<Hashes>,
     sessions: Mutex<HashMap<String, Arc<Taking>>>,
     /// Who writes where.
@@ -69,21 +73,44 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 impl Files {
     /// Files below `root`, which can be written where `writable` says so.
-    pub fn new(root: PathBuf, writable: bool) -> Self {
-        let inner = Inner { root, writable, hashes: Arc::default(), sessions: Mutex::default(), owners: Mutex::default() };
-        Self { inner: Arc::new(inner) }
+    /// `authority` is the PEM file of authorities whose servers are trusted when files are fetched from them; the system's list
+    /// where there is none.
+    ///
+    /// # Errors
+    /// Where this machine has no random numbers.
+    pub fn new(root: PathBuf, writable: bool, authority: Option<PathBuf>) -> Result<Self, Status> {
+        let inner = Inner {
+            root,
+            writable,
+            authority,
+            grants: GrantKey::random()?,
+            hashes: Arc::default(),
+            sessions: Mutex::default(),
+            owners: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 }
 
 impl Inner {
     fn act(&self, caller: &Caller, kind: &str, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
         if kind == action(LIST) {
-            return self.list(&parse::<ListRequest>(body)?);
+            let request: ListRequest = parse(body)?;
+            check_reading(caller, &request.path)?;
+            return self.list(&request);
         }
         if kind == action(TREE) {
             let request: TreeRequest = parse(body)?;
+            check_reading(caller, &request.path)?;
             let hashes = self.hashes.all(&below(&self.root, &request.path)?, request.version)?;
             return Ok(hashes.chunks(HASHES_PER_MESSAGE).map(|some| Bytes::from(some.concat())).collect());
+        }
+        // Whoever was granted reading may neither write nor grant.
+        check_unlimited(caller)?;
+        if kind == action(GRANT) {
+            let request: ListRequest = parse(body)?;
+            below(&self.root, &request.path)?;
+            return Ok(vec![json(&self.grants.grant(caller, &request.path)?)?.into()]);
         }
         if kind == action(BEGIN) {
             return self.begin(caller, parse(body)?);
@@ -117,10 +144,7 @@ impl Inner {
     }
 
     fn begin(&self, caller: &Caller, request: BeginRequest) -> Result<Vec<Bytes>, TransferError> {
-        if !self.writable {
-            let problem = "this server takes no files; its --writable option lets it";
-            return Err(TransferError::refused(problem));
-        }
+        self.check_writable()?;
         let base = below(&self.root, &request.base)?;
         if request.dry_run {
             let inbox = Inbox::new(&base, true);
@@ -143,6 +167,18 @@ impl Inner {
             }
         }
         Ok(vec![json(&Begun { session, have })?.into()])
+    }
+
+    fn check_writable(&self) -> Result<(), TransferError> {
+        let problem = "this server takes no files; its --writable option lets it";
+        if self.writable { Ok(()) } else { Err(TransferError::refused(problem)) }
+    }
+
+    async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
+        check_unlimited(caller)?;
+        self.check_writable()?;
+        let fetched = fetch(parse(body)?, |path| below(&self.root, path), self.authority.clone()).await?;
+        Ok(vec![json(&fetched)?.into()])
     }
 
     fn new_session(&self, caller: &Caller, inbox: Inbox) -> Result<(String, Arc<Taking>), TransferError> {
@@ -186,7 +222,16 @@ fn is_hidden(path: &str) -> bool {
 impl FileService for Files {
     fn act(&self, caller: Caller, action: String, body: Bytes) -> Pending<'_, Vec<Bytes>> {
         let inner = self.inner.clone();
-        Box::pin(async move { Ok(blocking(move || inner.act(&caller, &action, &body)).await?) })
+        Box::pin(async move {
+            if action == crate::protocol::action(FETCH) {
+                return Ok(inner.fetch(&caller, &body).await?);
+            }
+            Ok(blocking(move || inner.act(&caller, &action, &body)).await?)
+        })
+    }
+
+    fn granted(&self, token: &[u8]) -> Option<Caller> {
+        self.inner.grants.admit(token)
     }
 
     fn send(&self, caller: Caller, ticket: Bytes) -> Pending<'_, Download> {
@@ -195,6 +240,7 @@ impl FileService for Files {
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
             let spans = request.spans.into_iter().map(|span| {
+                check_reading(&caller, &span.path)?;
                 let path = below(&inner.root, &span.path)?;
                 Ok(SourceSpan { file: span.file, path, version: span.version, blocks: (span.start, span.end) })
             });

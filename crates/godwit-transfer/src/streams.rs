@@ -6,6 +6,7 @@ use arrow_array::RecordBatch;
 use bytes::Bytes;
 use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use crate::control::{is_passing, lost_session, told};
 use crate::error::TransferError;
@@ -125,9 +126,12 @@ impl Stream {
         match direction {
             Direction::Download { inbox } => {
                 self.event(Event::Opened { stream: self.stream });
+                // They end with this stream.
+                let mut fetches = JoinSet::new();
                 while let Some(Asked { request, spans: Spans::There(spans) }) = asked.recv().await {
                     let (this, client, inbox) = (self.clone(), client.clone(), inbox.clone());
-                    tokio::spawn(async move {
+                    while fetches.try_join_next().is_some() {}
+                    fetches.spawn(async move {
                         match this.fetch(&client, spans, inbox).await {
                             Ok(()) => this.event(Event::Ended { stream: this.stream, request }),
                             Err(Failed::Way(error)) => this.failed(error, ""),
@@ -169,29 +173,38 @@ impl Stream {
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) -> Result<(), Failed> {
         tune::apply(client.wire(), &self.manner);
-        let steering = (self.manner.mode == CopyMode::Polite)
-            .then(|| tokio::spawn(tune::steer(client.wire().clone(), self.manner)));
         let command = marked(WRITE, &WriteCommand { session: session.to_owned() })?;
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &SCHEMA)?;
         // The server answers nothing before it has heard something.
         sender.say(&[]).await?;
         self.event(Event::Opened { stream: self.stream });
-        let hearing = tokio::spawn(self.clone().hear(answers));
-        let outcome = loop {
-            let Some(Asked { spans, .. }) = asked.recv().await else { break sender.finish().await.map_err(Failed::from) };
-            let Spans::Here(spans) = spans else { continue };
-            if let Err(failed) = self.send_request(&mut sender, spans, hashes.clone()).await {
-                break Err(failed);
+        let mut hearing = JoinSet::new();
+        hearing.spawn(self.clone().hear(answers));
+        let sent = async {
+            while let Some(Asked { spans, .. }) = asked.recv().await {
+                let Spans::Here(spans) = spans else { continue };
+                self.send_request(&mut sender, spans, hashes.clone()).await?;
+            }
+            Ok::<(), Failed>(())
+        };
+        let steered = async {
+            match self.manner.mode {
+                CopyMode::Polite => tune::steer(client.wire().clone(), self.manner).await,
+                CopyMode::Fair | CopyMode::Fast => std::future::pending().await,
             }
         };
-        if let Some(steering) = steering {
-            steering.abort();
+        // Why an upload was ended is in its answers; who does not answer any more is sent nothing more.
+        let ended = tokio::select! {
+            heard = hearing.join_next() => return heard_to_end(heard),
+            sent = sent => sent,
+            () = steered => Ok(()),
+        };
+        match ended {
+            Ok(()) => sender.finish().await?,
+            Err(failed @ Failed::Here(_)) => return Err(failed),
+            Err(Failed::Way(_)) => {}
         }
-        // Why an upload was ended is in its answers.
-        match hearing.await {
-            Ok(Err(heard)) => Err(heard),
-            _ => outcome,
-        }
+        heard_to_end(hearing.join_next().await)
     }
 
     async fn send_request(
@@ -235,6 +248,14 @@ impl Stream {
     fn hear_one(&self, answer: &Bytes) -> Result<(), TransferError> {
         self.taken(parse::<Taken>(answer)?);
         Ok(())
+    }
+}
+
+/// How an upload ended. A server that ends one that was not finished is gone on with over another connection.
+fn heard_to_end(heard: Option<Result<Result<(), Failed>, tokio::task::JoinError>>) -> Result<(), Failed> {
+    match heard {
+        Some(Ok(Err(failed))) => Err(failed),
+        _ => Err(Failed::Way(FlightError::Malformed { problem: "the upload ended before it was whole" })),
     }
 }
 

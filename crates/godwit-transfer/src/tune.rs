@@ -1,5 +1,6 @@
 //! How a sender behaves to others, and what is set on its sockets for that.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use godwit_flight::Wire;
@@ -49,6 +50,8 @@ const NEAR: Duration = Duration::from_millis(1);
 const FAST_BUFFER_BYTES: u32 = 64 << 20;
 /// How often a polite sender looks at its connection.
 pub(crate) const POLITE_INTERVAL: Duration = Duration::from_millis(20);
+/// Looks of which the one with the least waiting counts.
+const POLITE_SAMPLES: usize = 4;
 
 /// Connections to begin with, for a path of that round-trip time. `wanted` where somebody said how many.
 pub fn streams(mode: CopyMode, wanted: Option<u32>, rtt: Duration) -> u32 {
@@ -93,6 +96,7 @@ pub(crate) async fn steer(wire: Wire, manner: Manner) {
     let mut last: Option<TcpInfo> = None;
     let mut least_us = u32::MAX;
     let mut delivered = 0.0;
+    let mut trips_us: VecDeque<u32> = VecDeque::new();
     loop {
         let set = wire.with(|socket| set_pacing_rate(socket, rate.bytes_per_s()));
         if set.is_none() {
@@ -103,13 +107,19 @@ pub(crate) async fn steer(wire: Wire, manner: Manner) {
         if now.min_rtt_us > 0 {
             least_us = least_us.min(now.min_rtt_us);
         }
+        // Processes that wait for a processor look like queues: the least of a while does not.
+        trips_us.push_back(now.rtt_us);
+        if trips_us.len() > POLITE_SAMPLES {
+            trips_us.pop_front();
+        }
+        let rtt_us = trips_us.iter().copied().min().unwrap_or(now.rtt_us);
         if let Some(before) = last {
             let bytes = now.acknowledged_bytes.saturating_sub(before.acknowledged_bytes) as f64;
             // Acknowledgements come in heaps: a mean over some 100 ms.
             delivered += 0.2 * (bytes / POLITE_INTERVAL.as_secs_f64() - delivered);
             rate.update(Sample {
-                rtt: Duration::from_micros(now.rtt_us.into()),
-                least_rtt: Duration::from_micros(least_us.min(now.rtt_us).into()),
+                rtt: Duration::from_micros(rtt_us.into()),
+                least_rtt: Duration::from_micros(least_us.min(rtt_us).into()),
                 delivered_bytes_per_s: delivered,
                 lost: now.retransmits > before.retransmits,
                 elapsed: POLITE_INTERVAL,

@@ -481,7 +481,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub out: Option<PathBuf>,
     /// Bandwidth of a network path in bits a second (10G, 500M), for advice on TCP
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
+    #[arg(long, visible_alias = "rate", value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
     pub bandwidth: Option<u64>,
     /// Round-trip time of the path, milliseconds
     #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN)]

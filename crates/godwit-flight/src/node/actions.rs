@@ -17,6 +17,7 @@ use tonic::Status;
 use super::{Node, refused};
 use crate::files::FILES_MARK;
 use crate::gate::Caller;
+use crate::server::GRANTED_ONLY;
 use crate::tickets::Claim;
 
 const CREATE_PREPARED: &str = "CreatePreparedStatement";
@@ -40,6 +41,9 @@ impl Node {
         if action.r#type.starts_with(FILES_MARK) {
             let messages = self.files()?.act(caller.clone(), action.r#type, action.body).await?;
             return Ok(messages.into_iter().map(|body| arrow_flight::Result { body }).collect());
+        }
+        if caller.purpose().is_some() {
+            return Err(Status::permission_denied(GRANTED_ONLY));
         }
         let body = match action.r#type.as_str() {
             CREATE_PREPARED => Some(self.create_prepared(caller, &action.body).await?),

@@ -31,6 +31,17 @@ struct Slot {
     attempt: u32,
     asks: Option<mpsc::UnboundedSender<Asked>>,
     wire: Option<godwit_flight::Wire>,
+    /// The task that works on it, which ends with it.
+    task: Option<Task>,
+}
+
+/// A task that ends when it is dropped.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// See the module.
@@ -187,6 +198,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         }
         slot.attempt += 1;
         slot.asks = None;
+        slot.task = None;
         Some(Event::Lost { stream })
     }
 
@@ -234,7 +246,8 @@ impl<'r, 'c> Runner<'r, 'c> {
             }
         };
         let worker = Stream { stream, attempt: slot.attempt, notes: self.notes.clone(), manner: self.manner };
-        tokio::spawn(worker.run(connect, self.direction.clone(), asked));
+        let task = tokio::spawn(worker.run(connect, self.direction.clone(), asked));
+        self.slots[stream as usize].task = Some(Task(task));
     }
 
     fn ask(&mut self, stream: StreamId, request: RequestId, spans: &[Span]) {

@@ -34,6 +34,9 @@ pub struct ServeArgs {
     /// Let clients write below the root: files of `godwit copy`
     #[arg(long)]
     pub writable: bool,
+    /// Trust servers whose certificate is in this file, or signed by one in it, when files are fetched from them, PEM [default: the system's list]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Memory that each statement may have
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     pub statement_memory: u64,

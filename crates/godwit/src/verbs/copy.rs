@@ -26,6 +26,7 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         sync: args.sync,
         dry_run: args.dry_run,
         patience: args.patience,
+        strict: false,
     };
     let credentials = credentials(args)?;
     let progress = Progress::new(&args.common);

@@ -33,7 +33,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let files = Arc::new(Files::new(args.root.clone(), args.writable));
+        let files = Arc::new(Files::new(args.root.clone(), args.writable, args.ca.clone()).map_err(no_files)?);
         let node = Node::with_files(root, engine_of(args), Some(files), NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
@@ -86,6 +86,10 @@ fn engine_of(args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
 #[cfg(not(feature = "sql"))]
 fn engine_of(_args: &ServeArgs) -> Option<Arc<dyn SqlEngine>> {
     None
+}
+
+fn no_files(status: godwit_flight::Status) -> Failure {
+    Failure::new(Exit::Machine, status.message().to_owned())
 }
 
 /// Ends when the flag is set.
