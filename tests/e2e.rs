@@ -2,3 +2,4 @@
 
 mod run;
 mod serve;
+mod transfer;

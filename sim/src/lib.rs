@@ -6,9 +6,11 @@
 //! only when it holds all its slices; no node is given more than its limits; and blocks are aligned again only where a
 //! node was lost or slow.
 
+mod copies;
 mod random;
 mod speed;
 mod world;
 
+pub use copies::{CopyOutcome, copy};
 pub use speed::{Speed, speed};
 pub use world::{Faults, Outcome, Scenario, run};

@@ -1,10 +1,10 @@
-//! `godwit-sim [--seed N] [--seeds COUNT]`: runs of simulated worlds, one line for each that fails. `godwit-sim --speed
+//! `godwit-sim [--seed N] [--seeds COUNT]`: runs and copies in simulated worlds, one line for each that fails. `godwit-sim --speed
 //! BLOCKS`: how long decisions on so many blocks take, with 32 nodes.
 
 use std::process::ExitCode;
 
 use godwit_model::BlockId;
-use godwit_sim::{Scenario, run, speed};
+use godwit_sim::{Scenario, copy, run, speed};
 
 const USAGE: &str = "usage: godwit-sim [--seed FIRST] [--seeds COUNT] | --speed BLOCKS";
 /// Nodes where time is taken.
@@ -41,6 +41,14 @@ fn main() -> ExitCode {
     let mut failures = 0;
     for seed in first..first + count {
         match run(Scenario::of_seed(seed)) {
+            Ok(outcome) if count == 1 => println!("{outcome:?}"),
+            Ok(_) => {}
+            Err(problem) => {
+                failures += 1;
+                println!("{problem}\n  again: cargo xtask sim --seed {seed}");
+            }
+        }
+        match copy(seed) {
             Ok(outcome) if count == 1 => println!("{outcome:?}"),
             Ok(_) => {}
             Err(problem) => {

@@ -23,9 +23,17 @@ impl Served {
     /// # Panics
     /// When the server does not get ready.
     pub fn start(root: &Path, words: &[&str]) -> Self {
+        Self::start_at(root, "127.0.0.1:0", words)
+    }
+
+    /// The same, at an address.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start_at(root: &Path, address: &str, words: &[&str]) -> Self {
         let mut command = Command::new(binary::path());
         command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
-        command.arg("serve").arg("--root").arg(root).args(["--listen", "127.0.0.1:0"]).args(words);
+        command.arg("serve").arg("--root").arg(root).args(["--listen", address]).args(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("godwit can be started");
         let mut greeting = String::new();
         let stdout = child.stdout.take().expect("it is piped");

@@ -133,7 +133,8 @@ fn the_nearest_rows_are_those_of_bedtools() {
     let expected = sorted(told.iter().map(fields).collect());
     assert_same_lines(&sorted(rows(&directory, sql)), &expected, "nearest");
     let far = "SELECT count(*) FROM nearest('a.bed', 'b.bed') WHERE distance > 1000";
-    let is_far = |line: &&String| line.rsplit('\t').next().and_then(|far| far.parse::<i64>().ok()).is_some_and(|far| far > 1000);
+    let is_far =
+        |line: &&String| line.rsplit('\t').next().and_then(|far| far.parse::<i64>().ok()).is_some_and(|far| far > 1000);
     assert_eq!(rows(&directory, far), [expected.iter().filter(is_far).count().to_string()]);
 }
 
@@ -217,7 +218,10 @@ fn depths_are_those_of_samtools() {
     let sql = format!("{columns} coverage('sample.bam') WHERE region('chr2:20000-22000')");
     assert_same_lines(&rows(&out, &sql), &expected, "condition");
     let mean = rows(&out, "SELECT sum(depth * (end_position - position)) FROM coverage('sample.bam')");
-    let sum: i64 = whole.iter().map(|line| line.rsplit('\t').next().and_then(|depth| depth.parse::<i64>().ok()).expect("a number")).sum();
+    let sum: i64 = whole
+        .iter()
+        .map(|line| line.rsplit('\t').next().and_then(|depth| depth.parse::<i64>().ok()).expect("a number"))
+        .sum();
     assert_eq!(mean, [sum.to_string()]);
     assert!(CONTIGS.iter().any(|(contig, _)| *contig == "chr2"));
     // Reads have dictionaries of contigs, and BED has texts.
@@ -227,7 +231,12 @@ fn depths_are_those_of_samtools() {
     }
     fs::write(beside.join("t.bed"), "chr1\t1000\t2000\tone\nchr2\t20000\t20001\ttwo\n").expect("it can be written");
     let count = |region: &str| {
-        let output = Tool::need("samtools").run(["view".as_ref(), "-c".as_ref(), out.join("sample.bam").as_os_str(), region.as_ref()]);
+        let output = Tool::need("samtools").run([
+            "view".as_ref(),
+            "-c".as_ref(),
+            out.join("sample.bam").as_os_str(),
+            region.as_ref(),
+        ]);
         String::from_utf8(output.stdout).expect("samtools prints text").trim().to_owned()
     };
     let expected = [format!("one\t{}", count("chr1:1001-2000")), format!("two\t{}", count("chr2:20001-20001"))];
@@ -238,7 +247,13 @@ fn depths_are_those_of_samtools() {
     let directory = scratch::directory("unsorted-depth");
     let (unsorted, bam) = (directory.join("u.sam"), out.join("sample.bam"));
     Tool::need("samtools").run([
-        "sort".as_ref(), "-n".as_ref(), "-O".as_ref(), "sam".as_ref(), "-o".as_ref(), unsorted.as_os_str(), bam.as_os_str(),
+        "sort".as_ref(),
+        "-n".as_ref(),
+        "-O".as_ref(),
+        "sam".as_ref(),
+        "-o".as_ref(),
+        unsorted.as_os_str(),
+        bam.as_os_str(),
     ]);
     ask(&directory, "SELECT * FROM coverage('u.sam')", &[]).refuses(&[2], &["u.sam", "samtools sort"]);
     let lying = fs::read_to_string(&unsorted).expect("it is there").replace("SO:queryname", "SO:coordinate");

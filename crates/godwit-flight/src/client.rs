@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use arrow_array::RecordBatch;
-use arrow_flight::{FlightDescriptor, PutResult, Ticket};
+use arrow_flight::{Action, FlightDescriptor, PutResult, Ticket};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, Request, Response};
@@ -27,6 +27,7 @@ use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ClientTls;
 use crate::transport::{Access, Address, Socket, Token, Tuning, tuned};
+use crate::wire::{Wire, WireOwner};
 
 /// Batches between an uploading caller and the connection.
 const UPLOAD_QUEUE: usize = 2;
@@ -38,6 +39,7 @@ pub struct Client {
     peer: String,
     token: Option<Token>,
     tuning: Tuning,
+    wire: Wire,
 }
 
 /// The body of a request: messages as they come, and what is left of one too long for one piece.
@@ -85,14 +87,43 @@ impl Client {
             .await
             .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let socket = socket.map_err(|source| FlightError::Connect { address: peer.clone(), source })?;
+        let owner = WireOwner::of(socket.tcp());
+        let wire = owner.wire();
         let builder = tuned!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), tuning);
         let (requests, connection) = builder
             .handshake(TokioIo::new(socket.framed(0)))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // Its failure reaches every call that is open on it.
-        tokio::spawn(connection);
-        Ok(Self { requests, peer, token: access.token, tuning })
+        tokio::spawn(async move {
+            let _owner = owner;
+            connection.await
+        });
+        Ok(Self { requests, peer, token: access.token, tuning, wire })
+    }
+
+    /// The connection itself.
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// Has the server do something, by name; its answer is a list of messages.
+    ///
+    /// # Errors
+    /// [`FlightError`].
+    pub async fn act(&self, action: &str, body: impl Into<Bytes>) -> Result<Vec<Bytes>, FlightError> {
+        let (sender, receiver) = mpsc::channel(1);
+        // The channel is empty and its receiver alive: this neither waits nor fails.
+        let _ = sender.try_send(frame_encoded(&Action { r#type: action.to_owned(), body: body.into() }));
+        drop(sender);
+        let response = self.call("DoAction", receiver.into()).await?;
+        // A `Result` of an action has the bytes of a `PutResult`: one field of bytes, number 1.
+        let mut answers = Answers { incoming: self.incoming(response)? };
+        let mut messages = Vec::new();
+        while let Some(message) = answers.next().await? {
+            messages.push(message);
+        }
+        Ok(messages)
     }
 
     /// The other end.

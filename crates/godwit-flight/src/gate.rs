@@ -11,17 +11,48 @@ use http::header::AUTHORIZATION;
 use tonic::Status;
 
 use crate::transport::Token;
+use crate::wire::Wire;
 
-/// Who calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Who calls, and over which connection.
+#[derive(Clone, Debug, Default)]
 pub struct Caller {
     name: Option<Arc<str>>,
+    wire: Wire,
+    purpose: Option<Arc<str>>,
 }
+
+/// Callers are the same by name and purpose, whatever connection they use.
+impl PartialEq for Caller {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.purpose == other.purpose
+    }
+}
+
+impl Eq for Caller {}
 
 impl Caller {
     /// The name of an identity; empty where nobody was asked.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Somebody who was granted one thing by who may do it, and may do nothing else.
+    pub fn granted(name: &str, purpose: &str) -> Self {
+        Self { name: Some(name.into()), wire: Wire::default(), purpose: Some(purpose.into()) }
+    }
+
+    /// The one thing that this caller may do, where it is only one; whoever grants it knows what it means.
+    pub fn purpose(&self) -> Option<&str> {
+        self.purpose.as_deref()
+    }
+
+    /// The connection that the call came over.
+    pub fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    pub(crate) fn over(self, wire: Wire) -> Self {
+        Self { wire, ..self }
     }
 }
 
@@ -106,10 +137,15 @@ impl Gate {
                 let found = identities.names.get(&blake3::hash(&token)).ok_or_else(refused)?;
                 // Who gives a name gives the right one.
                 let fitting = name.is_none_or(|name| name == found.as_bytes());
-                fitting.then(|| Caller { name: Some(found.clone()) }).ok_or_else(refused)
+                fitting.then(|| Caller { name: Some(found.clone()), ..Caller::default() }).ok_or_else(refused)
             }
         }
     }
+}
+
+/// The token that headers show, where they show one.
+pub(crate) fn shown_token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    headers.get(AUTHORIZATION).and_then(|header| shown(header.as_bytes())).map(|(_, token)| token)
 }
 
 /// The name, where one is given, and the token that a header shows.

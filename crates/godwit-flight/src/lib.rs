@@ -12,6 +12,7 @@ mod codec;
 mod cut;
 mod dataset;
 mod error;
+mod files;
 mod first_words;
 mod frames;
 mod gate;
@@ -25,6 +26,7 @@ mod sql;
 mod tickets;
 mod tls;
 mod transport;
+mod wire;
 
 pub use arrow_flight::FlightDescriptor;
 pub use client::{Answers as Answered, Batches, Client, Sender};
@@ -34,11 +36,13 @@ pub use dataset::{
     BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, read_only,
 };
 pub use error::FlightError;
+pub use files::{FILES_MARK, FileService};
 pub use gate::{Caller, Gate, Identities, IdentityError};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
 pub use sql::{Description, Pending, SQL_CATALOG, SQL_SCHEMA, SqlEngine};
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
-pub use tonic::Status;
 pub use tonic::service::Routes;
+pub use tonic::{Code, Status};
 pub use transport::{Access, Address, Token, Tuning};
+pub use wire::Wire;

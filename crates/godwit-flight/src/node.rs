@@ -20,8 +20,8 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_model::ipc;
 use godwit_model::Region;
+use godwit_model::ipc;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, mpsc};
@@ -29,14 +29,18 @@ use tonic::Status;
 use tonic::service::Routes;
 
 use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Scan};
+use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
 use crate::node::running::Running;
-use crate::server::{Answers, Chunks, DataPlane, Download, Item, Upload};
+use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
 
 /// Batches between the thread that reads a dataset and the connection.
 const BATCHES_AHEAD: usize = 2;
+
+/// Bytes of a request that moves no data: manifests of many files, hashes of large ones.
+const REQUEST_LIMIT_BYTES: usize = 64 << 20;
 
 /// What a node is to do.
 #[derive(Clone, Debug)]
@@ -95,6 +99,7 @@ struct Inner {
     uploads: Arc<Semaphore>,
     running: Running,
     started: Instant,
+    files: Option<Arc<dyn FileService>>,
 }
 
 /// What a descriptor asks for.
@@ -106,15 +111,30 @@ enum Asked {
 impl Node {
     /// A node. Without an engine it has no SQL.
     pub fn new(catalog: Arc<dyn Catalog>, engine: Option<Arc<dyn SqlEngine>>, options: NodeOptions) -> Self {
+        Self::with_files(catalog, engine, None, options)
+    }
+
+    /// As [`Node::new`], where files can be had as they are, too.
+    pub fn with_files(
+        catalog: Arc<dyn Catalog>,
+        engine: Option<Arc<dyn SqlEngine>>,
+        files: Option<Arc<dyn FileService>>,
+        options: NodeOptions,
+    ) -> Self {
         let key = TicketKey::new(&random_bytes::<32>());
         let uploads = Arc::new(Semaphore::new(options.uploads.max(1)));
         let (statements, running, started) = (Statements::default(), Running::default(), Instant::now());
-        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements, uploads, running, started }) }
+        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements, uploads, running, started, files }) }
+    }
+
+    pub(crate) fn files(&self) -> Result<&Arc<dyn FileService>, Status> {
+        self.inner.files.as_ref().ok_or_else(|| Status::unimplemented("this server has no files to copy"))
     }
 
     /// The calls that move no data, for [`Server`](crate::Server).
     pub fn routes(&self) -> Routes {
-        Routes::new(FlightServiceServer::new(self.clone()))
+        let service = FlightServiceServer::new(self.clone());
+        Routes::new(service.max_decoding_message_size(REQUEST_LIMIT_BYTES))
     }
 
     fn engine(&self) -> Result<&Arc<dyn SqlEngine>, Status> {
@@ -265,7 +285,17 @@ impl Node {
 }
 
 impl DataPlane for Node {
+    fn granted(&self, token: &[u8]) -> Option<Caller> {
+        self.inner.files.as_ref()?.granted(token)
+    }
+
     async fn download(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
+        if ticket.starts_with(FILES_MARK.as_bytes()) {
+            return self.files()?.send(caller, ticket).await;
+        }
+        if caller.purpose().is_some() {
+            return Err(Status::permission_denied(GRANTED_ONLY));
+        }
         if Claim::is_ticket(&ticket) {
             let claim = Claim::check(&ticket, &self.inner.key, &caller).map_err(|error| *error)?;
             return self.run_claim(&caller, claim).await;

@@ -31,15 +31,19 @@ use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
 use crate::first_words::{Heard, Listened};
 use crate::frames::PREFACE_BYTES;
-use crate::gate::{Caller, Gate};
+use crate::gate::{Caller, Gate, shown_token};
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
+use crate::wire::{Wire, WireOwner};
 
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
+const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";
 const DO_EXCHANGE: &str = "/arrow.flight.protocol.FlightService/DoExchange";
+/// What callers with a purpose hear of all else.
+pub(crate) const GRANTED_ONLY: &str = "this was not granted";
 /// Largest ticket that is taken, bytes.
 const TICKET_LIMIT_BYTES: usize = 1 << 20;
 
@@ -67,6 +71,11 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// Takes data; the answers go to the client's side of the upload.
     fn upload(&self, caller: Caller, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
+
+    /// Who shows a token that was granted for one purpose; `None` where it is no such token.
+    fn granted(&self, _token: &[u8]) -> Option<Caller> {
+        None
+    }
 
     /// Takes data and gives data for it, both as they come; refused where a server has no use for it.
     fn exchange(&self, _caller: Caller, _taken: Upload) -> impl Future<Output = Result<Chunks, Status>> + Send {
@@ -219,9 +228,11 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
     let handshake = tokio::time::timeout(tuning.connect_timeout, socket.accept(plane.tls.as_ref()));
     // Who does not speak TLS, or falls silent in it, has told nobody its name: there is nobody to answer.
     let Ok(Ok(socket)) = handshake.await else { return };
+    let owner = WireOwner::of(socket.tcp());
+    let wire = owner.wire();
     let answer = hyper::service::service_fn(move |request| {
-        let plane = plane.clone();
-        async move { Ok::<_, Infallible>(plane.answer(request).await) }
+        let (plane, wire) = (plane.clone(), wire.clone());
+        async move { Ok::<_, Infallible>(plane.answer(request, wire).await) }
     });
     let mut builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
     builder.max_concurrent_streams(tuning.calls_per_connection);
@@ -241,11 +252,15 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
 }
 
 impl<D: DataPlane> Plane<D> {
-    async fn answer(&self, mut request: Request<Incoming>) -> Response<Reply> {
-        let caller = match self.gate.admit(request.headers()) {
-            Ok(caller) => caller,
+    async fn answer(&self, mut request: Request<Incoming>, wire: Wire) -> Response<Reply> {
+        let granted = || shown_token(request.headers()).and_then(|token| self.data.granted(&token));
+        let caller = match granted().map_or_else(|| self.gate.admit(request.headers()), Ok) {
+            Ok(caller) => caller.over(wire),
             Err(status) => return refused(*status),
         };
+        if caller.purpose().is_some() && ![DO_GET, DO_ACTION].contains(&request.uri().path()) {
+            return refused(Status::permission_denied(GRANTED_ONLY));
+        }
         let answered = match request.uri().path() {
             DO_GET => self.get(caller, request.into_body()).await,
             DO_PUT => self.put(caller, request.into_body()).await,

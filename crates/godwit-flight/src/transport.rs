@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -238,6 +239,15 @@ impl Socket {
 }
 
 impl Socket {
+    /// The TCP socket below.
+    pub(crate) fn tcp(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(stream) | Self::Framed(Framed { stream, .. }) => Some(stream.as_fd()),
+            Self::Tls(stream) => Some(stream.get_ref().0.as_fd()),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Wakes its reader by frames of HTTP/2, which begin after so many bytes. Those of an encrypted connection cannot be
     /// seen here, and a Unix socket wakes its reader as it likes.
     pub(crate) fn framed(self, bytes_before: usize) -> Self {

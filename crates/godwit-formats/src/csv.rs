@@ -126,7 +126,9 @@ impl CsvFile {
         match (fields.len(), twice) {
             (0, _) => return Err(wrong("the names of its columns are expected".to_owned())),
             (count, _) if count > MAX_COLUMNS => return Err(wrong(format!("it names {count} columns, over 65536"))),
-            (_, Some(pair)) => return Err(wrong(format!("two columns are called {:?}; rename one", start_of(pair[0])))),
+            (_, Some(pair)) => {
+                return Err(wrong(format!("two columns are called {:?}; rename one", start_of(pair[0]))));
+            }
             _ => {}
         }
         let kind = |field: &Field| match field.data_type() {
@@ -192,15 +194,20 @@ impl CsvRows {
                 break;
             }
             if bytes > MAX_BATCH_BYTES {
-                let problem = format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
+                let problem =
+                    format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
                 return Err(wrong(problem));
             }
         }
         let Some(texts) = self.decoder.flush().map_err(|error| wrong(said(&error)))? else { return Ok(None) };
         let is_exact = self.lines.saturating_sub(first_line - 1).abs_diff(texts.num_rows() as u64) <= 1;
         let line = Line { number: first_line, is_exact };
-        let columns: Result<Vec<ArrayRef>, CsvError> =
-            texts.columns().iter().zip(self.schema.fields()).map(|(texts, field)| self.typed(texts, field, line)).collect();
+        let columns: Result<Vec<ArrayRef>, CsvError> = texts
+            .columns()
+            .iter()
+            .zip(self.schema.fields())
+            .map(|(texts, field)| self.typed(texts, field, line))
+            .collect();
         let rows = RecordBatchOptions::new().with_row_count(Some(texts.num_rows()));
         Ok(Some(RecordBatch::try_new_with_options(self.schema.clone(), columns?, &rows)?))
     }

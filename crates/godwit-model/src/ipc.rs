@@ -124,9 +124,8 @@ fn parsed(header: &[u8]) -> Result<arrow_ipc::Message<'_>, IpcError> {
 /// [`IpcError::Malformed`].
 pub fn message_extent(header: &[u8]) -> Result<(u64, Option<u64>), IpcError> {
     let header = parsed(header)?;
-    let number = |number: i64| {
-        u64::try_from(number).map_err(|_| IpcError::Malformed { problem: "it has a length below zero" })
-    };
+    let number =
+        |number: i64| u64::try_from(number).map_err(|_| IpcError::Malformed { problem: "it has a length below zero" });
     let rows = header.header_as_record_batch().map(|batch| number(batch.length())).transpose()?;
     Ok((number(header.bodyLength())?, rows))
 }

@@ -182,7 +182,8 @@ impl TableProvider for NearestTable {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         let wanted = projection.unwrap_or(&all);
         let columns: Vec<From> = wanted.iter().map(|at| self.columns[*at]).collect();
-        let of_first = columns.iter().filter_map(|column| if let From::Passing(at) = column { Some(*at) } else { None });
+        let of_first =
+            columns.iter().filter_map(|column| if let From::Passing(at) = column { Some(*at) } else { None });
         let of_second = columns.iter().filter_map(|column| if let From::Held(at) = column { Some(*at) } else { None });
         let first = Reading::new(&self.first.schema(), of_first)?;
         let second = Reading::new(&self.second.schema(), of_second)?;
@@ -196,8 +197,7 @@ impl TableProvider for NearestTable {
         let held = self.second.scan(session, Some(&second.0), &[], None).await?;
         let schema = Arc::new(self.schema.project(wanted)?);
         let (first, second) = (first.side(&self.first.schema())?, second.side(&self.second.schema())?);
-        let join =
-            IntervalJoin { held: second, passing: first, condition: None, emit: Emit::Nearest, columns, schema };
+        let join = IntervalJoin { held: second, passing: first, condition: None, emit: Emit::Nearest, columns, schema };
         Ok(Arc::new(IntervalJoinExec::new(Arc::new(join), held, passing)))
     }
 }

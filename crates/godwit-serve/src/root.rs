@@ -105,13 +105,7 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam
-            | Self::Cram
-            | Self::Parquet
-            | Self::Arrow
-            | Self::Csv(_)
-            | Self::Live
-            | Self::Whole(_) => &[],
+            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Live | Self::Whole(_) => &[],
         }
     }
 

@@ -4,6 +4,7 @@ mod align;
 mod call;
 mod calling;
 mod compare;
+mod copy;
 mod decode_cram;
 mod filter;
 mod flight;
@@ -37,6 +38,7 @@ pub use align::{AlignArgs, TrimmerName};
 pub use call::CallArgs;
 pub use calling::CallingArgs;
 pub use compare::CompareArgs;
+pub use copy::{Compression, CopyArgs};
 pub use decode_cram::DecodeCramArgs;
 pub use filter::{FilterArgs, ResourceArgs};
 pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
@@ -135,6 +137,7 @@ impl Cli {
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&args.common),
             Verb::Serve(args) => Some(&args.common),
+            Verb::Copy(args) => Some(&args.common),
             Verb::Demo(args) => Some(&args.common),
             _ => None,
         }
@@ -164,6 +167,7 @@ impl Cli {
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
+            Verb::Copy(args) => Some(&mut args.common),
             Verb::Demo(args) => Some(&mut args.common),
             _ => None,
         }
@@ -226,6 +230,9 @@ pub enum Verb {
     /// Serve reads, variants and tables over Arrow Flight, with SQL
     #[command(after_help = "Example:\n  godwit serve --root out")]
     Serve(ServeArgs),
+    /// Copy files from or to a server, verified, and resumed where it stopped
+    #[command(after_help = "Example:\n  godwit copy grpc+tls://data.example.org/run7/S.bam .")]
+    Copy(Box<CopyArgs>),
     /// Make a token that lets somebody in to a server
     #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
     Token(TokenArgs),
@@ -474,7 +481,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub out: Option<PathBuf>,
     /// Bandwidth of a network path in bits a second (10G, 500M), for advice on TCP
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
+    #[arg(long, visible_alias = "rate", value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
     pub bandwidth: Option<u64>,
     /// Round-trip time of the path, milliseconds
     #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN)]

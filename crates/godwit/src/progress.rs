@@ -1,5 +1,7 @@
 //! Progress as users see it: a bar on a terminal, plain lines elsewhere, JSON lines for programs.
 
+mod copying;
+
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -6,6 +6,7 @@ mod call;
 mod compare;
 mod completions;
 mod config;
+mod copy;
 mod decode_cram;
 mod demo;
 mod doctor;
@@ -61,6 +62,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
         Verb::Serve(args) => serve::run(&args),
+        Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),

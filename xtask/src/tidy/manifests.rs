@@ -66,7 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The harness of the tests knows none of the crates.
     ("godwit-tests", &[]),
     // Decisions alone, in a world of its own.
-    ("godwit-sim", &["godwit-model", "godwit-exchange"]),
+    ("godwit-sim", &["godwit-model", "godwit-exchange", "godwit-transfer"]),
     ("xtask", &[]),
 ];
 

@@ -16,7 +16,9 @@ use serde::Serialize;
 use tonic::Status;
 
 use super::{Node, blocking, refused};
+use crate::files::FILES_MARK;
 use crate::gate::Caller;
+use crate::server::GRANTED_ONLY;
 use crate::tickets::Claim;
 
 const CREATE_PREPARED: &str = "CreatePreparedStatement";
@@ -57,6 +59,13 @@ pub(super) fn types() -> Vec<ActionType> {
 
 impl Node {
     pub(super) async fn act(&self, caller: &Caller, action: Action) -> Result<Vec<arrow_flight::Result>, Status> {
+        if action.r#type.starts_with(FILES_MARK) {
+            let messages = self.files()?.act(caller.clone(), action.r#type, action.body).await?;
+            return Ok(messages.into_iter().map(|body| arrow_flight::Result { body }).collect());
+        }
+        if caller.purpose().is_some() {
+            return Err(Status::permission_denied(GRANTED_ONLY));
+        }
         let body = match action.r#type.as_str() {
             CREATE_PREPARED => Some(self.create_prepared(caller, &action.body).await?),
             CLOSE_PREPARED => {

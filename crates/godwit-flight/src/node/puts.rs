@@ -1,4 +1,4 @@
-//! What clients upload: datasets, and values for prepared statements.
+//! What clients upload: datasets, files, and values for prepared statements.
 
 use arrow_array::RecordBatch;
 use arrow_flight::FlightDescriptor;
@@ -15,6 +15,7 @@ use tonic::Status;
 use super::{Asked, BATCHES_AHEAD, DatasetCommand, Node, asked, blocking, refused};
 use crate::codec::Chunk;
 use crate::dataset::{DatasetError, Existing, Put, Stored};
+use crate::files::FILES_MARK;
 use crate::gate::Caller;
 use crate::server::{Answers, Upload};
 use crate::sql::{SQL_CATALOG, SQL_SCHEMA};
@@ -31,6 +32,9 @@ impl Node {
         let first = upload.next().await?;
         let descriptor: Option<FlightDescriptor> = upload.descriptor().cloned();
         let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
+        if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
+            return self.files()?.take(caller.clone(), descriptor.cmd, first, upload).await;
+        }
         let answer = match asked(&descriptor)? {
             Asked::Dataset(command) => {
                 let stored = self.store(put_of(command)?, first, upload).await?;

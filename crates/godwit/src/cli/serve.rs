@@ -31,7 +31,7 @@ pub struct ServeArgs {
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,
-    /// Let clients put datasets below the directory, and remove what they put
+    /// Let clients write below the root: datasets that they put and remove, files of `godwit copy`
     #[arg(long)]
     pub writable: bool,
     /// Memory for temporary datasets of clients, all told; what is more goes to the directory for scratch files
@@ -43,6 +43,9 @@ pub struct ServeArgs {
     /// Largest message that is taken, a batch of rows and what is said beside it
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub message_limit: u64,
+    /// Trust servers whose certificate is in this file, or signed by one in it, when files are fetched from them, PEM [default: the system's list]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Memory that each statement may have
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     pub statement_memory: u64,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::copy::Streams;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
@@ -13,13 +14,25 @@ pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/');
     let unit: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "bit/s" | "bps" => 1,
-        "k" | "kbit/s" | "kbps" => 1_000,
-        "m" | "mbit/s" | "mbps" => 1_000_000,
-        "g" | "gbit/s" | "gbps" => 1_000_000_000,
+        "k" | "kbit" | "kbit/s" | "kbps" => 1_000,
+        "m" | "mbit" | "mbit/s" | "mbps" => 1_000_000,
+        "g" | "gbit" | "gbit/s" | "gbps" => 1_000_000_000,
         unit => return Err(format!("{unit} is not a unit of bandwidth; use K, M or G, in bits a second")),
     };
     let number: u64 = digits.parse().map_err(|_| "a bandwidth is a whole number and a unit, as in 10G".to_string())?;
     number.checked_mul(unit).filter(|rate| *rate > 0).ok_or_else(|| "out of range".into())
+}
+
+/// Most connections of a copy.
+const MOST_STREAMS: u32 = 200;
+
+/// `auto`, or a number of connections.
+pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
+    if text == "auto" {
+        return Ok(Streams(None));
+    }
+    let number = text.parse().ok().filter(|number| (1..=MOST_STREAMS).contains(number));
+    number.map(|number| Streams(Some(number))).ok_or_else(|| format!("auto, or a number from 1 to {MOST_STREAMS}"))
 }
 
 /// Milliseconds, the unit spelled out or not.

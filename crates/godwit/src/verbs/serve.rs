@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use godwit_flight::{Address, Catalog, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
 use godwit_serve::Temporary;
+use godwit_transfer::Files;
 
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -39,7 +40,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let node = Node::new(root, engine_of(args, temporary.as_ref()), NodeOptions::default());
+        let files = Arc::new(Files::new(args.root.clone(), args.writable, args.ca.clone()).map_err(no_files)?);
+        let node = Node::with_files(root, engine_of(args, temporary.as_ref()), Some(files), NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
@@ -99,6 +101,10 @@ fn engine_of(args: &ServeArgs, temporary: Option<&Temporary>) -> Option<Arc<dyn 
 #[cfg(not(feature = "sql"))]
 fn engine_of(_args: &ServeArgs, _temporary: Option<&Temporary>) -> Option<Arc<dyn SqlEngine>> {
     None
+}
+
+fn no_files(status: godwit_flight::Status) -> Failure {
+    Failure::new(Exit::Machine, status.message().to_owned())
 }
 
 /// Ends when the flag is set.

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""`godwit copy` over emulated long fat networks (bench/path), with iperf3, and aria2 with nginx where they are, beside it.
+
+Two network namespaces are joined by a path of some round-trip time, rate, loss and jitter. In each cell a file is copied from disk to disk, by a user
+without privileges, with TLS, tokens and BLAKE3, set-up included; percents are of the payload rate of TCP (1448 of 1500 bytes). The bound
+beside it is what handshakes and slow start leave of that. Cells that are in the results already are not measured again.
+Needs root and /dev/net/tun; without them it says that it is skipped.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from math import log2
+from pathlib import Path
+
+import _measure as bench
+
+PATH = bench.ROOT / "bench" / "path" / "path.sh"
+NAME = "gwpath"
+USER = 65534
+RTT_MS = [10, 40, 60, 80, 100]
+RATE_MBPS = [100, 250, 500, 750, 1000]
+LOSS_PER_S = [0, 1, 2, 3, 4]
+JITTER_OF_LATENCY = [0, 1 / 3, 1 / 2, 2 / 3, 1]
+STREAMS = [1, 2, 4, 8, 16, 32, 64, 128, 200]
+BASE = {"rate": 1000, "rtt": 40, "loss_per_s": 0, "loss": 0.0, "jitter": 0, "streams": "auto", "mode": "fast"}
+
+
+def factors():
+    """One factor at a time, then a Latin square of 25 cells, and the cells that bars are set for."""
+    for name, values in [("rtt", RTT_MS), ("rate", RATE_MBPS), ("loss_per_s", LOSS_PER_S), ("jitter", JITTER_OF_LATENCY)]:
+        yield from ({**BASE, name: value} for value in values)
+    yield from ({**BASE, "streams": streams} for streams in STREAMS)
+    yield from ({**BASE, "rtt": rtt, "loss": loss} for rtt in (10, 40, 100) for loss in (0.0001, 0.001))
+    yield from ({**BASE, "rtt": rtt} for rtt in (42, 92))
+    for row in range(5):
+        for column in range(5):
+            yield {
+                **BASE,
+                "rtt": RTT_MS[row],
+                "rate": RATE_MBPS[column],
+                "loss_per_s": LOSS_PER_S[(row + column) % 5],
+                "jitter": JITTER_OF_LATENCY[(2 * row + column) % 5],
+            }
+
+
+def full():
+    for rtt in RTT_MS:
+        for rate in RATE_MBPS:
+            for loss in LOSS_PER_S:
+                yield from ({**BASE, "rtt": rtt, "rate": rate, "loss_per_s": loss, "jitter": jitter} for jitter in JITTER_OF_LATENCY)
+
+
+def bound_percent(cell, megabytes):
+    """What is left of the link when five round trips have gone (TCP and TLS twice, the first request), and slow start from 16 x 10
+    segments doubles each."""
+    payload = cell["rate"] * 1e6 * 1448 / 1500 / 8
+    trip = cell["rtt"] / 1e3
+    doublings = max(0.0, log2(payload * trip / (160 * 1448)))
+    ideal = megabytes * 1e6 / payload
+    return 100 * ideal / (ideal + 5 * trip + doublings * trip * 0.5)
+
+
+class EmulatedPath:
+    """An emulated path while it is up."""
+
+    def __init__(self, cell):
+        self.cell = cell
+
+    def __enter__(self):
+        subprocess.run([PATH, "down", NAME], capture_output=True)
+        keys = [f"rate={self.cell['rate']}", f"delay={self.cell['rtt'] / 2}", "queue=1bdp", "seed=7"]
+        for direction in ("ab", "ba"):
+            if self.cell["loss"]:
+                keys.append(f"{direction}.loss={self.cell['loss']}")
+            if self.cell["loss_per_s"]:
+                keys.append(f"{direction}.losspps={self.cell['loss_per_s']}")
+        if self.cell["jitter"]:
+            keys.append(f"jitter={self.cell['jitter'] * self.cell['rtt'] / 2}")
+        told = subprocess.run([PATH, "up", NAME, *keys], capture_output=True, text=True)
+        found = re.search(r"([\d.]+) <-> ([\d.]+)", told.stdout)
+        if not found:
+            bench.fail(f"the path does not come up: {told.stdout}{told.stderr}")
+        self.a, self.b = found.groups()
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([PATH, "down", NAME], capture_output=True)
+
+    def command(self, end, *words):
+        return ["ip", "netns", "exec", f"{NAME}-{end}", "setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *map(str, words)]
+
+    def stats(self):
+        return json.loads(subprocess.run([PATH, "stats", NAME], capture_output=True, text=True).stdout or "{}")
+
+
+def identity(directory, address):
+    """A certificate and a token for a server."""
+    pem, key = directory / "server.pem", directory / "server.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=path",
+         "-addext", f"subjectAltName=IP:{address}", "-out", pem, "-keyout", key], check=True, capture_output=True)
+    return pem, key
+
+
+class Server:
+    """`godwit serve` at the far end."""
+
+    def __init__(self, path, godwit, root, directory):
+        self.pem, key = identity(directory, path.b)
+        tokens, self.token = directory / "tokens", directory / "token"
+        tokens.unlink(missing_ok=True)
+        self.token.write_bytes(subprocess.run([godwit, "token", "bench", "--tokens", tokens], check=True, capture_output=True).stdout)
+        subprocess.run(["chown", "-R", f"{USER}:{USER}", directory], check=True)
+        words = [godwit, "serve", "--root", root, "--listen", f"{path.b}:0", "--tls-cert", self.pem, "--tls-key", key, "--tokens", tokens]
+        self.child = subprocess.Popen(path.command("b", *words, "--writable"), stdout=subprocess.PIPE, text=True)
+        self.url = self.child.stdout.readline().strip().rsplit(" ", 1)[-1]
+
+    def words(self):
+        return ["--ca", self.pem, "--token-file", self.token, "--no-config"]
+
+    def end(self):
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+
+
+def copied(path, godwit, server, name, target, cell, more=()):
+    """Seconds of a copy, from the far end's disk to the near end's."""
+    words = [godwit, "copy", f"{server.url}/{name}", target, "--mode", cell["mode"], "--streams", cell["streams"], "--quiet"]
+    started = time.monotonic()
+    done = subprocess.run(path.command("a", *words, *server.words(), *more), capture_output=True, text=True)
+    seconds = time.monotonic() - started
+    if done.returncode:
+        bench.fail(done.stderr)
+    return seconds
+
+
+def iperf(path, streams, seconds=6):
+    server = subprocess.Popen(path.command("b", "iperf3", "-s", "-1"), stdout=subprocess.DEVNULL)
+    time.sleep(0.4)
+    done = subprocess.run(path.command("a", "iperf3", "-J", "-R", "-c", path.b, "-P", streams, "-t", seconds), capture_output=True, text=True)
+    server.wait()
+    return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
+
+
+def measure(cell, godwit, directory, megabytes):
+    """One cell: godwit and iperf3 in the same minute."""
+    root, mine = directory / "root", directory / "mine"
+    for made in (root, mine):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+    with open(root / "f", "wb") as out:
+        for _ in range(megabytes >> 4):
+            out.write(os.urandom(16 << 20))
+    with EmulatedPath(cell) as path:
+        server = Server(path, godwit, root, directory)
+        try:
+            seconds = copied(path, godwit, server, "f", mine / "f", cell)
+        finally:
+            server.end()
+        late = path.stats()
+        if subprocess.run(["cmp", root / "f", mine / "f"]).returncode:
+            bench.fail("the copy is not the file")
+        beside = iperf(path, 16)
+    size = (root / "f").stat().st_size
+    payload = cell["rate"] * 1448 / 1500
+    mbps = size * 8 / 1e6 / seconds
+    return {
+        **cell,
+        "megabytes": megabytes,
+        "seconds": round(seconds, 3),
+        "mbit_per_s": round(mbps, 1),
+        "percent": round(100 * mbps / payload, 1),
+        "bound_percent": round(bound_percent(cell, size / 1e6), 1),
+        "iperf3_x16_percent": round(100 * beside / payload, 1),
+        "emulator_late_us_p99": late.get("ba", {}).get("late_us_le", {}).get("p99"),
+        "load": os.getloadavg()[0],
+    }
+
+
+def fairness(godwit, directory, mode, queue, seconds=20):
+    """What one cubic flow keeps beside a copy, at 200 Mbit/s and 40 ms: its share of what it has alone, and its losses."""
+    cell = {**BASE, "rate": 200, "mode": mode}
+    root, mine = directory / "root", directory / "mine"
+    for made in (root, mine):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+    with open(root / "f", "wb") as out:
+        out.write(os.urandom(1 << 20) * 1200)
+    with EmulatedPath(cell) as path:
+        subprocess.run([PATH, "set", NAME, f"queue={queue}"], check=True)
+        time.sleep(0.2)
+        server = Server(path, godwit, root, directory)
+
+        def competitor():
+            listener = subprocess.Popen(["ip", "netns", "exec", f"{NAME}-b", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+            time.sleep(0.4)
+            words = ["ip", "netns", "exec", f"{NAME}-a", "iperf3", "-J", "-R", "-c", path.b, "-C", "cubic", "-t", seconds, "-O", 2]
+            told = json.loads(subprocess.run(list(map(str, words)), capture_output=True, text=True).stdout)["end"]
+            listener.wait()
+            return told["sum_received"]["bits_per_second"] / 1e6, told["sum_sent"]["retransmits"]
+
+        try:
+            alone, alone_lost = competitor()
+            words = [godwit, "copy", f"{server.url}/f", mine / "f", "--mode", mode, "--json"]
+            copy = subprocess.Popen(path.command("a", *words, *server.words()), stderr=subprocess.PIPE, text=True)
+            time.sleep(3)
+            beside, beside_lost = competitor()
+            copy.send_signal(signal.SIGINT)
+            events = [json.loads(line) for line in copy.communicate()[1].splitlines() if line.startswith("{")]
+            shutil.rmtree(mine)
+            mine.mkdir()
+            subprocess.run(["chown", f"{USER}:{USER}", mine], check=True)
+            copy = subprocess.Popen(path.command("a", *words, *server.words()), stderr=subprocess.PIPE, text=True)
+            time.sleep(seconds)
+            copy.send_signal(signal.SIGINT)
+            solo = [json.loads(line) for line in copy.communicate()[1].splitlines() if line.startswith("{")]
+        finally:
+            server.end()
+    rates = [event["bytes_per_s"] * 8 / 1e6 for event in solo if event.get("event") == "copying"][8:]
+    with_other = [event["bytes_per_s"] * 8 / 1e6 for event in events if event.get("event") == "copying"][12:]
+    mean = lambda values: round(sum(values) / max(1, len(values)), 1)
+    return {
+        "mode": mode,
+        "queue": queue,
+        "cubic_alone_mbit_per_s": round(alone, 1),
+        "cubic_beside_mbit_per_s": round(beside, 1),
+        "cubic_keeps_percent": round(100 * beside / alone, 1),
+        "cubic_retransmits_alone": alone_lost,
+        "cubic_retransmits_beside": beside_lost,
+        "copy_alone_mbit_per_s": mean(rates),
+        "copy_beside_mbit_per_s": mean(with_other),
+        "load": os.getloadavg()[0],
+    }
+
+
+def many_files(godwit, directory, count=2000, size=100_000):
+    """Seconds for many small files at 1000 Mbit/s and 40 ms."""
+    root, mine = directory / "root", directory / "mine"
+    for made in (root, mine):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+    (root / "d").mkdir()
+    for number in range(count):
+        (root / "d" / f"{number:05}").write_bytes(os.urandom(size))
+    with EmulatedPath(BASE) as path:
+        server = Server(path, godwit, root, directory)
+        try:
+            seconds = copied(path, godwit, server, "d", mine / "d", BASE)
+        finally:
+            server.end()
+    if subprocess.run(["diff", "-rq", root / "d", mine / "d"]).returncode:
+        bench.fail("the copies are not the files")
+    return {"files": count, "bytes_each": size, "seconds": round(seconds, 2), "load": os.getloadavg()[0]}
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--full", action="store_true", help="all cells of the factorial")
+    parser.add_argument("--megabytes", type=int, default=512, help="size of the file (default: 512)")
+    parser.add_argument("--only", choices=["sweeps", "fairness", "files"], help="only a part")
+    parser.add_argument("--cells", type=int, help="so many cells at most in this run")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not Path("/dev/net/tun").exists():
+        print("bench path: skipped: it needs root and /dev/net/tun")
+        return
+    bench.need("iperf3", "cc", "ip", "setpriv", "openssl")
+    emulator = PATH.parent / "wanem"
+    if not emulator.exists():
+        bench.run(["cc", "-O2", "-o", emulator, emulator.with_suffix(".c")])
+    godwit = bench.godwit_binary(options)
+    kept = options.results / "transfer.json"
+    results = json.loads(kept.read_text()) if kept.exists() else {"cells": [], "fairness": [], "files": []}
+
+    def keep():
+        options.results.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(results, indent=1) + "\n")
+
+    with tempfile.TemporaryDirectory(prefix="godwit-path-") as scratch:
+        directory = Path(scratch)
+        directory.chmod(0o755)
+        # Where anybody may run it.
+        program = directory / "godwit"
+        shutil.copy(godwit, program)
+        if options.only in (None, "files"):
+            results["files"].append(many_files(program, directory))
+            print(results["files"][-1], flush=True)
+            keep()
+        if options.only in (None, "fairness"):
+            for mode in ("polite", "fair", "fast"):
+                for queue in ("1bdp", "0.25bdp"):
+                    results["fairness"].append(fairness(program, directory, mode, queue))
+                    print(results["fairness"][-1], flush=True)
+                    keep()
+        if options.only in (None, "sweeps"):
+            known = [{key: cell[key] for key in BASE} for cell in results["cells"]]
+            left = [cell for cell in (full() if options.full else factors()) if cell not in known]
+            for number, cell in enumerate(left[: options.cells]):
+                results["cells"].append(measure(cell, program, directory, options.megabytes))
+                print(number + 1, "of", len(left), results["cells"][-1], flush=True)
+                keep()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

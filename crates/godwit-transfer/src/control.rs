@@ -1,0 +1,263 @@
+//! A server as a copy sees it: connections to it, and what is asked of it besides data.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use godwit_flight::{Access, Address, Client, ClientTls, Code, FlightError, Token, Tuning};
+
+use crate::copy::CopySummary;
+use crate::error::TransferError;
+use crate::manifest::Entry;
+use crate::place::Remote;
+use crate::protocol::{
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, Have, LIST,
+    ListRequest, Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
+};
+use crate::ranges::RangeSet;
+use crate::service::UNKNOWN_SESSION;
+use crate::third_party::FetchRequest;
+use crate::tree::BlockHash;
+use crate::tune::info;
+
+/// How long a connection may take: two SYNs, the second after a second, so that a path that is back is found soon.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Wait between attempts.
+const WAIT: Duration = Duration::from_millis(500);
+/// Bytes under way per stream: a gigabit at a quarter of a second.
+const STREAM_WINDOW_BYTES: u32 = 32 << 20;
+/// Bytes under way per connection.
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+
+/// What lets a copy in to servers, and which of them it trusts.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// The token to show.
+    pub token: Option<Token>,
+    /// Authorities whose servers are trusted, PEM.
+    pub authority: Option<PathBuf>,
+    /// Own certificate and key, PEM, where servers ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// Authorities that the system trusts, where nothing else is said.
+const SYSTEM_AUTHORITIES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+impl Credentials {
+    fn access(&self, remote: &Remote) -> Result<Access<ClientTls>, TransferError> {
+        let tls = if remote.encrypted {
+            let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists());
+            let none = || TransferError::refused("this system has no list of authorities; give --ca FILE");
+            let authority = self.authority.clone().or_else(system).ok_or_else(none)?;
+            let identity = self.identity.as_ref().map(|(certificate, key)| (certificate.as_path(), key.as_path()));
+            let tls = ClientTls::from_files(&authority, &remote.host, identity);
+            Some(tls.map_err(|error| TransferError::refused(godwit_model::with_causes(&error)))?)
+        } else {
+            None
+        };
+        Ok(Access { token: self.token.clone(), tls })
+    }
+}
+
+/// A server.
+pub(crate) struct Control {
+    remote: Remote,
+    access: Access<ClientTls>,
+    client: Mutex<Option<Client>>,
+    patience: Duration,
+}
+
+fn tuning() -> Tuning {
+    Tuning {
+        stream_window_bytes: STREAM_WINDOW_BYTES,
+        connection_window_bytes: CONNECTION_WINDOW_BYTES,
+        connect_timeout: CONNECT_TIMEOUT,
+        ..Tuning::default()
+    }
+}
+
+/// Whether trying again may help: the way there broke, not what was asked.
+pub(crate) fn is_passing(error: &FlightError) -> bool {
+    match error {
+        FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
+        FlightError::Connection { .. } | FlightError::Broken { .. } | FlightError::Checksum { .. } => true,
+        // Bits that flipped make messages that cannot be read.
+        FlightError::Malformed { .. } | FlightError::TooLarge { .. } | FlightError::Arrow { .. } => true,
+        FlightError::Status { status, .. } => {
+            matches!(
+                status.code(),
+                Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal
+            )
+        }
+        FlightError::Listen { .. } => false,
+    }
+}
+
+/// What a server said, as an error of a copy.
+pub(crate) fn told(error: FlightError) -> TransferError {
+    match &error {
+        FlightError::Status { status, .. } => {
+            let problem = status.message().to_owned();
+            match status.code() {
+                Code::NotFound | Code::PermissionDenied => TransferError::refused(problem),
+                Code::ResourceExhausted | Code::Aborted | Code::DataLoss | Code::FailedPrecondition => {
+                    TransferError::Elsewhere { problem }
+                }
+                _ => error.into(),
+            }
+        }
+        _ => error.into(),
+    }
+}
+
+/// Whether a server was started anew since a session began.
+pub(crate) fn lost_session(error: &FlightError) -> bool {
+    matches!(error, FlightError::Status { status, .. } if status.message().contains(UNKNOWN_SESSION))
+}
+
+impl Control {
+    /// Connects once: a server that is not there is told at once.
+    pub(crate) async fn connect(
+        remote: &Remote,
+        credentials: &Credentials,
+        patience: Duration,
+    ) -> Result<Self, TransferError> {
+        let control =
+            Self { remote: remote.clone(), access: credentials.access(remote)?, client: Mutex::new(None), patience };
+        let client = control.another().await?;
+        control.set(Some(client));
+        Ok(control)
+    }
+
+    fn set(&self, client: Option<Client>) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    /// The connection that calls go over, where there is one.
+    pub(crate) fn current(&self) -> Option<Client> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another connection.
+    pub(crate) async fn another(&self) -> Result<Client, FlightError> {
+        let remote = self.remote.clone();
+        let unknown = |source| FlightError::Connect { address: self.remote.server(), source };
+        let found = tokio::task::spawn_blocking(move || remote.address()).await;
+        let address = found.map_err(|error| unknown(std::io::Error::other(error)))?.map_err(unknown)?;
+        Client::connect(&Address::Tcp(address), self.access.clone(), tuning()).await
+    }
+
+    /// Round-trip time of the connection, as its handshake took it.
+    pub(crate) fn rtt(&self) -> Duration {
+        let info = self.current().and_then(|client| info(client.wire()));
+        Duration::from_micros(info.map_or(0, |info| info.rtt_us.into()))
+    }
+
+    /// Has the server do something, and again where the way there breaks.
+    async fn act(&self, kind: &str, body: Vec<u8>) -> Result<Vec<Bytes>, FlightError> {
+        let started = Instant::now();
+        let body = Bytes::from(body);
+        loop {
+            let outcome = match self.current() {
+                Some(client) => client.act(&action(kind), body.clone()).await,
+                None => match self.another().await {
+                    Ok(client) => {
+                        self.set(Some(client));
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            match outcome {
+                Err(error) if is_passing(&error) && started.elapsed() < self.patience => {
+                    self.set(None);
+                    tokio::time::sleep(WAIT).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// What is below a path.
+    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Entry>, TransferError> {
+        let body = json(&ListRequest { path: path.to_owned() })?;
+        let mut entries = Vec::new();
+        for message in self.act(LIST, body).await.map_err(told)? {
+            entries.extend(parse::<Vec<Entry>>(&message)?);
+        }
+        Ok(entries)
+    }
+
+    /// Hashes of all blocks of a file in one state of it; `None` where it is another by now.
+    pub(crate) async fn tree(&self, path: &str, version: u64) -> Result<Option<Vec<BlockHash>>, TransferError> {
+        let body = json(&TreeRequest { path: path.to_owned(), version })?;
+        match self.act(TREE, body).await {
+            Ok(messages) => {
+                Ok(Some(messages.iter().flat_map(|message| message.as_chunks().0.iter().copied()).collect()))
+            }
+            Err(FlightError::Status { status, .. }) if status.code() == Code::FailedPrecondition => Ok(None),
+            Err(error) => Err(told(error)),
+        }
+    }
+
+    /// Begins to send files; a session and what is there of each.
+    pub(crate) async fn begin(
+        &self,
+        base: &str,
+        entries: &[Entry],
+        dry_run: bool,
+    ) -> Result<(String, Vec<Have>), TransferError> {
+        let mut have = Vec::new();
+        let mut session: Option<String> = None;
+        for (number, some) in entries.chunks(ENTRIES_PER_MESSAGE).enumerate() {
+            let first = (number * ENTRIES_PER_MESSAGE) as u32;
+            let (base, entries) = (base.to_owned(), some.to_vec());
+            let request = BeginRequest { session: session.clone(), base, first, entries, dry_run };
+            let messages = self.act(BEGIN, json(&request)?).await.map_err(told)?;
+            let begun: Begun = parse(messages.first().map(|message| &message[..]).unwrap_or_default())?;
+            session = Some(begun.session).filter(|session| !session.is_empty());
+            have.extend(begun.have);
+        }
+        if have.len() != entries.len() {
+            return Err(TransferError::refused("the server did not say what it has of each file"));
+        }
+        Ok((session.unwrap_or_default(), have))
+    }
+
+    /// Has a file proved that was sent; blocks that are to be sent again.
+    pub(crate) async fn finish(
+        &self,
+        session: &str,
+        file: u32,
+        hashes: &[BlockHash],
+        keep_only: bool,
+    ) -> Result<RangeSet, FlightError> {
+        let request = FinishRequest { session: session.to_owned(), file, hashes: hashes_to_text(hashes), keep_only };
+        let malformed = FlightError::Malformed { problem: "its proof is not understood" };
+        let Ok(body) = json(&request) else { return Err(malformed) };
+        let messages = self.act(FINISH, body).await?;
+        let proof = messages.first().and_then(|message| parse::<Proof>(message).ok());
+        proof.map(|proof| proof.wrong).ok_or(malformed)
+    }
+
+    /// A token that lets another server read below a path.
+    pub(crate) async fn grant(&self, path: &str) -> Result<String, TransferError> {
+        let messages = self.act(GRANT, json(&ListRequest { path: path.to_owned() })?).await.map_err(told)?;
+        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
+    }
+
+    /// Has the server fetch files from another, to the end.
+    pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<CopySummary, TransferError> {
+        let messages = self.act(FETCH, json(request)?).await.map_err(told)?;
+        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
+    }
+
+    /// Ends a session.
+    pub(crate) async fn end(&self, session: &str, remove: Vec<String>) -> Result<(), FlightError> {
+        let request = EndRequest { session: session.to_owned(), remove };
+        let Ok(body) = json(&request) else { return Err(FlightError::Malformed { problem: "its end cannot be said" }) };
+        self.act(END, body).await.map(drop)
+    }
+}

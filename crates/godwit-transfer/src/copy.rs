@@ -1,0 +1,418 @@
+//! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
+
+mod runner;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Control, Credentials, told};
+use crate::error::TransferError;
+use crate::inbox::Inbox;
+use crate::manifest::{Entry, list};
+use crate::place::Place;
+use crate::plan::{Item, Plan, goes_into, server_of};
+use crate::protocol::Have;
+use crate::ranges::RangeSet;
+use crate::select::Selection;
+use crate::service::blocking;
+use crate::session::{FileWork, SessionOptions};
+use crate::source::Hashes;
+use crate::streams::Direction;
+use crate::third_party;
+use crate::tree::{block_count, block_span};
+use crate::tune::{self, CopyMode, Manner};
+use runner::Runner;
+
+/// How files are copied.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// To others on the way.
+    pub mode: CopyMode,
+    /// Bits a second, at most.
+    pub bits_per_s: Option<u64>,
+    /// Connections; `None` for what the path needs.
+    pub streams: Option<u32>,
+    /// Whether blocks are compressed where that makes them smaller.
+    pub compress: bool,
+    /// Only files that fit one of these; all where there are none.
+    pub include: Vec<String>,
+    /// No file or directory that fits one of these.
+    pub exclude: Vec<String>,
+    /// Removes at the destination what the source does not have.
+    pub sync: bool,
+    /// Only tells what would be done.
+    pub dry_run: bool,
+    /// How long nothing may arrive before the copy ends.
+    pub patience: Duration,
+    /// Refuses names that begin with a dot.
+    pub strict: bool,
+}
+
+/// What happens while files are copied.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum CopyEvent {
+    /// It is known what is to be done.
+    Started {
+        /// Files to be copied.
+        files: usize,
+        /// Files that are there already, by size and time.
+        same: usize,
+        /// Bytes of the files to be copied.
+        bytes: u64,
+        /// Of these, what is there from before.
+        kept_bytes: u64,
+        /// Connections.
+        streams: u32,
+        /// Round-trip time, milliseconds.
+        rtt_ms: f64,
+    },
+    /// How far it is.
+    Copying {
+        /// Bytes that are there.
+        bytes: u64,
+        /// Of so many.
+        of: u64,
+        /// Bytes a second lately.
+        bytes_per_s: u64,
+        /// Seconds to go at that rate.
+        eta_s: Option<u64>,
+        /// Segments sent again by this machine.
+        retransmits: u64,
+        /// Blocks that came damaged.
+        damaged: u64,
+    },
+    /// A file would be copied, or removed.
+    Would {
+        /// `copy`, `go on with`, `make` or `remove`.
+        what: &'static str,
+        /// Its path below the destination.
+        path: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A file has its name.
+    Copied {
+        /// Its path below the destination.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// Its BLAKE3; empty where it was one block.
+        blake3: String,
+    },
+    /// Something that the user should know.
+    Warning {
+        /// What.
+        message: String,
+    },
+}
+
+/// Is told what happens.
+pub trait CopyObserver: Send + Sync {
+    /// Something happened.
+    fn event(&self, event: &CopyEvent);
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CopySummary {
+    /// Files that were copied.
+    pub files: usize,
+    /// Files that were there already.
+    pub same: usize,
+    /// Files that were removed.
+    pub removed: usize,
+    /// Bytes that came over the network for them, before compression.
+    pub bytes: u64,
+    /// Bytes that were there from before.
+    pub kept_bytes: u64,
+    /// Blocks that came damaged and were fetched again.
+    pub damaged: u64,
+    /// How long it took, seconds.
+    pub seconds: f64,
+}
+
+/// A copy that is being prepared.
+struct Copy<'c> {
+    options: &'c CopyOptions,
+    observer: &'c dyn CopyObserver,
+    control: Arc<Control>,
+    plan: Plan,
+    /// The destination: a path here, or below the server's root.
+    base: String,
+    downloads: bool,
+}
+
+/// Copies files from this machine to a server, from a server to this machine, or has a server fetch them from another. What is there from an earlier run that was stopped is
+/// kept; every block is verified before it is written; no file has its name before it is whole.
+///
+/// # Errors
+/// [`TransferError`]; what has arrived by then is kept.
+pub async fn copy(
+    sources: &[Place],
+    destination: &Place,
+    credentials: &Credentials,
+    options: &CopyOptions,
+    observer: &dyn CopyObserver,
+    cancelled: &AtomicBool,
+) -> Result<CopySummary, TransferError> {
+    let started = Instant::now();
+    let selection = Selection::new(&options.include, &options.exclude)?;
+    let downloads = matches!(destination, Place::Here(_));
+    if let Place::There(remote) = destination
+        && sources.iter().any(|source| matches!(source, Place::There(_)))
+    {
+        let mut summary = third_party::delegate(sources, remote, credentials, options).await?;
+        summary.seconds = started.elapsed().as_secs_f64();
+        return Ok(summary);
+    }
+    if downloads && sources.iter().any(|source| matches!(source, Place::Here(_))) {
+        let problem = "a copy goes between this machine and a server; within a machine, cp does it";
+        return Err(TransferError::refused(problem));
+    }
+    let places: Vec<&Place> = sources.iter().chain([destination]).collect();
+    let control = server_of(&places, credentials, options.patience).await?;
+    let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
+    let rtt = control.rtt();
+    let streams = tune::streams(options.mode, options.streams, rtt);
+    if let Some(wanted) = options.streams.filter(|wanted| *wanted > streams) {
+        let message = format!(
+            "{wanted} streams would weigh more than two ordinary flows: {streams} are used; --mode fast uses all"
+        );
+        observer.event(&CopyEvent::Warning { message });
+    }
+    // Their handshakes take as long as it takes to find out what is to be copied.
+    let connecting = (1..streams).map(|_| {
+        let control = control.clone();
+        tokio::spawn(async move { control.another().await })
+    });
+    let connecting: Vec<_> = connecting.collect();
+    let mut into = goes_into(sources, destination);
+    if let Place::Here(path) = destination
+        && sources.len() == 1
+        && path.is_dir()
+    {
+        into |= is_one_file(sources, &control).await?;
+    }
+    let plan = Plan::of(sources, Some(&control), &selection, into).await?;
+    let base = match destination {
+        Place::Here(path) => {
+            path.to_str().map(str::to_owned).ok_or_else(|| TransferError::refused("the destination must be UTF-8"))?
+        }
+        Place::There(remote) => remote.path.trim_matches('/').to_owned(),
+    };
+    let mut copy = Copy { options, observer, control, plan, base, downloads };
+    let hidden = if downloads { 0 } else { copy.plan.leave_out_hidden() };
+    if hidden > 0 {
+        let message =
+            format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
+        observer.event(&CopyEvent::Warning { message });
+    }
+    let mut summary = copy.run(streams, rtt, connecting, cancelled).await?;
+    summary.seconds = started.elapsed().as_secs_f64();
+    Ok(summary)
+}
+
+/// Whether the only source is a file.
+async fn is_one_file(sources: &[Place], control: &Control) -> Result<bool, TransferError> {
+    let Some(Place::There(remote)) = sources.first() else { return Ok(false) };
+    let path = remote.path.trim_matches('/');
+    if path.contains(['*', '?', '[']) {
+        return Ok(false);
+    }
+    let entries = control.list(path).await?;
+    Ok(matches!(&entries[..], [only] if !only.directory))
+}
+
+/// Connections that are being made.
+pub(crate) type Connecting = Vec<tokio::task::JoinHandle<Result<godwit_flight::Client, godwit_flight::FlightError>>>;
+
+impl Copy<'_> {
+    async fn run(
+        &mut self,
+        streams: u32,
+        rtt: Duration,
+        connecting: Connecting,
+        cancelled: &AtomicBool,
+    ) -> Result<CopySummary, TransferError> {
+        let entries: Vec<Entry> = self.plan.items.iter().map(|item| item.entry.clone()).collect();
+        let surplus = if self.options.sync { self.surplus().await? } else { Vec::new() };
+        let (direction, have) = self.begin(&entries).await?;
+        if self.options.dry_run {
+            return Ok(self.tell_plan(&have, &surplus));
+        }
+        let hashes = match &direction {
+            Direction::Upload { hashes, .. } => hashes.clone(),
+            Direction::Download { .. } => Arc::default(),
+        };
+        let mut work = Vec::new();
+        for (file, (entry, have)) in (0..).zip(entries.iter().zip(have)) {
+            let settled = entry.directory || have == Have::All;
+            let missing = match have {
+                Have::All => RangeSet::default(),
+                _ if entry.directory => RangeSet::default(),
+                Have::Nothing => RangeSet::of(0, block_count(entry.size_bytes)),
+                Have::Part(blocks) => blocks.gaps(block_count(entry.size_bytes)),
+                Have::Stale(blocks) => self.still_missing(file, blocks, &direction, &hashes).await?,
+            };
+            work.push((FileWork { size_bytes: entry.size_bytes, missing }, settled));
+        }
+        let summary = self.tell_start(&entries, &work, streams, rtt);
+        let options = SessionOptions { streams, patience: self.options.patience, ..SessionOptions::default() };
+        let manner = Manner {
+            mode: self.options.mode,
+            bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
+            compress: self.options.compress,
+        };
+        let mut runner = Runner::new(self, direction, hashes, manner, summary, connecting);
+        let outcome = runner.run(work, options, cancelled).await;
+        let (summary, direction) = runner.finished();
+        outcome?;
+        self.end(direction, surplus, summary).await
+    }
+
+    /// What the destination has of each file.
+    async fn begin(&self, entries: &[Entry]) -> Result<(Direction, Vec<Have>), TransferError> {
+        let dry_run = self.options.dry_run;
+        if !self.downloads {
+            let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
+            return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
+        }
+        let inbox = Arc::new(Inbox::new(Path::new(&self.base), self.options.strict));
+        let (keeper, entries) = (inbox.clone(), entries.to_vec());
+        let have = blocking(move || {
+            let begun = (0..).zip(entries).map(|(file, entry)| match dry_run {
+                true => keeper.look(&entry),
+                false => keeper.begin(file, entry),
+            });
+            begun.collect::<Result<Vec<_>, _>>()
+        });
+        Ok((Direction::Download { inbox }, have.await?))
+    }
+
+    /// Blocks to be fetched of a file of which an earlier state is there.
+    async fn still_missing(
+        &self,
+        file: u32,
+        there: RangeSet,
+        direction: &Direction,
+        hashes: &Arc<Hashes>,
+    ) -> Result<RangeSet, TransferError> {
+        let Item { entry, origin } = &self.plan.items[file as usize];
+        let changed = || TransferError::Changed { place: origin.clone() };
+        let wrong = match direction {
+            Direction::Download { inbox } => {
+                let tree = self.control.tree(origin, entry.version).await?.ok_or_else(changed)?;
+                inbox.prove(file, &tree, true)?
+            }
+            Direction::Upload { session, .. } => {
+                let (hashes, path, version) = (hashes.clone(), PathBuf::from(origin), entry.version);
+                let tree = blocking(move || hashes.all(&path, version)).await?;
+                self.control.finish(session, file, &tree, true).await.map_err(told)?
+            }
+        };
+        let mut kept = there;
+        for (start, end) in wrong.iter() {
+            kept.remove(start, end);
+        }
+        Ok(kept.gaps(block_count(entry.size_bytes)))
+    }
+
+    /// Paths at the destination that the source does not have, what is in a directory before it.
+    async fn surplus(&self) -> Result<Vec<String>, TransferError> {
+        if self.plan.is_one_file() {
+            return Ok(Vec::new());
+        }
+        let there = if self.downloads {
+            let base = PathBuf::from(&self.base);
+            blocking(move || if base.exists() { list(&base) } else { Ok(Vec::new()) }).await?
+        } else {
+            match self.control.list(&self.base).await {
+                Ok(entries) => entries,
+                // It is made by this copy.
+                Err(TransferError::Refused { .. }) => Vec::new(),
+                Err(error) => return Err(error),
+            }
+        };
+        let wanted: HashSet<&str> = self.plan.items.iter().map(|item| item.entry.path.as_str()).collect();
+        let surplus = there.into_iter().map(|entry| entry.path);
+        let mut surplus: Vec<String> =
+            surplus.filter(|path| !path.is_empty() && !wanted.contains(path.as_str())).collect();
+        surplus.reverse();
+        Ok(surplus)
+    }
+
+    fn tell_plan(&self, have: &[Have], surplus: &[String]) -> CopySummary {
+        let mut summary = CopySummary::default();
+        for (item, have) in self.plan.items.iter().zip(have) {
+            let what = match have {
+                Have::All => {
+                    summary.same += usize::from(!item.entry.directory);
+                    continue;
+                }
+                _ if item.entry.directory => "make",
+                Have::Nothing => "copy",
+                Have::Part(_) | Have::Stale(_) => "go on with",
+            };
+            let (path, bytes) = (item.entry.path.clone(), item.entry.size_bytes);
+            self.observer.event(&CopyEvent::Would { what, path, bytes });
+        }
+        for path in surplus {
+            self.observer.event(&CopyEvent::Would { what: "remove", path: path.clone(), bytes: 0 });
+        }
+        summary
+    }
+
+    fn tell_start(&self, entries: &[Entry], work: &[(FileWork, bool)], streams: u32, rtt: Duration) -> CopySummary {
+        let mut summary = CopySummary::default();
+        let mut total = 0;
+        for (entry, (work, settled)) in entries.iter().zip(work).filter(|(entry, _)| !entry.directory) {
+            if *settled {
+                summary.same += 1;
+                continue;
+            }
+            summary.files += 1;
+            total += entry.size_bytes;
+            let missing = work
+                .missing
+                .iter()
+                .map(|(start, end)| block_span(end - 1, entry.size_bytes).1 - block_span(start, entry.size_bytes).0);
+            summary.kept_bytes += entry.size_bytes - missing.sum::<u64>();
+        }
+        self.observer.event(&CopyEvent::Started {
+            files: summary.files,
+            same: summary.same,
+            bytes: total,
+            kept_bytes: summary.kept_bytes,
+            streams,
+            rtt_ms: rtt.as_secs_f64() * 1e3,
+        });
+        summary.bytes = total;
+        summary
+    }
+
+    async fn end(
+        &self,
+        direction: Direction,
+        surplus: Vec<String>,
+        mut summary: CopySummary,
+    ) -> Result<CopySummary, TransferError> {
+        summary.removed = surplus.len();
+        match direction {
+            Direction::Download { inbox } => {
+                blocking(move || {
+                    surplus.iter().try_for_each(|path| inbox.remove(path))?;
+                    inbox.end()
+                })
+                .await?;
+            }
+            Direction::Upload { session, .. } => self.control.end(&session, surplus).await.map_err(told)?,
+        }
+        Ok(summary)
+    }
+}

@@ -1,0 +1,394 @@
+//! Carries out what the session decides, and tells it what happened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+
+use super::{Connecting, Copy, CopyEvent, CopySummary};
+use crate::control::{Control, lost_session, told};
+use crate::error::TransferError;
+use crate::plan::Item;
+use crate::protocol::{ReadSpan, Trouble};
+use crate::ranges::RangeSet;
+use crate::service::blocking;
+use crate::session::{Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Span, StreamId};
+use crate::source::{Hashes, SourceSpan};
+use crate::streams::{Asked, Direction, Note, Notes, Spans, Stream};
+use crate::tree::{BlockHash, block_span, root};
+use crate::tune::{Manner, info};
+
+/// How often it is told how far the copy is, and looked whether it is to end.
+const TELL_INTERVAL: Duration = Duration::from_millis(250);
+/// Over how long the rate is taken.
+const RATE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// A connection as the runner knows it.
+#[derive(Default)]
+struct Slot {
+    attempt: u32,
+    asks: Option<mpsc::UnboundedSender<Asked>>,
+    wire: Option<godwit_flight::Wire>,
+    /// The task that works on it, which ends with it.
+    task: Option<Task>,
+}
+
+/// A task that ends when it is dropped.
+struct Task(tokio::task::JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// See the module.
+pub(super) struct Runner<'r, 'c> {
+    copy: &'r Copy<'c>,
+    direction: Direction,
+    hashes: Arc<Hashes>,
+    manner: Manner,
+    summary: CopySummary,
+    connecting: Connecting,
+    notes: Notes,
+    heard: mpsc::UnboundedReceiver<Note>,
+    slots: Vec<Slot>,
+    troubles: Vec<TransferError>,
+    last_failure: Option<TransferError>,
+    started: Instant,
+    arrived_bytes: u64,
+    /// Times and bytes, for the rate.
+    marks: std::collections::VecDeque<(Instant, u64)>,
+}
+
+impl<'r, 'c> Runner<'r, 'c> {
+    pub(super) fn new(
+        copy: &'r Copy<'c>,
+        direction: Direction,
+        hashes: Arc<Hashes>,
+        manner: Manner,
+        summary: CopySummary,
+        connecting: Connecting,
+    ) -> Self {
+        let (notes, heard) = mpsc::unbounded_channel();
+        Self {
+            copy,
+            direction,
+            hashes,
+            manner,
+            summary,
+            connecting,
+            notes,
+            heard,
+            slots: Vec::new(),
+            troubles: Vec::new(),
+            last_failure: None,
+            started: Instant::now(),
+            arrived_bytes: 0,
+            marks: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// What was done, and where files went.
+    pub(super) fn finished(self) -> (CopySummary, Direction) {
+        (self.summary, self.direction)
+    }
+
+    /// Runs the session to its end. Files that are `true` need nothing.
+    pub(super) async fn run(
+        &mut self,
+        work: Vec<(FileWork, bool)>,
+        options: SessionOptions,
+        cancelled: &AtomicBool,
+    ) -> Result<(), TransferError> {
+        self.slots.resize_with(options.streams.max(1) as usize, Slot::default);
+        let patience = options.patience;
+        let work =
+            work.into_iter().map(|(work, settled)| if settled { FileWork { size_bytes: 0, ..work } } else { work });
+        let (mut session, mut actions) = Session::new(work.collect(), options, self.started.elapsed());
+        let mut told_at = Instant::now();
+        loop {
+            for action in std::mem::take(&mut actions) {
+                match action {
+                    Action::Done => return self.outcome(),
+                    Action::GiveUp => {
+                        let source = self.last_failure.take().map(Box::new);
+                        return Err(TransferError::Silent { seconds: patience.as_secs(), source });
+                    }
+                    action => self.perform(action),
+                }
+            }
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(TransferError::Interrupted);
+            }
+            let wake = session.wake_at().map_or(TELL_INTERVAL, |at| at.saturating_sub(self.started.elapsed()));
+            let note = tokio::time::timeout(wake.min(TELL_INTERVAL), self.heard.recv()).await;
+            if told_at.elapsed() >= TELL_INTERVAL {
+                told_at = Instant::now();
+                self.tell_progress();
+            }
+            let event = match note {
+                Ok(Some(note)) => match self.event_of(note).await? {
+                    Some(event) => event,
+                    None => continue,
+                },
+                _ => Event::Tick,
+            };
+            actions = session.handle(self.started.elapsed(), event);
+        }
+    }
+
+    fn outcome(&mut self) -> Result<(), TransferError> {
+        self.tell_progress();
+        let failed = self.troubles.len();
+        match self.troubles.drain(..).next() {
+            None => Ok(()),
+            Some(only) if self.summary.files == 1 => Err(only),
+            Some(first) => Err(TransferError::Some { failed, files: self.summary.files, first: Box::new(first) }),
+        }
+    }
+
+    /// What a note says to the session.
+    async fn event_of(&mut self, note: Note) -> Result<Option<Event>, TransferError> {
+        Ok(match note {
+            Note::Event(event) => {
+                self.count(&event);
+                Some(event)
+            }
+            Note::OfStream { attempt, event } => {
+                let (Event::Opened { stream } | Event::Ended { stream, .. }) = &event else { return Ok(Some(event)) };
+                (self.slots[*stream as usize].attempt == attempt).then_some(event)
+            }
+            Note::Lost { stream, attempt, why } => {
+                self.last_failure = Some(why.into());
+                self.lost(stream, attempt)
+            }
+            Note::SessionLost { stream, attempt, session } => {
+                self.begin_again(&session).await?;
+                self.lost(stream, attempt)
+            }
+            Note::Trouble { file, why } => {
+                let origin = self.copy.plan.items.get(file as usize).map(|item| item.origin.as_str());
+                self.troubles.push(why.into_error(origin.unwrap_or_default()));
+                Some(Event::Unavailable { file })
+            }
+            Note::Fatal(error) => return Err(error),
+            Note::ProveAgain { file, session } => {
+                self.begin_again(&session).await?;
+                self.finish(file);
+                None
+            }
+            Note::Connected { stream, wire } => {
+                self.slots[stream as usize].wire = Some(wire);
+                None
+            }
+            Note::Proved { file, hashes } => {
+                self.tell_copied(file, &hashes);
+                Some(Event::Finished { file })
+            }
+        })
+    }
+
+    fn lost(&mut self, stream: StreamId, attempt: u32) -> Option<Event> {
+        let slot = &mut self.slots[stream as usize];
+        // Several requests of one connection tell of its end.
+        if slot.attempt != attempt {
+            return None;
+        }
+        slot.attempt += 1;
+        slot.asks = None;
+        slot.task = None;
+        Some(Event::Lost { stream })
+    }
+
+    /// A server that was started anew is told of all files again.
+    async fn begin_again(&mut self, lost: &str) -> Result<(), TransferError> {
+        let Direction::Upload { session, .. } = &mut self.direction else { return Ok(()) };
+        if session != lost {
+            return Ok(());
+        }
+        let entries: Vec<_> = self.copy.plan.items.iter().map(|item| item.entry.clone()).collect();
+        let (begun, _) = self.copy.control.begin(&self.copy.base, &entries, false).await?;
+        *session = begun;
+        Ok(())
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Open { stream, .. } => self.open(stream),
+            Action::Ask { stream, request, spans } => self.ask(stream, request, &spans),
+            Action::Finish { file } => self.finish(file),
+            Action::Refuse { file } => {
+                let place = self.copy.plan.items[file as usize].origin.clone();
+                self.troubles.push(TransferError::Damaged { place });
+            }
+            Action::Done | Action::GiveUp => {}
+        }
+    }
+
+    fn open(&mut self, stream: StreamId) {
+        let (asks, asked) = mpsc::unbounded_channel();
+        let slot = &mut self.slots[stream as usize];
+        slot.asks = Some(asks);
+        let first = slot.attempt == 0;
+        let control = self.copy.control.clone();
+        let ready = if first && stream == 0 { control.current() } else { None };
+        let connecting = if first && stream > 0 { self.connecting.pop() } else { None };
+        let connect = async move {
+            match (ready, connecting) {
+                (Some(client), _) => Ok(client),
+                (None, Some(connecting)) => match connecting.await {
+                    Ok(outcome) => outcome,
+                    Err(_) => control.another().await,
+                },
+                (None, None) => control.another().await,
+            }
+        };
+        let worker = Stream { stream, attempt: slot.attempt, notes: self.notes.clone(), manner: self.manner };
+        let task = tokio::spawn(worker.run(connect, self.direction.clone(), asked));
+        self.slots[stream as usize].task = Some(Task(task));
+    }
+
+    fn ask(&mut self, stream: StreamId, request: RequestId, spans: &[Span]) {
+        let items = &self.copy.plan.items;
+        let spans = match self.direction {
+            Direction::Download { .. } => Spans::There(spans.iter().map(|span| read_span(span, items)).collect()),
+            Direction::Upload { .. } => Spans::Here(spans.iter().map(|span| source_span(span, items)).collect()),
+        };
+        if let Some(asks) = &self.slots[stream as usize].asks {
+            // A stream that has just ended tells so itself.
+            let _ = asks.send(Asked { request, spans });
+        }
+    }
+
+    /// Has a file proved by its source.
+    fn finish(&mut self, file: FileId) {
+        let proof = Proof {
+            control: self.copy.control.clone(),
+            direction: self.direction.clone(),
+            hashes: self.hashes.clone(),
+            item: self.copy.plan.items[file as usize].clone(),
+            file,
+        };
+        let notes = self.notes.clone();
+        tokio::spawn(async move {
+            let _ = notes.send(proof.note().await);
+        });
+    }
+
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Arrived { file, block, .. } => {
+                let size_bytes = self.copy.plan.items.get(*file as usize).map_or(0, |item| item.entry.size_bytes);
+                let (start, end) = block_span(*block, size_bytes);
+                self.arrived_bytes += end.saturating_sub(start);
+            }
+            Event::Damaged { .. } => self.summary.damaged += 1,
+            _ => {}
+        }
+    }
+
+    fn tell_copied(&self, file: FileId, hashes: &[BlockHash]) {
+        let entry = &self.copy.plan.items[file as usize].entry;
+        let blake3 = root(hashes, entry.size_bytes).to_hex().to_string();
+        let (path, bytes) = (entry.path.clone(), entry.size_bytes);
+        self.copy.observer.event(&CopyEvent::Copied { path, bytes, blake3 });
+    }
+
+    fn tell_progress(&mut self) {
+        let now = Instant::now();
+        self.marks.push_back((now, self.arrived_bytes));
+        while self.marks.len() > 2 && self.marks.front().is_some_and(|mark| now - mark.0 > RATE_INTERVAL) {
+            self.marks.pop_front();
+        }
+        let (since, before) = self.marks.front().copied().unwrap_or((self.started, 0));
+        let elapsed = (now - since).as_secs_f64();
+        let rate = if elapsed > 0.0 { (self.arrived_bytes - before) as f64 / elapsed } else { 0.0 };
+        let bytes = (self.summary.kept_bytes + self.arrived_bytes).min(self.summary.bytes);
+        let left = self.summary.bytes - bytes;
+        let retransmits = self.slots.iter().filter_map(|slot| info(slot.wire.as_ref()?));
+        self.copy.observer.event(&CopyEvent::Copying {
+            bytes,
+            of: self.summary.bytes,
+            bytes_per_s: rate as u64,
+            eta_s: (rate >= 1.0).then(|| (left as f64 / rate) as u64),
+            retransmits: retransmits.map(|info| u64::from(info.retransmits)).sum(),
+            damaged: self.summary.damaged,
+        });
+    }
+}
+
+fn read_span(span: &Span, items: &[Item]) -> ReadSpan {
+    let item = &items[span.file as usize];
+    ReadSpan {
+        file: span.file,
+        path: item.origin.clone(),
+        version: item.entry.version,
+        start: span.start,
+        end: span.end,
+    }
+}
+
+fn source_span(span: &Span, items: &[Item]) -> SourceSpan {
+    let item = &items[span.file as usize];
+    SourceSpan {
+        file: span.file,
+        path: PathBuf::from(&item.origin),
+        version: item.entry.version,
+        blocks: (span.start, span.end),
+    }
+}
+
+/// What came of a proof.
+enum Proven {
+    /// Blocks that are not what the source says, and the hashes of all.
+    Told(RangeSet, Vec<BlockHash>),
+    /// The server does not know this session any more.
+    Lost(String),
+}
+
+/// A file that is to be proved.
+struct Proof {
+    control: Arc<Control>,
+    direction: Direction,
+    hashes: Arc<Hashes>,
+    item: Item,
+    file: FileId,
+}
+
+impl Proof {
+    async fn note(self) -> Note {
+        let file = self.file;
+        match self.run().await {
+            Ok(Proven::Lost(session)) => Note::ProveAgain { file, session },
+            Ok(Proven::Told(wrong, hashes)) if wrong.is_empty() => Note::Proved { file, hashes },
+            Ok(Proven::Told(wrong, _)) => Note::Event(Event::Disproved { file, blocks: wrong }),
+            Err(error @ TransferError::Changed { .. }) => Note::Trouble { file, why: Trouble::of(&error) },
+            Err(error) => Note::Fatal(error),
+        }
+    }
+
+    async fn run(&self) -> Result<Proven, TransferError> {
+        let (file, version) = (self.file, self.item.entry.version);
+        match &self.direction {
+            Direction::Download { inbox } => {
+                let changed = || TransferError::Changed { place: self.item.origin.clone() };
+                let tree = self.control.tree(&self.item.origin, version).await?.ok_or_else(changed)?;
+                let inbox = inbox.clone();
+                blocking(move || Ok(Proven::Told(inbox.prove(file, &tree, false)?, tree))).await
+            }
+            Direction::Upload { session, .. } => {
+                let (hashes, path) = (self.hashes.clone(), PathBuf::from(&self.item.origin));
+                let tree = blocking(move || hashes.all(&path, version)).await?;
+                match self.control.finish(session, file, &tree, false).await {
+                    Ok(wrong) => Ok(Proven::Told(wrong, tree)),
+                    // The server was started anew.
+                    Err(error) if lost_session(&error) => Ok(Proven::Lost(session.clone())),
+                    Err(error) => Err(told(error)),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What can go wrong when files are copied.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use godwit_flight::{FlightError, Status};
+
+/// Failures of a copy.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// A file or directory is not there.
+    #[error("there is no {place}; look at its spelling, and at what the server's root is")]
+    NotFound {
+        /// Which.
+        place: String,
+    },
+    /// What was asked for cannot be done in this way.
+    #[error("{problem}")]
+    Refused {
+        /// What, and what to do.
+        problem: String,
+    },
+    /// A file of this machine cannot be read or written.
+    #[error("cannot {doing} {}", path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A source is not what it was when the copy began.
+    #[error("{place} changed while it was copied; run the same command again, what did not change is kept")]
+    Changed {
+        /// Which.
+        place: String,
+    },
+    /// A file came damaged each time.
+    #[error(
+        "{place} came damaged again and again; the network or the memory of a machine changes data: encrypt (grpc+tls), or look for it"
+    )]
+    Damaged {
+        /// Which.
+        place: String,
+    },
+    /// A file does not have the checksum that a file beside it says.
+    #[error(
+        "{place} has MD5 {found}, its .md5 file says {expected}; the source is damaged, or its .md5 is of another file"
+    )]
+    Checksum {
+        /// Which.
+        place: String,
+        /// What it has.
+        found: String,
+        /// What it should have.
+        expected: String,
+    },
+    /// The other end has a problem with its files.
+    #[error("{problem}")]
+    Elsewhere {
+        /// Which, in its words.
+        problem: String,
+    },
+    /// Another process or another copy writes to the same place.
+    #[error("{place} is being written by another copy; wait for it, or end it")]
+    Busy {
+        /// Where.
+        place: String,
+    },
+    /// Nothing arrived for too long.
+    #[error("nothing arrived for {seconds} s; what is here is kept, run the same command again to go on")]
+    Silent {
+        /// For how long.
+        seconds: u64,
+        /// The last thing that went wrong.
+        #[source]
+        source: Option<Box<TransferError>>,
+    },
+    /// Some files could not be copied.
+    #[error("{failed} of {files} files were not copied, the first because: {first}")]
+    Some {
+        /// How many.
+        failed: usize,
+        /// Of how many.
+        files: usize,
+        /// Why the first was not.
+        #[source]
+        first: Box<TransferError>,
+    },
+    /// The other end, or the way there.
+    #[error(transparent)]
+    Flight(#[from] FlightError),
+    /// Somebody wants it to end.
+    #[error("interrupted; what is here is kept, run the same command again to go on")]
+    Interrupted,
+    /// A bug.
+    #[error("a bug in godwit: {problem}")]
+    Bug {
+        /// What.
+        problem: String,
+    },
+}
+
+impl TransferError {
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { doing, path, source }
+    }
+
+    pub(crate) fn refused(problem: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into() }
+    }
+}
+
+impl From<TransferError> for Status {
+    fn from(error: TransferError) -> Self {
+        let text = godwit_model::with_causes(&error);
+        match error {
+            TransferError::NotFound { .. } => Self::not_found(text),
+            TransferError::Refused { .. } => Self::permission_denied(text),
+            TransferError::Changed { .. } => Self::failed_precondition(text),
+            TransferError::Busy { .. } => Self::aborted(text),
+            TransferError::Damaged { .. } | TransferError::Checksum { .. } => Self::data_loss(text),
+            TransferError::File { .. } | TransferError::Elsewhere { .. } => Self::resource_exhausted(text),
+            TransferError::Flight(error) => error.into(),
+            TransferError::Silent { .. } | TransferError::Interrupted => Self::unavailable(text),
+            TransferError::Some { .. } | TransferError::Bug { .. } => Self::internal(text),
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The writing end: files that are taken block by block, under names of their own until they are whole.
+//!
+//! A file of one block is written, made durable and named when it comes. A longer one has a journal beside it; it is named when
+//! the source has proved it. Nothing is written that its hash does not vouch for.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arrow_array::RecordBatch;
+
+use crate::error::TransferError;
+use crate::journal::{Header, Journal, Known};
+use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below};
+use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
+use crate::ranges::RangeSet;
+use crate::tree::{BlockHash, block_count, block_span, hash_block};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Files on their way in, below one place.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    base: PathBuf,
+    /// Whether names that begin with a dot are refused.
+    strict: bool,
+    files: Mutex<Vec<Option<Arc<Incoming>>>>,
+    /// Directories, whose modes and times are set at the end.
+    directories: Mutex<Vec<(PathBuf, Entry)>>,
+    /// Directories in which names changed.
+    touched: Mutex<BTreeSet<PathBuf>>,
+}
+
+/// A file on its way in.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    target: PathBuf,
+    entry: Entry,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// A file of one block, or one that needs nothing.
+    Plain,
+    /// A longer one.
+    Open(Box<Open>),
+    /// Another copy writes to the same place now.
+    TakenOver,
+    Named,
+}
+
+#[derive(Debug)]
+struct Open {
+    part: Arc<File>,
+    journal: Journal,
+    known: Known,
+}
+
+impl Incoming {
+    /// Where it will be.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Whether it has a journal that is in use.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(*lock(&self.state), State::Open(_))
+    }
+
+    /// Gives the place up for another copy.
+    pub(crate) fn give_up(&self) {
+        let mut state = lock(&self.state);
+        if matches!(*state, State::Open(_)) {
+            *state = State::TakenOver;
+        }
+    }
+}
+
+/// Names of what belongs to a file that is not whole.
+fn beside(target: &Path, ending: &str) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(ending);
+    target.with_file_name(name)
+}
+
+fn blocks_of(known: &Known) -> RangeSet {
+    let mut blocks = RangeSet::default();
+    for (block, hash) in (0..).zip(known) {
+        if hash.is_some() {
+            blocks.insert(block, block + 1);
+        }
+    }
+    blocks
+}
+
+impl Inbox {
+    /// For files below `base`, or for the one file that is there.
+    pub(crate) fn new(base: &Path, strict: bool) -> Self {
+        let base = base.to_owned();
+        Self { base, strict, files: Mutex::default(), directories: Mutex::default(), touched: Mutex::default() }
+    }
+
+    fn target_of(&self, entry: &Entry) -> Result<PathBuf, TransferError> {
+        if entry.path.is_empty() { Ok(self.base.clone()) } else { self.path_of(&entry.path) }
+    }
+
+    fn path_of(&self, path: &str) -> Result<PathBuf, TransferError> {
+        let found = below_any(&self.base, path)?;
+        if self.strict { below(&self.base, path) } else { Ok(found) }
+    }
+
+    /// What is there of a file; nothing is written.
+    pub(crate) fn look(&self, entry: &Entry) -> Result<Have, TransferError> {
+        let target = self.target_of(entry)?;
+        match fs::metadata(&target) {
+            Ok(found) if entry.directory && found.is_dir() => return Ok(Have::All),
+            Ok(found) if entry.looks_like(&found) => return Ok(Have::All),
+            _ => {}
+        }
+        if entry.directory || block_count(entry.size_bytes) == 1 {
+            return Ok(Have::Nothing);
+        }
+        Ok(match Journal::look(&beside(&target, JOURNAL_ENDING)) {
+            Some((header, known)) if header.version == entry.version => Have::Part(blocks_of(&known)),
+            Some((_, known)) => Have::Stale(blocks_of(&known)),
+            None => Have::Nothing,
+        })
+    }
+
+    /// Begins to take a file as number `file`, or makes a directory; says what is there already.
+    pub(crate) fn begin(&self, file: u32, entry: Entry) -> Result<Have, TransferError> {
+        let target = self.target_of(&entry)?;
+        if entry.directory {
+            fs::create_dir_all(&target).map_err(TransferError::file("make", &target))?;
+            lock(&self.directories).push((target.clone(), entry));
+            return Ok(Have::All);
+        }
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(TransferError::file("make", parent))?;
+        let (have, state) = match fs::metadata(&target) {
+            Ok(found) if found.is_dir() => {
+                let problem = format!("{} is a directory there, a file here; move it away", target.display());
+                return Err(TransferError::refused(problem));
+            }
+            Ok(found) if entry.looks_like(&found) => (Have::All, State::Plain),
+            _ if block_count(entry.size_bytes) == 1 => (Have::Nothing, State::Plain),
+            _ => open(&target, &entry)?,
+        };
+        let mut files = lock(&self.files);
+        if files.len() <= file as usize {
+            files.resize(file as usize + 1, None);
+        }
+        files[file as usize] = Some(Arc::new(Incoming { target, entry, state: Mutex::new(state) }));
+        Ok(have)
+    }
+
+    /// A file that was begun.
+    pub(crate) fn incoming(&self, file: u32) -> Option<Arc<Incoming>> {
+        lock(&self.files).get(file as usize).cloned().flatten()
+    }
+
+    /// Takes the blocks of a batch.
+    ///
+    /// # Errors
+    /// Where the batch is none of blocks, or this machine cannot write. What is wrong with single files or blocks is in the answer.
+    pub(crate) fn take(&self, batch: &RecordBatch) -> Result<Taken, TransferError> {
+        let mut taken = Taken::default();
+        for came in CameBlocks::of(batch)?.iter() {
+            let (file, block) = (came.file, came.block);
+            let Some(incoming) = self.incoming(file) else {
+                return Err(TransferError::refused(format!(
+                    "the other end sent a block of file {file}, which nobody asked for"
+                )));
+            };
+            match self.take_block(&incoming, &came) {
+                Ok(true) => taken.written.push((file, block)),
+                Ok(false) => taken.damaged.push((file, block)),
+                // A disk that is full, or that fails, is so for all files.
+                Err(error @ TransferError::File { .. }) => return Err(error),
+                Err(error) => taken.refused.push((file, Trouble::of(&error))),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Writes a block; false where it is damaged.
+    fn take_block(&self, incoming: &Incoming, came: &CameBlock<'_>) -> Result<bool, TransferError> {
+        let size_bytes = incoming.entry.size_bytes;
+        if came.block >= block_count(size_bytes) {
+            return Ok(false);
+        }
+        let (start, end) = block_span(came.block, size_bytes);
+        let Some((data, hash)) = came.verified(size_bytes).filter(|(data, _)| data.len() as u64 == end - start) else {
+            return Ok(false);
+        };
+        let part = match &*lock(&incoming.state) {
+            State::Plain => None,
+            State::Open(open) => Some(open.part.clone()),
+            State::TakenOver => return Err(TransferError::Busy { place: incoming.target.display().to_string() }),
+            State::Named => return Ok(true),
+        };
+        let Some(part) = part else {
+            return self.take_whole(incoming, &data).map(|()| true);
+        };
+        part.write_all_at(&data, start).map_err(TransferError::file("write", &incoming.target))?;
+        match &mut *lock(&incoming.state) {
+            State::Open(open) => {
+                open.journal.add(came.block, Some(&hash))?;
+                open.known[came.block as usize] = Some(hash);
+            }
+            State::TakenOver => return Err(TransferError::Busy { place: incoming.target.display().to_string() }),
+            State::Plain | State::Named => {}
+        }
+        Ok(true)
+    }
+
+    /// A file of one block.
+    fn take_whole(&self, incoming: &Incoming, data: &[u8]) -> Result<(), TransferError> {
+        let mut state = lock(&incoming.state);
+        if matches!(*state, State::Named) {
+            return Ok(());
+        }
+        let part = beside(&incoming.target, PART_ENDING);
+        let file = create(&part, true)?;
+        file.write_all_at(data, 0).map_err(TransferError::file("write", &part))?;
+        self.name(incoming, &file, &part)?;
+        *state = State::Named;
+        Ok(())
+    }
+
+    /// Makes a whole file durable and gives it its name.
+    fn name(&self, incoming: &Incoming, file: &File, part: &Path) -> Result<(), TransferError> {
+        dress(file, &incoming.entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
+        fs::rename(part, &incoming.target).map_err(TransferError::file("name", &incoming.target))?;
+        lock(&self.touched).insert(incoming.target.parent().map(Path::to_owned).unwrap_or_default());
+        Ok(())
+    }
+
+    /// Compares the blocks of a file with what the source says their hashes are. Where all are there and the same, the file gets its
+    /// name; else those that are others are forgotten, and told. With `keep_only` blocks of an earlier state are sorted so, and the file is not
+    /// finished.
+    pub(crate) fn prove(&self, file: u32, hashes: &[BlockHash], keep_only: bool) -> Result<RangeSet, TransferError> {
+        let unknown = || TransferError::refused(format!("file {file} was never begun"));
+        let incoming = self.incoming(file).ok_or_else(unknown)?;
+        let entry = &incoming.entry;
+        let mut state = lock(&incoming.state);
+        let open = match &mut *state {
+            State::Open(open) => open,
+            State::TakenOver => return Err(TransferError::Busy { place: incoming.target.display().to_string() }),
+            State::Plain | State::Named => return Ok(RangeSet::default()),
+        };
+        if hashes.len() as u64 != block_count(entry.size_bytes) {
+            return Err(TransferError::Changed { place: incoming.target.display().to_string() });
+        }
+        let mut wrong = RangeSet::default();
+        for (block, hash) in (0..).zip(hashes) {
+            let known = open.known[block as usize];
+            if known != Some(*hash) && (known.is_some() || !keep_only) {
+                wrong.insert(block, block + 1);
+                open.known[block as usize] = None;
+                if !keep_only {
+                    open.journal.add(block, None)?;
+                }
+            }
+        }
+        if keep_only {
+            let known = open.known.clone();
+            open.journal.start(&Header::new(entry.size_bytes, entry.version), &known)?;
+            return Ok(wrong);
+        }
+        if wrong.is_empty() {
+            let part = beside(&incoming.target, PART_ENDING);
+            open.part.set_len(entry.size_bytes).map_err(TransferError::file("write", &part))?;
+            self.name(&incoming, &open.part, &part)?;
+            if let State::Open(open) = std::mem::replace(&mut *state, State::Named) {
+                open.journal.remove()?;
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Ends: directories get their modes and times, and names are made durable.
+    pub(crate) fn end(&self) -> Result<(), TransferError> {
+        let mut directories = std::mem::take(&mut *lock(&self.directories));
+        // What is in a directory changes its time: the deepest come first.
+        directories.sort_by(|one, other| other.0.cmp(&one.0));
+        for (path, entry) in &directories {
+            let set = File::open(path).and_then(|directory| dress(&directory, entry));
+            set.map_err(TransferError::file("change", path))?;
+        }
+        for path in std::mem::take(&mut *lock(&self.touched)) {
+            let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
+            File::open(&path)
+                .and_then(|directory| directory.sync_all())
+                .map_err(TransferError::file("write", &path))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a file, or an empty directory, that the source does not have.
+    pub(crate) fn remove(&self, path: &str) -> Result<(), TransferError> {
+        let target = self.path_of(path)?;
+        let removed =
+            if target.is_dir() && !target.is_symlink() { fs::remove_dir(&target) } else { fs::remove_file(&target) };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(TransferError::file("remove", &target)),
+        }
+    }
+}
+
+/// A path that the other end names, below a directory of ours. Hidden parts may be: they are those of a listing.
+fn below_any(directory: &Path, path: &str) -> Result<PathBuf, TransferError> {
+    let plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'));
+    if plain && !path.ends_with(PART_ENDING) && !path.ends_with(JOURNAL_ENDING) {
+        Ok(directory.join(path))
+    } else {
+        Err(TransferError::refused(format!("{path:?} is not a path below {}", directory.display())))
+    }
+}
+
+fn create(path: &Path, empty: bool) -> Result<File, TransferError> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
+    opened.map_err(TransferError::file("write", path))
+}
+
+/// Mode and times as the source has them.
+fn dress(file: &File, entry: &Entry) -> io::Result<()> {
+    file.set_permissions(Permissions::from_mode(entry.mode & 0o777))?;
+    file.set_times(FileTimes::new().set_modified(time_of(entry)))
+}
+
+fn time_of(entry: &Entry) -> SystemTime {
+    let seconds = Duration::from_secs(entry.modified_s.unsigned_abs());
+    let whole = if entry.modified_s < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
+    let time = whole.and_then(|whole| whole.checked_add(Duration::from_nanos(u64::from(entry.modified_ns))));
+    time.unwrap_or(UNIX_EPOCH)
+}
+
+/// A file of several blocks: its part and its journal, where they are from before.
+fn open(target: &Path, entry: &Entry) -> Result<(Have, State), TransferError> {
+    let (mut journal, found) = Journal::open(&beside(target, JOURNAL_ENDING))?;
+    let part_path = beside(target, PART_ENDING);
+    let part = create(&part_path, false)?;
+    let blocks = block_count(entry.size_bytes) as usize;
+    let header = Header::new(entry.size_bytes, entry.version);
+    let (is_stale, known) = match found {
+        Some((before, mut known)) => {
+            let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
+            // The last block of a file of another size has other bytes.
+            known.resize(blocks, None);
+            if !before.is_of_this_boot() {
+                check_again(&part, &mut known, before.size_bytes);
+            }
+            (is_stale, known)
+        }
+        None => (false, vec![None; blocks]),
+    };
+    if !is_stale {
+        journal.start(&header, &known)?;
+    }
+    let there = blocks_of(&known);
+    let have = match (there.is_empty(), is_stale) {
+        (true, _) => Have::Nothing,
+        (false, true) => Have::Stale(there),
+        (false, false) => Have::Part(there),
+    };
+    Ok((have, State::Open(Box::new(Open { part: Arc::new(part), journal, known }))))
+}
+
+/// Forgets blocks that are not what they were before the machine went down.
+fn check_again(part: &File, known: &mut Known, size_bytes: u64) {
+    let mut data = Vec::new();
+    for (block, hash) in (0..).zip(known) {
+        let Some(expected) = hash else { continue };
+        let (start, end) = block_span(block, size_bytes);
+        data.resize(end.saturating_sub(start) as usize, 0);
+        let is_there =
+            part.read_exact_at(&mut data, start).is_ok() && hash_block(&data, block, size_bytes) == *expected;
+        if !is_there {
+            *hash = None;
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Files over long fat networks: every block verified before it is written, resumed where it stopped, fair to others.
+
+pub mod manifest;
+pub mod pace;
+pub mod place;
+pub mod ranges;
+pub mod select;
+pub mod session;
+pub mod socket_options;
+pub mod tree;
+pub mod tune;
+
+mod control;
+mod copy;
+mod error;
+mod grants;
+mod inbox;
+mod journal;
+mod plan;
+mod protocol;
+mod service;
+mod source;
+mod streams;
+mod third_party;
+
+pub use control::Credentials;
+pub use copy::{CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
+pub use error::TransferError;
+pub use service::Files;

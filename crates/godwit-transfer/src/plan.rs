@@ -1,0 +1,195 @@
+//! From what somebody wrote to what is copied: listings, selections, and where each file goes.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::control::{Control, Credentials};
+use crate::error::TransferError;
+use crate::manifest::{Entry, list};
+use crate::place::{Place, Remote};
+use crate::select::{Selection, fitting, split_glob};
+use crate::service::blocking;
+
+/// One file or directory to be copied.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// With its path below the destination.
+    pub(crate) entry: Entry,
+    /// Where it is: a path here, or below the server's root.
+    pub(crate) origin: String,
+}
+
+/// All that is copied.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) items: Vec<Item>,
+}
+
+/// The last part of a path, as the name of a copy.
+fn name_of(path: &str) -> Result<&str, TransferError> {
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    if name.is_empty() || name == "." || name == ".." {
+        return Err(TransferError::refused(format!(
+            "{path:?} has no name to copy it under; name the destination in full"
+        )));
+    }
+    Ok(name)
+}
+
+fn joined(one: &str, other: &str) -> String {
+    match (one.is_empty(), other.is_empty()) {
+        (true, _) => other.to_owned(),
+        (_, true) => one.to_owned(),
+        _ => format!("{one}/{other}"),
+    }
+}
+
+impl Plan {
+    /// Lists every source. `into`: copies keep their names, below the destination.
+    ///
+    /// # Errors
+    /// Where a source cannot be listed, nothing fits a wildcard, or two files would have one name.
+    pub(crate) async fn of(
+        sources: &[Place],
+        control: Option<&Arc<Control>>,
+        selection: &Selection,
+        into: bool,
+    ) -> Result<Self, TransferError> {
+        let mut plan = Self::default();
+        for source in sources {
+            match source {
+                Place::Here(path) => plan.add_here(path.clone(), selection, into).await?,
+                Place::There(remote) => {
+                    let control =
+                        control.ok_or_else(|| TransferError::Bug { problem: "no server is known".to_owned() })?;
+                    plan.add_there(remote, control, selection, into).await?;
+                }
+            }
+        }
+        plan.refuse_doubles()?;
+        Ok(plan)
+    }
+
+    async fn add_here(&mut self, path: PathBuf, selection: &Selection, into: bool) -> Result<(), TransferError> {
+        let text = path.to_str().map(str::to_owned);
+        let not_text =
+            || TransferError::refused(format!("{}: names of files must be UTF-8 to be copied", path.display()));
+        let text = text.ok_or_else(not_text)?;
+        let found = path.clone();
+        let entries = blocking(move || list(&found)).await?;
+        let prefix = if into { name_of(&text)?.to_owned() } else { String::new() };
+        self.add(entries, selection, &prefix, &text);
+        Ok(())
+    }
+
+    async fn add_there(
+        &mut self,
+        remote: &Remote,
+        control: &Control,
+        selection: &Selection,
+        into: bool,
+    ) -> Result<(), TransferError> {
+        let path = remote.path.trim_matches('/');
+        let Some((directory, pattern)) = split_glob(path)? else {
+            let entries = control.list(path).await?;
+            let prefix = if into { name_of(path)?.to_owned() } else { String::new() };
+            self.add(entries, selection, &prefix, path);
+            return Ok(());
+        };
+        let mut found: HashMap<String, Vec<Entry>> = HashMap::new();
+        for entry in control.list(&directory).await? {
+            if let Some(matched) = fitting(&pattern, &entry.path) {
+                let matched = matched.to_owned();
+                let below = entry.path[matched.len()..].trim_start_matches('/').to_owned();
+                found.entry(matched).or_default().push(Entry { path: below, ..entry });
+            }
+        }
+        if found.is_empty() {
+            let place = format!("file that {} fits", Place::There(remote.clone()));
+            return Err(TransferError::NotFound { place });
+        }
+        let mut found: Vec<_> = found.into_iter().collect();
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        for (matched, entries) in found {
+            let prefix = name_of(&matched)?.to_owned();
+            self.add(entries, selection, &prefix, &joined(&directory, &matched));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, mut entries: Vec<Entry>, selection: &Selection, prefix: &str, origin: &str) {
+        // A file that is named itself is judged by its name.
+        let alone = entries.len() == 1 && entries[0].path.is_empty();
+        if alone {
+            entries[0].path = origin.rsplit('/').next().unwrap_or_default().to_owned();
+        }
+        selection.apply(&mut entries);
+        for mut entry in entries {
+            if alone {
+                entry.path = String::new();
+            }
+            let origin = match entry.path.is_empty() {
+                true => origin.to_owned(),
+                false => format!("{}/{}", origin.trim_end_matches('/'), entry.path),
+            };
+            entry.path = joined(prefix, &entry.path);
+            self.items.push(Item { entry, origin });
+        }
+    }
+
+    fn refuse_doubles(&self) -> Result<(), TransferError> {
+        let mut seen: HashMap<&str, &Item> = HashMap::new();
+        for item in &self.items {
+            if let Some(other) =
+                seen.insert(&item.entry.path, item).filter(|other| !(other.entry.directory && item.entry.directory))
+            {
+                let problem = format!(
+                    "{} and {} would both be {:?}; copy them one by one",
+                    other.origin, item.origin, item.entry.path
+                );
+                return Err(TransferError::refused(problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what a server takes from nobody; returns how many there were.
+    pub(crate) fn leave_out_hidden(&mut self) -> usize {
+        let before = self.items.len();
+        self.items.retain(|item| !item.entry.path.split('/').any(|part| part.starts_with('.')));
+        before - self.items.len()
+    }
+
+    /// Whether it is one file, which the destination names.
+    pub(crate) fn is_one_file(&self) -> bool {
+        matches!(&self.items[..], [only] if only.entry.path.is_empty() && !only.entry.directory)
+    }
+}
+
+/// Whether copies keep their names below the destination.
+pub(crate) fn goes_into(sources: &[Place], destination: &Place) -> bool {
+    let ends_with_slash = match destination {
+        Place::Here(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),
+        Place::There(remote) => remote.path.is_empty() || remote.path.ends_with('/'),
+    };
+    sources.len() > 1 || ends_with_slash
+}
+
+/// The servers of places, connected to; one for all of them.
+pub(crate) async fn server_of(
+    places: &[&Place],
+    credentials: &Credentials,
+    patience: std::time::Duration,
+) -> Result<Option<Arc<Control>>, TransferError> {
+    let mut remotes = places.iter().filter_map(|place| match place {
+        Place::There(remote) => Some(remote),
+        Place::Here(_) => None,
+    });
+    let Some(first) = remotes.next() else { return Ok(None) };
+    if let Some(other) = remotes.find(|other| !other.is_beside(first)) {
+        let problem = format!("{} and {} are two servers; copy from one at a time", first.server(), other.server());
+        return Err(TransferError::refused(problem));
+    }
+    Ok(Some(Arc::new(Control::connect(first, credentials, patience).await?)))
+}

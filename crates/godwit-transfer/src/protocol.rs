@@ -1,0 +1,332 @@
+//! What two ends say to each other: JSON in tickets, commands and actions, blocks of files in Arrow batches.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow_array::builder::FixedSizeBinaryBuilder;
+use arrow_array::{Array, BinaryArray, FixedSizeBinaryArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use godwit_flight::FILES_MARK;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TransferError;
+use crate::manifest::Entry;
+use crate::ranges::RangeSet;
+use crate::tree::{BLOCK_BYTES, BlockHash, hash_block};
+use crate::tune::Manner;
+
+/// Names of actions, behind [`FILES_MARK`]: what is below a path.
+pub(crate) const LIST: &str = "list";
+/// Hashes of all blocks of a file.
+pub(crate) const TREE: &str = "tree";
+/// Begins to take files, or more of them.
+pub(crate) const BEGIN: &str = "begin";
+/// Proves a file that was taken and gives it its name.
+pub(crate) const FINISH: &str = "finish";
+/// Gives a token that lets another server read below a path.
+pub(crate) const GRANT: &str = "grant";
+/// Fetches files from another server.
+pub(crate) const FETCH: &str = "fetch";
+/// Ends a session of files that were taken.
+pub(crate) const END: &str = "end";
+/// In tickets: blocks to be sent.
+pub(crate) const READ: &str = "read ";
+/// In commands: blocks to be taken.
+pub(crate) const WRITE: &str = "write ";
+
+/// Files that are listed, or begun, in one message.
+pub(crate) const ENTRIES_PER_MESSAGE: usize = 2000;
+
+/// Asks for what is below a path.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ListRequest {
+    pub(crate) path: String,
+}
+
+/// Asks for the hashes of a file's blocks; the answer is hashes, one after the other.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TreeRequest {
+    pub(crate) path: String,
+    pub(crate) version: u64,
+}
+
+/// Asks for blocks.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReadRequest {
+    pub(crate) spans: Vec<ReadSpan>,
+    pub(crate) manner: Manner,
+}
+
+/// Blocks `[start, end)` of a file; rows of batches call it `file`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReadSpan {
+    pub(crate) file: u32,
+    pub(crate) path: String,
+    pub(crate) version: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Begins to take files below a path, or goes on with more of them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct BeginRequest {
+    pub(crate) session: Option<String>,
+    /// The path of the file, where there is one entry whose path is empty; else of the directory that all entries are below.
+    pub(crate) base: String,
+    pub(crate) first: u32,
+    pub(crate) entries: Vec<Entry>,
+    /// Only says what is there.
+    pub(crate) dry_run: bool,
+}
+
+/// What is there of files that are to be taken.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    pub(crate) session: String,
+    pub(crate) have: Vec<Have>,
+}
+
+/// What is there of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Have {
+    /// Nothing.
+    Nothing,
+    /// The whole file, by size and time.
+    All,
+    /// Blocks of it.
+    Part(RangeSet),
+    /// Blocks of an earlier state of it; those that are still the same can be kept.
+    Stale(RangeSet),
+}
+
+/// Proves a file that was taken.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FinishRequest {
+    pub(crate) session: String,
+    pub(crate) file: u32,
+    /// Hashes of its blocks in hexadecimal digits, one after the other.
+    pub(crate) hashes: String,
+    /// Only drops blocks of an earlier state that are others now; it is not finished.
+    pub(crate) keep_only: bool,
+}
+
+/// Blocks that are not what they should be.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Proof {
+    pub(crate) wrong: RangeSet,
+}
+
+/// Where blocks go.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WriteCommand {
+    pub(crate) session: String,
+}
+
+/// Ends a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct EndRequest {
+    pub(crate) session: String,
+    /// Paths below the base to be removed, of files that the source does not have.
+    pub(crate) remove: Vec<String>,
+}
+
+/// What became of blocks that were sent.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// File and block of those that are written.
+    pub(crate) written: Vec<(u32, u64)>,
+    /// Of those that were damaged.
+    pub(crate) damaged: Vec<(u32, u64)>,
+    /// Files that cannot be had or taken, and why.
+    pub(crate) refused: Vec<(u32, Trouble)>,
+}
+
+/// Why a file cannot be had or taken.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Trouble {
+    /// It is another by now.
+    Changed,
+    /// It is gone.
+    NotFound,
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl Trouble {
+    pub(crate) fn of(error: &TransferError) -> Self {
+        match error {
+            TransferError::Changed { .. } => Self::Changed,
+            TransferError::NotFound { .. } => Self::NotFound,
+            other => Self::Other(godwit_model::with_causes(other)),
+        }
+    }
+
+    pub(crate) fn into_error(self, place: &str) -> TransferError {
+        let place = place.to_owned();
+        match self {
+            Self::Changed => TransferError::Changed { place },
+            Self::NotFound => TransferError::NotFound { place },
+            Self::Other(text) => TransferError::Elsewhere { problem: format!("{place}: {text}") },
+        }
+    }
+}
+
+/// A name, ticket or command of ours.
+pub(crate) fn marked(kind: &str, value: &impl Serialize) -> Result<Vec<u8>, TransferError> {
+    Ok([FILES_MARK.as_bytes(), kind.as_bytes(), &json(value)?].concat())
+}
+
+pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, TransferError> {
+    serde_json::to_vec(value).map_err(|error| TransferError::Bug { problem: error.to_string() })
+}
+
+/// What the other end said.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, TransferError> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        TransferError::refused(format!(
+            "the other end says what is not understood here ({error}); is it of another version?"
+        ))
+    })
+}
+
+/// Hashes as hexadecimal digits, and back.
+pub(crate) fn hashes_to_text(hashes: &[BlockHash]) -> String {
+    hashes.iter().map(|hash| blake3::Hash::from_bytes(*hash).to_hex().to_string()).collect()
+}
+
+/// See [`hashes_to_text`].
+pub(crate) fn hashes_from_text(text: &str) -> Option<Vec<BlockHash>> {
+    let digits = text.as_bytes().chunks(2 * blake3::OUT_LEN);
+    digits.map(|digits| blake3::Hash::from_hex(digits).ok().map(|hash| *hash.as_bytes())).collect()
+}
+
+/// Columns of batches of blocks.
+pub(crate) static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
+    Arc::new(Schema::new(vec![
+        Field::new("file", DataType::UInt32, false),
+        Field::new("offset", DataType::UInt64, false),
+        Field::new("hash", DataType::FixedSizeBinary(blake3::OUT_LEN as i32), false),
+        // Bytes of the block; where there are fewer in `data`, they are a frame of zstd.
+        Field::new("bytes", DataType::UInt32, false),
+        Field::new("data", DataType::Binary, false),
+    ]))
+});
+
+/// A block as it is sent.
+#[derive(Debug)]
+pub(crate) struct SentBlock {
+    pub(crate) file: u32,
+    pub(crate) block: u64,
+    pub(crate) hash: BlockHash,
+    /// Bytes of the block.
+    pub(crate) bytes: u32,
+    /// Where its bytes, or their frame, end in the data of the batch.
+    pub(crate) data_end: usize,
+}
+
+/// A batch of blocks over data that lie together.
+pub(crate) fn batch_of(blocks: &[SentBlock], data: Vec<u8>) -> Result<RecordBatch, TransferError> {
+    let bug = |error: arrow_schema::ArrowError| TransferError::Bug { problem: error.to_string() };
+    let mut hashes = FixedSizeBinaryBuilder::with_capacity(blocks.len(), blake3::OUT_LEN as i32);
+    for block in blocks {
+        hashes.append_value(block.hash).map_err(bug)?;
+    }
+    let ends = std::iter::once(0).chain(blocks.iter().map(|block| block.data_end as i32)).collect::<Vec<i32>>();
+    let data = BinaryArray::try_new(OffsetBuffer::new(ends.into()), Buffer::from_vec(data), None).map_err(bug)?;
+    let columns: Vec<Arc<dyn Array>> = vec![
+        Arc::new(blocks.iter().map(|block| Some(block.file)).collect::<UInt32Array>()),
+        Arc::new(blocks.iter().map(|block| Some(block.block * BLOCK_BYTES)).collect::<UInt64Array>()),
+        Arc::new(hashes.finish()),
+        Arc::new(blocks.iter().map(|block| Some(block.bytes)).collect::<UInt32Array>()),
+        Arc::new(data),
+    ];
+    RecordBatch::try_new(SCHEMA.clone(), columns).map_err(bug)
+}
+
+/// Blocks that came.
+pub(crate) struct CameBlocks {
+    files: UInt32Array,
+    offsets: UInt64Array,
+    hashes: FixedSizeBinaryArray,
+    bytes: UInt32Array,
+    data: BinaryArray,
+}
+
+/// One block that came.
+pub(crate) struct CameBlock<'b> {
+    pub(crate) file: u32,
+    pub(crate) block: u64,
+    hash: &'b [u8],
+    bytes: u32,
+    data: &'b [u8],
+}
+
+impl CameBlocks {
+    /// Of a batch that somebody sent.
+    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, TransferError> {
+        let wrong = || TransferError::refused("the other end sent columns that are no blocks of files");
+        if batch.schema().fields() != SCHEMA.fields() {
+            return Err(wrong());
+        }
+        let column = |at: usize| batch.column(at).as_any();
+        Ok(Self {
+            files: column(0).downcast_ref::<UInt32Array>().ok_or_else(wrong)?.clone(),
+            offsets: column(1).downcast_ref::<UInt64Array>().ok_or_else(wrong)?.clone(),
+            hashes: column(2).downcast_ref::<FixedSizeBinaryArray>().ok_or_else(wrong)?.clone(),
+            bytes: column(3).downcast_ref::<UInt32Array>().ok_or_else(wrong)?.clone(),
+            data: column(4).downcast_ref::<BinaryArray>().ok_or_else(wrong)?.clone(),
+        })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CameBlock<'_>> {
+        (0..self.files.len()).map(|row| CameBlock {
+            file: self.files.value(row),
+            block: self.offsets.value(row) / BLOCK_BYTES,
+            hash: self.hashes.value(row),
+            bytes: self.bytes.value(row),
+            data: self.data.value(row),
+        })
+    }
+}
+
+impl<'b> CameBlock<'b> {
+    /// Its bytes, where they are what its hash says of them as that block of a file of so many bytes.
+    pub(crate) fn verified(&self, size_bytes: u64) -> Option<(std::borrow::Cow<'b, [u8]>, BlockHash)> {
+        let data = if self.data.len() == self.bytes as usize {
+            std::borrow::Cow::Borrowed(self.data)
+        } else {
+            std::borrow::Cow::Owned(unpacked(self.data, self.bytes as usize)?)
+        };
+        let hash = hash_block(&data, self.block, size_bytes);
+        (hash[..] == *self.hash).then_some((data, hash))
+    }
+}
+
+/// A block as a frame of zstd, where that is shorter.
+pub(crate) fn packed(data: &[u8]) -> Option<Vec<u8>> {
+    // Level 1 keeps up with a gigabit on half a core; what is compressed already (BAM, CRAM, gzip) is sent as it is.
+    let mut frame: Vec<u8> = Vec::with_capacity(zstd_safe::compress_bound(data.len()));
+    zstd_safe::compress(&mut frame, data, 1).ok()?;
+    (frame.len() < data.len()).then_some(frame)
+}
+
+fn unpacked(frame: &[u8], bytes: usize) -> Option<Vec<u8>> {
+    if bytes as u64 > BLOCK_BYTES {
+        return None;
+    }
+    let mut data: Vec<u8> = Vec::with_capacity(bytes);
+    zstd_safe::decompress(&mut data, frame).ok()?;
+    (data.len() == bytes).then_some(data)
+}
+
+/// The action of that kind.
+pub(crate) fn action(kind: &str) -> String {
+    format!("{FILES_MARK}{kind}")
+}
+
+/// What comes behind the mark and a kind.
+pub(crate) fn behind<'b>(bytes: &'b Bytes, kind: &str) -> Option<&'b [u8]> {
+    bytes.strip_prefix(FILES_MARK.as_bytes())?.strip_prefix(kind.as_bytes())
+}

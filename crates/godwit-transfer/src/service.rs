@@ -1,0 +1,323 @@
+//! The serving side of copies: files below a root are listed, sent and, where that is allowed, taken.
+//!
+//! Nothing that a ticket says is taken on trust: paths are looked at, and the state of files is compared, on every call. So nothing is
+//! lost when a server starts anew but what was being taken, of which the journals beside the files know.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream;
+use godwit_flight::{Answers, Caller, Chunk, Download, FileService, Pending, Status, Upload};
+use tokio::sync::mpsc;
+
+use crate::error::TransferError;
+use crate::grants::{GrantKey, check_reading, check_unlimited};
+use crate::inbox::{Inbox, Incoming};
+use crate::manifest::{below, list};
+use crate::protocol::{
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, LIST,
+    ListRequest, Proof, READ, ReadRequest, TREE, TreeRequest, WRITE, WriteCommand, action, behind, hashes_from_text,
+    json, parse,
+};
+use crate::source::{BlockReader, Hashes, SourceSpan, schema};
+use crate::third_party::fetch;
+use crate::tree::block_count;
+use crate::tune::{self, CopyMode};
+
+/// Batches between the disk and the connection.
+const BATCHES_AHEAD: usize = 2;
+/// Sessions that nobody has used for so long are forgotten when another begins; their journals stay.
+const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
+/// Hashes in a message, 32 bytes each.
+const HASHES_PER_MESSAGE: usize = 1 << 15;
+
+/// Files below a directory, for copies.
+#[derive(Debug)]
+pub struct Files {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: PathBuf,
+    writable: bool,
+    authority: Option<PathBuf>,
+    grants: GrantKey,
+    hashes: Arc<Hashes>,
+    sessions: Mutex<HashMap<String, Arc<Taking>>>,
+    /// Who writes where.
+    owners: Mutex<HashMap<PathBuf, (String, Weak<Incoming>)>>,
+}
+
+/// Files that a client sends.
+#[derive(Debug)]
+struct Taking {
+    caller: String,
+    inbox: Inbox,
+    used: Mutex<Instant>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Work that waits for disks, where it keeps nobody else waiting.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
+) -> Result<T, TransferError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(TransferError::Bug { problem: error.to_string() }))
+}
+
+impl Files {
+    /// Files below `root`, which can be written where `writable` says so.
+    /// `authority` is the PEM file of authorities whose servers are trusted when files are fetched from them; the system's list
+    /// where there is none.
+    ///
+    /// # Errors
+    /// Where this machine has no random numbers.
+    pub fn new(root: PathBuf, writable: bool, authority: Option<PathBuf>) -> Result<Self, Status> {
+        let inner = Inner {
+            root,
+            writable,
+            authority,
+            grants: GrantKey::random()?,
+            hashes: Arc::default(),
+            sessions: Mutex::default(),
+            owners: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl Inner {
+    fn act(&self, caller: &Caller, kind: &str, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
+        if kind == action(LIST) {
+            let request: ListRequest = parse(body)?;
+            check_reading(caller, &request.path)?;
+            return self.list(&request);
+        }
+        if kind == action(TREE) {
+            let request: TreeRequest = parse(body)?;
+            check_reading(caller, &request.path)?;
+            let hashes = self.hashes.all(&below(&self.root, &request.path)?, request.version)?;
+            return Ok(hashes.chunks(HASHES_PER_MESSAGE).map(|some| Bytes::from(some.concat())).collect());
+        }
+        // Whoever was granted reading may neither write nor grant.
+        check_unlimited(caller)?;
+        if kind == action(GRANT) {
+            let request: ListRequest = parse(body)?;
+            below(&self.root, &request.path)?;
+            return Ok(vec![json(&self.grants.grant(caller, &request.path)?)?.into()]);
+        }
+        if kind == action(BEGIN) {
+            return self.begin(caller, parse(body)?);
+        }
+        if kind == action(FINISH) {
+            let request: FinishRequest = parse(body)?;
+            let wrong = || TransferError::refused("the hashes of blocks cannot be read");
+            let hashes = hashes_from_text(&request.hashes).ok_or_else(wrong)?;
+            let proof = Proof {
+                wrong: self.session(caller, &request.session)?.inbox.prove(request.file, &hashes, request.keep_only)?,
+            };
+            return Ok(vec![json(&proof)?.into()]);
+        }
+        if kind == action(END) {
+            let request: EndRequest = parse(body)?;
+            let taking = self.session(caller, &request.session)?;
+            for path in &request.remove {
+                taking.inbox.remove(path)?;
+            }
+            taking.inbox.end()?;
+            lock(&self.sessions).remove(&request.session);
+            return Ok(Vec::new());
+        }
+        Err(TransferError::refused(format!("{kind} is not done here; is the other end of another version?")))
+    }
+
+    fn list(&self, request: &ListRequest) -> Result<Vec<Bytes>, TransferError> {
+        let mut entries = list(&below(&self.root, &request.path)?)?;
+        entries.retain(|entry| !is_hidden(&entry.path));
+        entries.chunks(ENTRIES_PER_MESSAGE).map(|some| Ok(json(&some)?.into())).collect()
+    }
+
+    fn begin(&self, caller: &Caller, request: BeginRequest) -> Result<Vec<Bytes>, TransferError> {
+        self.check_writable()?;
+        let base = below(&self.root, &request.base)?;
+        if request.dry_run {
+            let inbox = Inbox::new(&base, true);
+            let have: Result<Vec<_>, _> = request.entries.iter().map(|entry| inbox.look(entry)).collect();
+            return Ok(vec![json(&Begun { session: String::new(), have: have? })?.into()]);
+        }
+        let (session, taking) = match request.session {
+            Some(session) => (session.clone(), self.session(caller, &session)?),
+            None => self.new_session(caller, Inbox::new(&base, true))?,
+        };
+        let mut have = Vec::new();
+        for (file, entry) in (request.first..).zip(request.entries) {
+            let target = if entry.path.is_empty() { base.clone() } else { below(&base, &entry.path)? };
+            self.take_over(caller, &target);
+            let is_long = block_count(entry.size_bytes) > 1;
+            have.push(taking.inbox.begin(file, entry)?);
+            if is_long && let Some(incoming) = taking.inbox.incoming(file).filter(|incoming| incoming.is_open()) {
+                let owner = (caller.name().to_owned(), Arc::downgrade(&incoming));
+                lock(&self.owners).insert(incoming.target().to_owned(), owner);
+            }
+        }
+        Ok(vec![json(&Begun { session, have })?.into()])
+    }
+
+    fn check_writable(&self) -> Result<(), TransferError> {
+        let problem = "this server takes no files; its --writable option lets it";
+        if self.writable { Ok(()) } else { Err(TransferError::refused(problem)) }
+    }
+
+    async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
+        check_unlimited(caller)?;
+        self.check_writable()?;
+        let fetched = fetch(parse(body)?, |path| below(&self.root, path), self.authority.clone()).await?;
+        Ok(vec![json(&fetched)?.into()])
+    }
+
+    fn new_session(&self, caller: &Caller, inbox: Inbox) -> Result<(String, Arc<Taking>), TransferError> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| TransferError::Bug { problem: format!("no random numbers: {error}") })?;
+        let session = blake3::hash(&bytes).to_hex().to_string();
+        let taking = Arc::new(Taking { caller: caller.name().to_owned(), inbox, used: Mutex::new(Instant::now()) });
+        let mut sessions = lock(&self.sessions);
+        sessions.retain(|_, taking| lock(&taking.used).elapsed() < SESSION_LIFETIME);
+        lock(&self.owners).retain(|_, (_, owner)| owner.strong_count() > 0);
+        sessions.insert(session.clone(), taking.clone());
+        Ok((session, taking))
+    }
+
+    /// A client that was cut off comes back as somebody new: what it had open before is its own.
+    fn take_over(&self, caller: &Caller, target: &PathBuf) {
+        let owners = lock(&self.owners);
+        if let Some((_, owner)) = owners.get(target).filter(|(name, _)| name == caller.name())
+            && let Some(incoming) = owner.upgrade()
+        {
+            incoming.give_up();
+        }
+    }
+
+    fn session(&self, caller: &Caller, session: &str) -> Result<Arc<Taking>, TransferError> {
+        let found = lock(&self.sessions).get(session).filter(|taking| taking.caller == caller.name()).cloned();
+        let taking = found.ok_or_else(|| TransferError::Elsewhere { problem: UNKNOWN_SESSION.to_owned() })?;
+        *lock(&taking.used) = Instant::now();
+        Ok(taking)
+    }
+}
+
+/// What a server says of a session that it does not know: it was started anew meanwhile.
+pub(crate) const UNKNOWN_SESSION: &str = "this session is not known here";
+
+fn is_hidden(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with('.'))
+}
+
+impl FileService for Files {
+    fn act(&self, caller: Caller, action: String, body: Bytes) -> Pending<'_, Vec<Bytes>> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            if action == crate::protocol::action(FETCH) {
+                return Ok(inner.fetch(&caller, &body).await?);
+            }
+            Ok(blocking(move || inner.act(&caller, &action, &body)).await?)
+        })
+    }
+
+    fn granted(&self, token: &[u8]) -> Option<Caller> {
+        self.inner.grants.admit(token)
+    }
+
+    fn send(&self, caller: Caller, ticket: Bytes) -> Pending<'_, Download> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let unknown = || Status::invalid_argument("this ticket of files is not known here");
+            let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
+            let spans = request.spans.into_iter().map(|span| {
+                check_reading(&caller, &span.path)?;
+                let path = below(&inner.root, &span.path)?;
+                Ok(SourceSpan { file: span.file, path, version: span.version, blocks: (span.start, span.end) })
+            });
+            let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
+            tune::apply(caller.wire(), &request.manner);
+            let reader = BlockReader::new(spans, inner.hashes.clone(), request.manner.compress);
+            let steering = (request.manner.mode == CopyMode::Polite)
+                .then(|| Steering(tokio::spawn(tune::steer(caller.wire().clone(), request.manner))));
+            Ok(sent(reader, steering))
+        })
+    }
+
+    fn take(&self, caller: Caller, command: Bytes, first: Option<Chunk>, upload: Upload) -> Pending<'_, Answers> {
+        let inner = self.inner.clone();
+        Box::pin(async move {
+            let unknown = || Status::invalid_argument("this upload of files is not known here");
+            let command: WriteCommand = parse(behind(&command, WRITE).ok_or_else(unknown)?)?;
+            let taking = inner.session(&caller, &command.session)?;
+            Ok(taken(taking, first, upload))
+        })
+    }
+}
+
+/// A task that ends when it is dropped.
+struct Steering(tokio::task::JoinHandle<()>);
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Blocks that are read on a thread of their own, as the client takes them.
+fn sent(reader: BlockReader, steering: Option<Steering>) -> Download {
+    let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+    tokio::task::spawn_blocking(move || {
+        for read in reader {
+            let item = read.map_err(Status::from).and_then(|(batch, said)| {
+                let said = if said.refused.is_empty() { Bytes::new() } else { Bytes::from(json(&said)?) };
+                Ok((batch, said))
+            });
+            let failed = item.is_err();
+            // Nobody wants more: the client is gone.
+            if sender.blocking_send(item).is_err() || failed {
+                break;
+            }
+        }
+    });
+    let batches = stream::unfold((receiver, steering), |(mut receiver, steering)| async move {
+        receiver.recv().await.map(|item| (item, (receiver, steering)))
+    });
+    Download { schema: schema(), batches: Box::pin(batches) }
+}
+
+/// What became of the batches of an upload, one answer for each.
+fn taken(taking: Arc<Taking>, first: Option<Chunk>, upload: Upload) -> Answers {
+    let answers = stream::try_unfold((first, upload, taking), |(first, mut upload, taking)| async move {
+        let mut next = first;
+        loop {
+            let chunk = match next.take() {
+                Some(chunk) => chunk,
+                None => match upload.next().await? {
+                    Some(chunk) => chunk,
+                    None => return Ok(None),
+                },
+            };
+            // What is said without a batch opens the upload.
+            let Some(batch) = chunk.batch else { continue };
+            let keeper = taking.clone();
+            let taken = blocking(move || {
+                *lock(&keeper.used) = Instant::now();
+                keeper.inbox.take(&batch)
+            });
+            let answer = Bytes::from(json(&taken.await?)?);
+            return Ok(Some((answer, (None, upload, taking))));
+        }
+    });
+    Box::pin(answers)
+}

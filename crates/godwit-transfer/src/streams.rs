@@ -1,0 +1,285 @@
+//! Connections of a copy at work: each is told what to fetch or send, and tells what became of it.
+
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use bytes::Bytes;
+use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::control::{is_passing, lost_session, told};
+use crate::error::TransferError;
+use crate::inbox::Inbox;
+use crate::protocol::{READ, ReadRequest, ReadSpan, SCHEMA, Taken, Trouble, WRITE, WriteCommand, marked, parse};
+use crate::service::blocking;
+use crate::session::{Event, FileId, RequestId, StreamId};
+use crate::source::{BlockReader, Hashes, SourceSpan};
+use crate::tree::BlockHash;
+use crate::tune::{self, CopyMode, Manner};
+
+/// What connections tell the copy.
+pub(crate) enum Note {
+    /// Something for the session.
+    Event(Event),
+    /// The same, of a connection that may be another by now.
+    OfStream {
+        /// Which connection it was of this stream.
+        attempt: u32,
+        /// What.
+        event: Event,
+    },
+    /// A connection broke.
+    Lost { stream: StreamId, attempt: u32, why: FlightError },
+    /// A file cannot be had.
+    Trouble { file: FileId, why: Trouble },
+    /// Nothing more can be done.
+    Fatal(TransferError),
+    /// The server does not know the session any more.
+    SessionLost { stream: StreamId, attempt: u32, session: String },
+    /// The same, found out when a file was to be proved.
+    ProveAgain { file: FileId, session: String },
+    /// A file is proved and has its name.
+    Proved { file: FileId, hashes: Vec<BlockHash> },
+    /// A connection is made.
+    Connected { stream: StreamId, wire: Wire },
+}
+
+pub(crate) type Notes = mpsc::UnboundedSender<Note>;
+
+/// What a stream is asked for.
+pub(crate) struct Asked {
+    pub(crate) request: RequestId,
+    pub(crate) spans: Spans,
+}
+
+/// Blocks, as each side names their files.
+pub(crate) enum Spans {
+    There(Vec<ReadSpan>),
+    Here(Vec<SourceSpan>),
+}
+
+/// Where blocks come from and go to.
+#[derive(Clone)]
+pub(crate) enum Direction {
+    /// From a server into files here.
+    Download { inbox: Arc<Inbox> },
+    /// From files here to a server.
+    Upload { hashes: Arc<Hashes>, session: String },
+}
+
+/// A connection.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub(crate) stream: StreamId,
+    pub(crate) attempt: u32,
+    pub(crate) notes: Notes,
+    pub(crate) manner: Manner,
+}
+
+impl Stream {
+    fn tell(&self, note: Note) {
+        // A copy that has ended wants to know nothing more.
+        let _ = self.notes.send(note);
+    }
+
+    fn event(&self, event: Event) {
+        self.tell(Note::OfStream { attempt: self.attempt, event });
+    }
+
+    fn failed(&self, error: FlightError, session: &str) {
+        let (stream, attempt) = (self.stream, self.attempt);
+        if lost_session(&error) {
+            self.tell(Note::SessionLost { stream, attempt, session: session.to_owned() });
+        } else if is_passing(&error) {
+            self.tell(Note::Lost { stream, attempt, why: error });
+        } else {
+            self.tell(Note::Fatal(told(error)));
+        }
+    }
+
+    fn taken(&self, taken: Taken) {
+        let stream = self.stream;
+        for (file, block) in taken.written {
+            self.tell(Note::Event(Event::Arrived { stream, file, block }));
+        }
+        for (file, block) in taken.damaged {
+            self.tell(Note::Event(Event::Damaged { stream, file, block }));
+        }
+        for (file, why) in taken.refused {
+            self.tell(Note::Trouble { file, why });
+        }
+    }
+
+    /// Works until nothing more is asked, or the connection breaks.
+    pub(crate) async fn run(
+        self,
+        connecting: impl Future<Output = Result<Client, FlightError>>,
+        direction: Direction,
+        mut asked: mpsc::UnboundedReceiver<Asked>,
+    ) {
+        let client = match connecting.await {
+            Ok(client) => client,
+            Err(error) => return self.failed(error, ""),
+        };
+        self.tell(Note::Connected { stream: self.stream, wire: client.wire().clone() });
+        match direction {
+            Direction::Download { inbox } => {
+                self.event(Event::Opened { stream: self.stream });
+                // They end with this stream.
+                let mut fetches = JoinSet::new();
+                while let Some(Asked { request, spans: Spans::There(spans) }) = asked.recv().await {
+                    let (this, client, inbox) = (self.clone(), client.clone(), inbox.clone());
+                    while fetches.try_join_next().is_some() {}
+                    fetches.spawn(async move {
+                        match this.fetch(&client, spans, inbox).await {
+                            Ok(()) => this.event(Event::Ended { stream: this.stream, request }),
+                            Err(Failed::Way(error)) => this.failed(error, ""),
+                            Err(Failed::Here(error)) => this.tell(Note::Fatal(error)),
+                        }
+                    });
+                }
+            }
+            Direction::Upload { hashes, session } => {
+                if let Err(failed) = self.send(&client, &session, hashes, asked).await {
+                    match failed {
+                        Failed::Way(error) => self.failed(error, &session),
+                        Failed::Here(error) => self.tell(Note::Fatal(error)),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn fetch(&self, client: &Client, spans: Vec<ReadSpan>, inbox: Arc<Inbox>) -> Result<(), Failed> {
+        let ticket = marked(READ, &ReadRequest { spans, manner: self.manner })?;
+        let mut batches = client.download(ticket).await?;
+        while let Some((batch, said)) = batches.next().await? {
+            if !said.is_empty() {
+                self.taken(Taken { refused: parse::<Taken>(&said)?.refused, ..Taken::default() });
+            }
+            let inbox = inbox.clone();
+            self.taken(blocking(move || inbox.take(&batch)).await?);
+        }
+        Ok(())
+    }
+
+    /// Sends what is asked for over one upload.
+    async fn send(
+        &self,
+        client: &Client,
+        session: &str,
+        hashes: Arc<Hashes>,
+        mut asked: mpsc::UnboundedReceiver<Asked>,
+    ) -> Result<(), Failed> {
+        tune::apply(client.wire(), &self.manner);
+        let command = marked(WRITE, &WriteCommand { session: session.to_owned() })?;
+        let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &SCHEMA)?;
+        // The server answers nothing before it has heard something.
+        sender.say(&[]).await?;
+        self.event(Event::Opened { stream: self.stream });
+        let mut hearing = JoinSet::new();
+        hearing.spawn(self.clone().hear(answers));
+        let sent = async {
+            while let Some(Asked { spans, .. }) = asked.recv().await {
+                let Spans::Here(spans) = spans else { continue };
+                self.send_request(&mut sender, spans, hashes.clone()).await?;
+            }
+            Ok::<(), Failed>(())
+        };
+        let steered = async {
+            match self.manner.mode {
+                CopyMode::Polite => tune::steer(client.wire().clone(), self.manner).await,
+                CopyMode::Fair | CopyMode::Fast => std::future::pending().await,
+            }
+        };
+        // Why an upload was ended is in its answers; who does not answer any more is sent nothing more.
+        let ended = tokio::select! {
+            heard = hearing.join_next() => return heard_to_end(heard),
+            sent = sent => sent,
+            () = steered => Ok(()),
+        };
+        match ended {
+            Ok(()) => sender.finish().await?,
+            Err(failed @ Failed::Here(_)) => return Err(failed),
+            Err(Failed::Way(_)) => {}
+        }
+        heard_to_end(hearing.join_next().await)
+    }
+
+    async fn send_request(
+        &self,
+        sender: &mut godwit_flight::Sender,
+        spans: Vec<SourceSpan>,
+        hashes: Arc<Hashes>,
+    ) -> Result<(), Failed> {
+        let (ready, mut batches) = mpsc::channel::<Result<(RecordBatch, Taken), TransferError>>(2);
+        let compress = self.manner.compress;
+        tokio::task::spawn_blocking(move || {
+            for read in BlockReader::new(spans, hashes, compress) {
+                let failed = read.is_err();
+                if ready.blocking_send(read).is_err() || failed {
+                    break;
+                }
+            }
+        });
+        while let Some(read) = batches.recv().await {
+            let (batch, said) = read?;
+            self.taken(said);
+            if batch.num_rows() > 0 {
+                sender.send(&batch, &[]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the server's answers as they come.
+    async fn hear(
+        self,
+        answers: impl Future<Output = Result<godwit_flight::Answered, FlightError>>,
+    ) -> Result<(), Failed> {
+        let mut answers = answers.await?;
+        while let Some(answer) = answers.next().await? {
+            self.hear_one(&answer)?;
+        }
+        Ok(())
+    }
+
+    fn hear_one(&self, answer: &Bytes) -> Result<(), TransferError> {
+        self.taken(parse::<Taken>(answer)?);
+        Ok(())
+    }
+}
+
+/// How an upload ended. A server that ends one that was not finished is gone on with over another connection.
+fn heard_to_end(heard: Option<Result<Result<(), Failed>, tokio::task::JoinError>>) -> Result<(), Failed> {
+    match heard {
+        Some(Ok(Err(failed))) => Err(failed),
+        _ => Err(Failed::Way(FlightError::Malformed { problem: "the upload ended before it was whole" })),
+    }
+}
+
+/// What kept a stream from its work.
+enum Failed {
+    /// The connection, or the other end.
+    Way(FlightError),
+    /// This machine.
+    Here(TransferError),
+}
+
+impl From<FlightError> for Failed {
+    fn from(error: FlightError) -> Self {
+        Self::Way(error)
+    }
+}
+
+impl From<TransferError> for Failed {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::Flight(error) => Self::Way(error),
+            // What is not understood may be bits that flipped.
+            TransferError::Refused { .. } => Self::Way(FlightError::Malformed { problem: "it is no answer of ours" }),
+            error => Self::Here(error),
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Copies between two ends in one process, over real sockets: what arrives is what was there, whatever happens on the way.
+
+use std::fs;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use godwit_flight::{Address, Catalog, Dataset, DatasetError, Gate, Node, NodeOptions, Server, Tuning};
+use godwit_transfer::place::Place;
+use godwit_transfer::tune::CopyMode;
+use godwit_transfer::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, TransferError, copy};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const MIB: usize = 1 << 20;
+
+/// A server of files alone.
+#[derive(Debug)]
+struct NoDatasets;
+
+impl Catalog for NoDatasets {
+    fn names(&self) -> Result<Vec<String>, DatasetError> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
+        Err(DatasetError::NotFound { name: name.to_owned() })
+    }
+}
+
+struct Serving {
+    address: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Serving {
+    async fn start(root: &Path, at: &str) -> Self {
+        let files = Arc::new(Files::new(root.to_owned(), true, None).unwrap());
+        let node = Node::with_files(Arc::new(NoDatasets), None, Some(files), NodeOptions::default());
+        let wanted = Address::Tcp(at.parse().unwrap());
+        let routes = node.routes();
+        let server = loop {
+            let bound =
+                Server::bind_guarded(&wanted, node.clone(), routes.clone(), Gate::Open, None, Tuning::default());
+            match bound.await {
+                Ok(server) => break server,
+                // The place of one that has just ended.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        let Address::Tcp(address) = *server.address() else { panic!("it is TCP") };
+        Self { address, task: tokio::spawn(server.serve()) }
+    }
+
+    fn place(&self, path: &str) -> Place {
+        place(self.address, path)
+    }
+
+    async fn end(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+fn place(address: SocketAddr, path: &str) -> Place {
+    Place::parse(&format!("grpc+tcp://{address}/{path}")).unwrap()
+}
+
+/// Ends a copy, or does something, when so many bytes are there.
+#[derive(Default)]
+struct Watch {
+    events: Mutex<Vec<CopyEvent>>,
+    stop_at: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl CopyObserver for Watch {
+    fn event(&self, event: &CopyEvent) {
+        if let CopyEvent::Copying { bytes, .. } = event {
+            let stop_at = self.stop_at.load(Ordering::Relaxed);
+            if stop_at > 0 && *bytes >= stop_at {
+                self.cancelled.store(true, Ordering::Relaxed);
+            }
+        }
+        self.events.lock().unwrap().push(event.clone());
+    }
+}
+
+fn options() -> CopyOptions {
+    CopyOptions {
+        mode: CopyMode::Fast,
+        bits_per_s: None,
+        streams: Some(3),
+        compress: false,
+        include: Vec::new(),
+        exclude: Vec::new(),
+        sync: false,
+        dry_run: false,
+        patience: Duration::from_secs(20),
+        strict: false,
+    }
+}
+
+async fn copied(from: &Place, to: &Place, options: &CopyOptions) -> Result<CopySummary, TransferError> {
+    watched(from, to, options, &Watch::default()).await
+}
+
+async fn watched(from: &Place, to: &Place, options: &CopyOptions, watch: &Watch) -> Result<CopySummary, TransferError> {
+    copy(&[from.clone()], to, &Credentials::default(), options, watch, &watch.cancelled).await
+}
+
+fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    let mut bytes = vec![0; count];
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn here(path: &Path) -> Place {
+    Place::Here(path.to_owned())
+}
+
+/// Paths below a directory with content, mode and time.
+fn tree(directory: &Path) -> Vec<(PathBuf, Vec<u8>, u32, i64)> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        let content = if metadata.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            Vec::new()
+        } else {
+            fs::read(&path).unwrap()
+        };
+        let below = path.strip_prefix(directory).unwrap().to_owned();
+        found.push((below, content, metadata.mode() & 0o777, metadata.mtime()));
+    }
+    found.sort();
+    found
+}
+
+fn directories() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let (there, mine) = (directory.path().join("there"), directory.path().join("mine"));
+    fs::create_dir(&there).unwrap();
+    fs::create_dir(&mine).unwrap();
+    (directory, there, mine)
+}
+
+/// A directory of files of all kinds of sizes.
+fn fill(directory: &Path) {
+    fs::create_dir_all(directory.join("a/b")).unwrap();
+    fs::create_dir(directory.join("empty")).unwrap();
+    let sizes = [0, 1, 100, MIB - 1, MIB, MIB + 1, 3 * MIB, 5 * MIB + 12_345];
+    for (seed, size) in (0..).zip(sizes) {
+        fs::write(directory.join(format!("a/file{size}")), bytes(seed, size)).unwrap();
+    }
+    for number in 0..300 {
+        fs::write(directory.join(format!("a/b/{number}")), bytes(number, (number * 37 % 5000) as usize)).unwrap();
+    }
+    fs::set_permissions(directory.join("a/file100"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(directory.join("a/b"), fs::Permissions::from_mode(0o750)).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::open(directory.join("a/file1")).unwrap().set_times(fs::FileTimes::new().set_modified(old)).unwrap();
+}
+
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test);
+}
+
+#[test]
+fn a_directory_arrives_as_it_is_both_ways_and_not_twice() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        fill(&there.join("d"));
+        let served = Serving::start(&there, "127.0.0.1:0").await;
+        let target = mine.join("d");
+        let first = copied(&served.place("d"), &here(&target), &options()).await.unwrap();
+        assert_eq!((first.files, first.same, first.kept_bytes), (308, 0, 0));
+        assert_eq!(tree(&there.join("d")), tree(&target));
+        let again = copied(&served.place("d"), &here(&target), &options()).await.unwrap();
+        assert_eq!((again.files, again.same), (0, 308));
+        // And back, to another place, compressed.
+        let packed = CopyOptions { compress: true, ..options() };
+        let back = copied(&here(&target), &served.place("back"), &packed).await.unwrap();
+        assert_eq!(back.files, 308);
+        assert_eq!(tree(&target), tree(&there.join("back")));
+        let again = copied(&here(&target), &served.place("back"), &options()).await.unwrap();
+        assert_eq!((again.files, again.same), (0, 308));
+        // Into a directory, one file.
+        copied(&served.place("d/a/file1"), &here(&mine), &options()).await.unwrap();
+        assert_eq!(fs::read(mine.join("file1")).unwrap(), bytes(1, 1));
+    });
+}
+
+/// A copy that is stopped on the way, both ways; then another goes on with what is there.
+async fn stopped(downloads: bool, change: impl Fn(&Path)) -> (CopySummary, Vec<u8>, Vec<u8>) {
+    let (_keep, there, mine) = directories();
+    let size = 48 * MIB + 321;
+    let (source, target) =
+        if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
+    fs::write(&source, bytes(9, size)).unwrap();
+    let served = Serving::start(&there, "127.0.0.1:0").await;
+    let (from, to) = match downloads {
+        true => (served.place("f"), here(&target)),
+        false => (here(&source), served.place("f")),
+    };
+    let watch = Watch { stop_at: AtomicU64::new(12 << 20), ..Watch::default() };
+    // Slow enough to be seen on its way.
+    let slow = CopyOptions { bits_per_s: Some(300_000_000), ..options() };
+    let stopped = watched(&from, &to, &slow, &watch).await;
+    assert!(matches!(stopped, Err(TransferError::Interrupted)), "{stopped:?}");
+    assert!(!target.exists());
+    // What is on its way ends with its connections.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    change(&source);
+    let summary = copied(&from, &to, &options()).await.unwrap();
+    let names = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    assert_eq!(names(target.parent().unwrap()), ["f"], "nothing is left behind");
+    (summary, fs::read(&source).unwrap(), fs::read(&target).unwrap())
+}
+
+#[test]
+fn a_copy_that_was_stopped_goes_on_and_sends_nothing_twice() {
+    for downloads in [true, false] {
+        run(async {
+            let (summary, expected, found) = stopped(downloads, |_| {}).await;
+            assert!(expected == found);
+            assert!(summary.kept_bytes >= 12 << 20, "{summary:?}");
+        });
+    }
+}
+
+#[test]
+fn what_did_not_change_of_a_changed_source_is_kept() {
+    for downloads in [true, false] {
+        run(async {
+            let (summary, expected, found) = stopped(downloads, |source| {
+                let mut content = fs::read(source).unwrap();
+                content[5] ^= 1;
+                fs::write(source, content).unwrap();
+            })
+            .await;
+            assert!(expected == found);
+            assert!(summary.kept_bytes >= 8 << 20, "{summary:?}");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_is_started_anew_is_gone_on_with() {
+    for downloads in [true, false] {
+        run(async {
+            let (_keep, there, mine) = directories();
+            let size = 24 * MIB + 5;
+            let (source, target) =
+                if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
+            fs::write(&source, bytes(3, size)).unwrap();
+            let first = Serving::start(&there, "127.0.0.1:0").await;
+            let address = first.address;
+            let (from, to) = match downloads {
+                true => (place(address, "f"), here(&target)),
+                false => (here(&source), place(address, "f")),
+            };
+            let slow = CopyOptions { bits_per_s: Some(200_000_000), ..options() };
+            let copying = tokio::spawn(async move { copied(&from, &to, &slow).await });
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            first.end().await;
+            let second = Serving::start(&there, &address.to_string()).await;
+            let summary = copying.await.unwrap().unwrap();
+            assert!(fs::read(&source).unwrap() == fs::read(&target).unwrap(), "{summary:?}");
+            second.end().await;
+        });
+    }
+}
+
+/// A way to a server on which a bit is flipped now and then.
+async fn flipping(server: SocketAddr, every_bytes: u64, flips: u64) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (passed, flipped) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(server).await.unwrap();
+            let ((client_in, client_out), (server_in, server_out)) = (client.into_split(), server.into_split());
+            for (mut from, mut to) in [(client_in, server_out), (server_in, client_out)] {
+                let (passed, flipped) = (passed.clone(), flipped.clone());
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 1 << 16];
+                    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+                        let before = passed.fetch_add(count as u64, Ordering::Relaxed);
+                        let due = (before + count as u64) / every_bytes;
+                        if count > 1000 && flipped.fetch_max(due.min(flips), Ordering::Relaxed) < due.min(flips) {
+                            buffer[count / 2] ^= 4;
+                        }
+                        if to.write_all(&buffer[..count]).await.is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn bits_that_flip_on_the_way_cost_their_blocks_and_are_never_written() {
+    for downloads in [true, false] {
+        run(async {
+            let (_keep, there, mine) = directories();
+            let (source, target) =
+                if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
+            fs::write(&source, bytes(5, 40 * MIB)).unwrap();
+            let served = Serving::start(&there, "127.0.0.1:0").await;
+            let way = flipping(served.address, 6 << 20, 5).await;
+            let (from, to) = match downloads {
+                true => (place(way, "f"), here(&target)),
+                false => (here(&source), place(way, "f")),
+            };
+            let summary = copied(&from, &to, &options()).await.unwrap();
+            assert!(fs::read(&source).unwrap() == fs::read(&target).unwrap());
+            assert!(summary.damaged > 0, "{summary:?}");
+        });
+    }
+}
+
+#[test]
+fn a_source_that_changes_meanwhile_is_told_and_gets_no_name() {
+    for downloads in [true, false] {
+        run(async {
+            let (_keep, there, mine) = directories();
+            let (source, target) =
+                if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
+            fs::write(&source, bytes(5, 24 * MIB)).unwrap();
+            let served = Serving::start(&there, "127.0.0.1:0").await;
+            let (from, to) = match downloads {
+                true => (served.place("f"), here(&target)),
+                false => (here(&source), served.place("f")),
+            };
+            let slow = CopyOptions { bits_per_s: Some(200_000_000), ..options() };
+            let copying = tokio::spawn(async move { copied(&from, &to, &slow).await });
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            fs::OpenOptions::new().write(true).open(&source).unwrap().set_len(3 << 20).unwrap();
+            let outcome = copying.await.unwrap();
+            assert!(matches!(outcome, Err(TransferError::Changed { .. })), "{outcome:?}");
+            assert!(!target.exists());
+        });
+    }
+}
+
+#[test]
+fn selections_dry_runs_and_mirrors() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        fill(&there.join("d"));
+        let served = Serving::start(&there, "127.0.0.1:0").await;
+        let only = CopyOptions { include: vec!["file*".into()], exclude: vec!["file0".into()], ..options() };
+        let watch = Watch::default();
+        let dry = CopyOptions { dry_run: true, ..only.clone() };
+        watched(&served.place("d"), &here(&mine.join("d")), &dry, &watch).await.unwrap();
+        assert!(!mine.join("d").exists());
+        let told = watch.events.lock().unwrap().iter().filter(|event| matches!(event, CopyEvent::Would { .. })).count();
+        // Seven files, the directory and the one in it.
+        assert_eq!(told, 9);
+        let summary = copied(&served.place("d"), &here(&mine.join("d")), &only).await.unwrap();
+        assert_eq!(summary.files, 7);
+        assert!(!mine.join("d/a/b").exists() && !mine.join("d/a/file0").exists());
+        // Wildcards of the server's side.
+        let some = copied(&served.place("d/a/file1*"), &here(&mine.join("some")), &options()).await.unwrap();
+        assert_eq!(some.files, 5);
+        let none = copied(&served.place("d/*.bam"), &here(&mine.join("none")), &options()).await;
+        assert!(matches!(none, Err(TransferError::NotFound { .. })), "{none:?}");
+        // A mirror loses what its source does not have.
+        fs::write(mine.join("d/surplus"), "x").unwrap();
+        fs::create_dir(mine.join("d/more")).unwrap();
+        fs::write(mine.join("d/more/surplus"), "x").unwrap();
+        let mirror = CopyOptions { sync: true, ..options() };
+        let summary = copied(&served.place("d"), &here(&mine.join("d")), &mirror).await.unwrap();
+        assert_eq!(summary.removed, 3);
+        assert_eq!(tree(&there.join("d")), tree(&mine.join("d")));
+        fs::remove_file(mine.join("d/a/file100")).unwrap();
+        copied(&here(&mine.join("d")), &served.place("d"), &mirror).await.unwrap();
+        assert_eq!(tree(&there.join("d")), tree(&mine.join("d")));
+    });
+}
+
+#[test]
+fn paths_outside_the_root_and_hidden_ones_are_refused() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        fs::write(mine.join("f"), "x").unwrap();
+        fs::write(there.join(".secret"), "x").unwrap();
+        let served = Serving::start(&there, "127.0.0.1:0").await;
+        for path in ["../mine/f", ".secret", "a/../../mine/f"] {
+            let read = copied(&served.place(path), &here(&mine.join("got")), &options()).await;
+            assert!(matches!(read, Err(TransferError::Refused { .. })), "{path}: {read:?}");
+            let written = copied(&here(&mine.join("f")), &served.place(path), &options()).await;
+            assert!(matches!(written, Err(TransferError::Refused { .. })), "{path}: {written:?}");
+        }
+        // What is hidden is not listed either.
+        let summary = copied(&served.place(""), &here(&mine.join("all")), &options()).await.unwrap();
+        assert_eq!(summary.files, 0);
+    });
+}
+
+#[test]
+fn one_server_fetches_from_another_what_it_was_granted() {
+    run(async {
+        let (_keep, one, other) = directories();
+        fill(&one.join("d"));
+        let (from, to) = (Serving::start(&one, "127.0.0.1:0").await, Serving::start(&other, "127.0.0.1:0").await);
+        let summary = copied(&from.place("d"), &to.place("kept/"), &options()).await.unwrap();
+        assert_eq!(summary.files, 308);
+        assert_eq!(tree(&one.join("d")), tree(&other.join("kept/d")));
+        let again = copied(&from.place("d/a/file*"), &to.place("kept/d/a/"), &options()).await.unwrap();
+        assert_eq!((again.files, again.same), (0, 8));
+        let refused = copied(&from.place("../x"), &to.place("x"), &options()).await;
+        assert!(matches!(refused, Err(TransferError::Refused { .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn polite_and_fair_copies_arrive_too() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        fs::write(there.join("f"), bytes(2, 4 * MIB + 3)).unwrap();
+        let served = Serving::start(&there, "127.0.0.1:0").await;
+        for mode in [CopyMode::Polite, CopyMode::Fair] {
+            let target = mine.join(format!("{mode:?}"));
+            let manner = CopyOptions { mode, streams: None, ..options() };
+            copied(&served.place("f"), &here(&target), &manner).await.unwrap();
+            copied(&here(&target), &served.place(&format!("{mode:?}")), &manner).await.unwrap();
+            assert!(fs::read(there.join(format!("{mode:?}"))).unwrap() == bytes(2, 4 * MIB + 3));
+        }
+    });
+}

@@ -1,0 +1,91 @@
+//! What is copied, where to, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use godwit_transfer::tune::CopyMode;
+
+use super::Common;
+use super::values::{parse_duration, parse_rate, parse_streams};
+use crate::config::THIS_RUN;
+
+#[derive(Args)]
+pub struct CopyArgs {
+    /// Files and directories to copy, and where to: paths here, or grpc+tls://HOST:PORT/PATH (grpc+tcp:// without encryption)
+    #[arg(value_name = "SRC.. DST", required = true, num_args = 2..)]
+    pub places: Vec<String>,
+    /// What the copy is to others on the way
+    #[arg(long, value_enum, default_value_t = ModeName::Fair, value_name = "MODE")]
+    pub mode: ModeName,
+    /// Connections: a number, or auto for what the path needs
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_streams)]
+    pub streams: Streams,
+    /// Bits a second that are sent at most (500M, 10gbit) [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub rate: Option<u64>,
+    /// Compress blocks on the way, where that makes them smaller
+    #[arg(long, value_enum, default_value_t = Compression::None, value_name = "HOW")]
+    pub compress: Compression,
+    /// Copy only files that fit this pattern (*.bam); may be given again
+    #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
+    pub include: Vec<String>,
+    /// Leave out files and directories that fit this pattern; may be given again
+    #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
+    pub exclude: Vec<String>,
+    /// Remove from DST what SRC does not have
+    #[arg(long, help_heading = THIS_RUN)]
+    pub sync: bool,
+    /// Tell what would be done, and do nothing
+    #[arg(long, help_heading = THIS_RUN)]
+    pub dry_run: bool,
+    /// File with the token that the server asks for
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Trust servers whose certificate is in this file, or signed by one in it, PEM [default: the system's list]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Own certificate, PEM, for servers that ask for one
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_cert: Option<PathBuf>,
+    /// Key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub client_key: Option<PathBuf>,
+    /// Give up when nothing has arrived for so long (30s, 5m)
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = parse_duration)]
+    pub patience: Duration,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    /// Takes what nobody else wants
+    Polite,
+    /// As heavy as two ordinary flows at most
+    Fair,
+    /// Fills the link, whatever it costs others
+    Fast,
+}
+
+impl From<ModeName> for CopyMode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Polite => Self::Polite,
+            ModeName::Fair => Self::Fair,
+            ModeName::Fast => Self::Fast,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Compression {
+    /// Blocks as they are
+    None,
+    /// zstd, block by block
+    Zstd,
+}
+
+/// A number of connections; `None` for what the path needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streams(pub Option<u32>);

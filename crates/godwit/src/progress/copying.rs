@@ -1,0 +1,57 @@
+//! How far a copy is.
+
+use godwit_transfer::{CopyEvent, CopyObserver};
+
+use super::{Display, Progress, warning};
+use crate::cli::LogLevel;
+use crate::failure::{print, tell};
+
+impl CopyObserver for Progress {
+    fn event(&self, event: &CopyEvent) {
+        if let Display::Json { steps } = self.display {
+            let told = match event {
+                CopyEvent::Warning { .. } => self.log >= LogLevel::Warn,
+                _ => steps,
+            };
+            if told {
+                tell(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
+            }
+            return;
+        }
+        match event {
+            CopyEvent::Started { kept_bytes, .. } => {
+                self.stage("copying");
+                if *kept_bytes > 0 {
+                    self.say(&format!("going on: {:.1} MB are there from before", *kept_bytes as f64 / 1e6));
+                }
+            }
+            CopyEvent::Copying { bytes, of, bytes_per_s, retransmits, damaged, .. } => {
+                let fraction = *bytes as f64 / (*of).max(1) as f64;
+                let mut text = format!(
+                    "{:.1} of {:.1} MB copied, {:.0} Mbit/s",
+                    *bytes as f64 / 1e6,
+                    *of as f64 / 1e6,
+                    *bytes_per_s as f64 * 8.0 / 1e6
+                );
+                for (count, what) in [(*retransmits, "packets sent again"), (*damaged, "blocks damaged")] {
+                    if count > 0 {
+                        text += &format!(", {count} {what}");
+                    }
+                }
+                self.step(Some(fraction), text);
+            }
+            CopyEvent::Would { what, path, bytes } => {
+                // A closed stdout is no reason to go on differently: nothing is done here.
+                let _ = print(&format!("{what}\t{path}\t{bytes}\n"));
+            }
+            CopyEvent::Copied { path, blake3, .. } if self.log >= LogLevel::Debug => {
+                tell(&format!("godwit: {path} {blake3}"));
+            }
+            CopyEvent::Copied { .. } => {}
+            CopyEvent::Warning { message } if self.log >= LogLevel::Warn => {
+                tell(&format!("godwit: warning: {message}"))
+            }
+            CopyEvent::Warning { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `godwit copy`: files from or to a server.
+
+use godwit_flight::Token;
+use godwit_transfer::place::Place;
+use godwit_transfer::{CopyOptions, CopySummary, Credentials, TransferError, copy};
+
+use super::cancel_on_signal;
+use crate::cli::{Compression, CopyArgs};
+use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
+
+/// Copies.
+pub fn run(args: &CopyArgs) -> Result<(), Failure> {
+    let cancelled = cancel_on_signal()?;
+    let places = args.places.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let Some((destination, sources)) = places.split_last() else {
+        return Err(Failure::new(Exit::Usage, "say what is to be copied, and where to; see godwit copy --help".into()));
+    };
+    let options = CopyOptions {
+        mode: args.mode.into(),
+        bits_per_s: args.rate,
+        streams: args.streams.0,
+        compress: args.compress == Compression::Zstd,
+        include: args.include.clone(),
+        exclude: args.exclude.clone(),
+        sync: args.sync,
+        dry_run: args.dry_run,
+        patience: args.patience,
+        strict: false,
+    };
+    let credentials = credentials(args)?;
+    let progress = Progress::new(&args.common);
+    let threads = args.common.thread_count();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let outcome = runtime.block_on(copy(sources, destination, &credentials, &options, &progress, &cancelled));
+    // Reads that nobody waits for any more.
+    runtime.shutdown_background();
+    progress.clear();
+    let summary = outcome?;
+    if !args.dry_run {
+        progress.say(&told(&summary));
+    }
+    Ok(())
+}
+
+fn credentials(args: &CopyArgs) -> Result<Credentials, Failure> {
+    let token = match &args.token_file {
+        None => None,
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+            let wrong =
+                || Failure::new(Exit::Input, format!("{} holds no token; `godwit token` makes one", path.display()));
+            Some(Token::new(text.trim()).ok_or_else(wrong)?)
+        }
+    };
+    let identity = args.client_cert.clone().zip(args.client_key.clone());
+    Ok(Credentials { token, authority: args.ca.clone(), identity })
+}
+
+fn told(summary: &CopySummary) -> String {
+    let sent = summary.bytes - summary.kept_bytes;
+    let rate = sent as f64 * 8.0 / 1e6 / summary.seconds.max(1e-3);
+    let mut text = format!(
+        "{} copied, {:.1} MB in {:.1} s, {rate:.0} Mbit/s",
+        counted(summary.files, "file"),
+        sent as f64 / 1e6,
+        summary.seconds
+    );
+    if summary.kept_bytes > 0 {
+        text += &format!(", {:.1} MB were there from before", summary.kept_bytes as f64 / 1e6);
+    }
+    if summary.same > 0 {
+        text += &format!(", {} there already", counted(summary.same, "file"));
+    }
+    if summary.removed > 0 {
+        text += &format!(", {} removed", summary.removed);
+    }
+    if summary.damaged > 0 {
+        text += &format!(", {} came damaged and again", counted(summary.damaged as usize, "block"));
+    }
+    text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        let exit = exit_of(&error);
+        Self::new(exit, godwit_formats::with_causes(&error))
+    }
+}
+
+fn exit_of(error: &TransferError) -> Exit {
+    match error {
+        TransferError::NotFound { .. } | TransferError::Refused { .. } => Exit::Usage,
+        TransferError::File { .. } | TransferError::Busy { .. } => Exit::Machine,
+        TransferError::Changed { .. } | TransferError::Damaged { .. } | TransferError::Checksum { .. } => Exit::Input,
+        TransferError::Elsewhere { .. } | TransferError::Silent { .. } | TransferError::Flight(_) => Exit::Remote,
+        TransferError::Some { first, .. } => exit_of(first),
+        TransferError::Interrupted => Exit::Interrupted,
+        TransferError::Bug { .. } => Exit::Bug,
+    }
+}

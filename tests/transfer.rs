@@ -1,0 +1,4 @@
+//! Files copied from and to servers: what arrives is what was there, whatever is killed, full, gone or changed on the way.
+
+mod copies;
+mod faults;

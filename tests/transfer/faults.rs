@@ -1,0 +1,109 @@
+//! Copies that are killed, cut off, and out of room.
+
+use std::fs;
+use std::path::Path;
+
+use godwit_tests::binary::godwit;
+use godwit_tests::patience::wait_until;
+use godwit_tests::processes::signal;
+use godwit_tests::scratch;
+use godwit_tests::served::Served;
+
+use super::copies::{content, served, text, url};
+
+/// Bytes of the file that is copied.
+const BYTES: usize = 40_000_000;
+/// Slow enough to be killed on the way.
+const RATE: &str = "300M";
+
+fn unfinished(directory: &Path) -> u64 {
+    let part = fs::metadata(directory.join(".f.godwit-journal"));
+    part.map_or(0, |journal| journal.len())
+}
+
+/// The bytes that a copy says were there before.
+fn kept(events: &str) -> u64 {
+    let started = events.lines().find(|line| line.contains("\"started\"")).expect("it is told");
+    let kept = started.split("\"kept_bytes\":").nth(1).expect("it is told");
+    kept.split([',', '}']).next().and_then(|digits| digits.parse().ok()).expect("it is a number")
+}
+
+#[test]
+fn a_copy_whose_either_end_is_killed_goes_on_where_it_was() {
+    for (downloads, kills_server) in [(true, false), (false, false), (true, true), (false, true)] {
+        let (root, mine, served) = served("copy-kill", &["--writable"]);
+        let (source, target) = if downloads { (&root, &mine) } else { (&mine, &root) };
+        fs::write(source.join("f"), content(BYTES)).expect("it can be written");
+        let address = served.address.clone();
+        let words = |at: &Served| match downloads {
+            true => [url(at, "f"), text(&mine.join("f")).to_owned()],
+            false => [text(&mine.join("f")).to_owned(), url(at, "f")],
+        };
+        let words = words(&served);
+        let copy = || godwit().arg("copy").args(&words).args(["--mode", "fast", "--streams", "3", "--json"]);
+        // A record is 48 bytes: some blocks are there.
+        let running = copy().args(["--rate", RATE]).start();
+        wait_until("some blocks are there", || unfinished(target) > 600);
+        if kills_server {
+            signal(served.process_id(), libc::SIGKILL);
+            drop(served);
+            assert!(!target.join("f").exists());
+            let _again = Served::start_at(&root, &address, &["--writable"]);
+            let done = running.finish();
+            assert!(done.status.success(), "{}", done.report());
+        } else {
+            signal(running.process_id(), libc::SIGKILL);
+            running.finish();
+            assert!(!target.join("f").exists());
+            let recorded = (unfinished(target) - 200) / 48;
+            let done = copy().succeeds();
+            // At most what one record may have lost is sent again.
+            assert!(kept(&done.stderr) >= recorded.saturating_sub(1) << 20, "{} of {recorded}", kept(&done.stderr));
+        }
+        assert!(fs::read(target.join("f")).expect("it is there") == content(BYTES));
+        assert_eq!(scratch::names(target), ["f"], "downloads {downloads}, kills the server {kills_server}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_ends_a_copy_and_keeps_what_is_there() {
+    let (root, mine, served) = served("copy-full", &["--writable"]);
+    fs::write(root.join("f"), content(BYTES)).expect("it can be written");
+    let target = text(&mine.join("f")).to_owned();
+    let copy = || godwit().args(["copy", &url(&served, "f"), &target]);
+    copy().largest_file(10 << 20).run().refuses(&[4], &["f", "large"]);
+    assert!(!mine.join("f").exists());
+    let done = copy().arg("--json").succeeds();
+    assert!(kept(&done.stderr) > 0, "{}", done.report());
+    assert!(fs::read(mine.join("f")).expect("it is there") == content(BYTES));
+}
+
+#[test]
+fn a_destination_that_goes_away_is_told() {
+    let (root, mine, served) = served("copy-gone", &["--writable"]);
+    fs::write(root.join("f"), content(BYTES)).expect("it can be written");
+    let target = mine.join("deep");
+    fs::create_dir(&target).expect("it can be made");
+    let running =
+        godwit().args(["copy", &url(&served, "f"), text(&target.join("f")), "--rate", RATE, "--mode", "fast"]).start();
+    wait_until("some blocks are there", || unfinished(&target) > 400);
+    fs::remove_dir_all(&target).expect("it can be removed");
+    let ended = running.finish();
+    assert_eq!(ended.status.code(), Some(4), "{}", ended.report());
+    ended.refuses(&[4], &["deep/f"]);
+}
+
+#[test]
+fn a_way_that_is_silent_for_too_long_ends_a_copy() {
+    let (root, mine, served) = served("copy-silent", &[]);
+    fs::write(root.join("f"), content(BYTES)).expect("it can be written");
+    let running =
+        godwit().args(["copy", &url(&served, "f"), text(&mine.join("f")), "--rate", RATE, "--patience", "7s"]).start();
+    wait_until("some blocks are there", || unfinished(&mine) > 400);
+    signal(served.process_id(), libc::SIGSTOP);
+    let ended = running.finish();
+    signal(served.process_id(), libc::SIGCONT);
+    ended.refuses(&[6], &["7 s", "same command"]);
+    godwit().args(["copy", &url(&served, "f"), text(&mine.join("f"))]).succeeds();
+    assert!(fs::read(mine.join("f")).expect("it is there") == content(BYTES));
+}
