@@ -1,5 +1,8 @@
 //! Files over long fat networks: every block verified before it is written, resumed where it stopped, fair to others.
+//!
+//! [`delta`] is what genomes differ in from a reference, which is what is left to send of them.
 
+pub mod delta;
 pub mod manifest;
 pub mod pace;
 pub mod place;

@@ -27,7 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-bwa-mem2", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
-    ("godwit-transfer", &["godwit-model", "godwit-flight"]),
+    // Genomes are packed against FASTA references.
+    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),
     ("godwit-search", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet"]),
