@@ -13,6 +13,7 @@ mod nodes;
 mod query;
 mod recalibrate;
 mod run;
+mod search;
 mod serve;
 mod shuffle;
 #[cfg(feature = "sql")]
@@ -45,6 +46,7 @@ pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use run::RunArgs;
+pub use search::SearchArgs;
 pub use serve::{ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
 #[cfg(feature = "sql")]
@@ -134,6 +136,7 @@ impl Cli {
             Verb::Variants(args) => Some(&args.common),
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&args.common),
+            Verb::Search(args) => Some(&args.common),
             Verb::Serve(args) => Some(&args.common),
             Verb::Demo(args) => Some(&args.common),
             _ => None,
@@ -163,6 +166,7 @@ impl Cli {
             Verb::Variants(args) => Some(&mut args.common),
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&mut args.common),
+            Verb::Search(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
             Verb::Demo(args) => Some(&mut args.common),
             _ => None,
@@ -223,6 +227,9 @@ pub enum Verb {
         after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
     )]
     Query(QueryArgs),
+    /// Search sequences with BLAST+, shared among workers: the same bytes as the program alone
+    #[command(after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv")]
+    Search(SearchArgs),
     /// Serve reads, variants and tables over Arrow Flight, with SQL
     #[command(after_help = "Example:\n  godwit serve --root out")]
     Serve(ServeArgs),
