@@ -76,7 +76,8 @@ fn build(prefix: &Path) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let first = said.lines().find(|line| line.contains("error") || line.contains("undefined")).unwrap_or("no reason given");
+        let first =
+            said.lines().find(|line| line.contains("error") || line.contains("undefined")).unwrap_or("no reason given");
         return Err(format!("{}: {first}", compiler.path().display()));
     }
     // Beside godwit, where it is looked for: target/PROFILE/build/CRATE/out is this crate's own.

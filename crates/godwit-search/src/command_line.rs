@@ -75,7 +75,10 @@ const FLAGS: [&str; 14] = [
 /// Options that no partitioned search does, and why.
 const REFUSED: [(&str, &str); 10] = [
     ("remote", "the search would run at NCBI; leave it out, or run the program without godwit"),
-    ("subject", "the program compares these sequences one by one; make a database of them with makeblastdb, and use -db"),
+    (
+        "subject",
+        "the program compares these sequences one by one; make a database of them with makeblastdb, and use -db",
+    ),
     ("subject_loc", "it goes with -subject; make a database with makeblastdb, and use -db"),
     ("in_pssm", "a search with a profile runs in rounds; run the program without godwit"),
     ("import_search_strategy", "its options cannot be seen here; give them on the command line"),
@@ -189,7 +192,8 @@ mod tests {
 
     #[test]
     fn what_is_ours_is_taken_out_and_the_rest_passes_through() {
-        let command = parse("blastn -query q.fa -penalty -3 -out o.txt -ungapped -num_threads=4 -mt_mode 1 -db nt").unwrap();
+        let command =
+            parse("blastn -query q.fa -penalty -3 -out o.txt -ungapped -num_threads=4 -mt_mode 1 -db nt").unwrap();
         assert_eq!(command.program, Program::Blastn);
         assert_eq!(command.query, Some("q.fa".into()));
         assert_eq!(command.out, Some("o.txt".into()));

@@ -96,10 +96,11 @@ impl<'a> Search<'a> {
         };
         let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
         let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_BYTES);
-        let wanted = options.fragments.unwrap_or_else(|| match Plan::choose(circumstances(options, query_letters, 0)) {
-            Plan::Database { fragments } => fragments,
-            Plan::Queries => 1,
-        });
+        let wanted =
+            options.fragments.unwrap_or_else(|| match Plan::choose(circumstances(options, query_letters, 0)) {
+                Plan::Database { fragments } => fragments,
+                Plan::Queries => 1,
+            });
         let scratch = options.scratch.as_os_str().as_encoded_bytes();
         let greeting = Request::new(b'I').u32(wanted).u64(share).text(scratch).text(line.as_bytes());
         let (crew, answers) = Crew::gather(options.workers, greeting, name, Box::new(start), cancelled)?;
@@ -157,10 +158,10 @@ impl<'a> Search<'a> {
         }
         let mut seen = HashSet::new();
         let lines = std::mem::take(&mut self.done.lines);
-        let request = lines.into_iter().filter(|(name, _)| seen.insert(name.clone())).fold(
-            Request::new(b'F'),
-            |request, (name, line)| request.text(&name).text(&line),
-        );
+        let request = lines
+            .into_iter()
+            .filter(|(name, _)| seen.insert(name.clone()))
+            .fold(Request::new(b'F'), |request, (name, line)| request.text(&name).text(&line));
         let header = self.text(&request)?;
         aside.prepend(&header)?;
         Ok(end + header.len() as u64)
@@ -236,14 +237,16 @@ impl<'a> Search<'a> {
         let cuts = if batch.whole || batch.alone {
             vec![0, queries]
         } else {
-            let weights: Vec<u64> = ranges.hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
+            let weights: Vec<u64> =
+                ranges.hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
             cut_by_weight(&weights, self.crew.count() * SLICES_PER_WORKER)
         };
         let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let lines = vec![Vec::new(); slices.len()];
         let alone = vec![batch.alone; slices.len()];
         let count = slices.len() as u64;
-        let mut job = SliceJob { slices, alone, whole: batch.whole, hits: &ranges.hits, lines, open, again: 0, sent_bytes: 0 };
+        let mut job =
+            SliceJob { slices, alone, whole: batch.whole, hits: &ranges.hits, lines, open, again: 0, sent_bytes: 0 };
         let mut layout = Output { path: output.path.clone(), layout: Layout::from(output.layout.end()) };
         self.crew.run(&mut job, Some(count), Some(&mut layout))?;
         output.layout = Layout::from(layout.layout.end());
@@ -316,7 +319,8 @@ fn letters(query: &Path) -> Result<u64, SearchError> {
 
 /// The files of volumes, with what changes when they are written to.
 fn stamps(volumes: &[String]) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
-    let paths = volumes.iter().flat_map(|volume| VOLUME_ENDINGS.map(|ending| PathBuf::from(format!("{volume}.{ending}"))));
+    let paths =
+        volumes.iter().flat_map(|volume| VOLUME_ENDINGS.map(|ending| PathBuf::from(format!("{volume}.{ending}"))));
     paths.filter_map(|path| stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect()
 }
 
@@ -445,7 +449,8 @@ impl Job for SliceJob<'_> {
             return Ok(Outcome::Again);
         }
         self.lines[item.0 as usize] = lines;
-        Ok(Outcome::Report { bytes })
+        // How many slices there are is known.
+        Ok(Outcome::Report { bytes, last: false })
     }
 
     fn prepare(&self) -> Vec<Request> {
@@ -487,9 +492,7 @@ impl Job for BatchJob<'_> {
         self.batches[index] = lines;
         self.queries += u64::from(queries);
         (self.step)(Step { queries: self.queries });
-        // The next items are asked for all the same, and found not to be there: who reads them may be faster than this one.
-        let _ = last;
-        Ok(Outcome::Report { bytes })
+        Ok(Outcome::Report { bytes, last })
     }
 
     fn prepare(&self) -> Vec<Request> {

@@ -69,7 +69,10 @@ mod tests {
         let few = Circumstances { fragments: None, workers: 2, query_letters: 79_999, batch_letters: 10_000 };
         assert_eq!(Plan::choose(few), Plan::Database { fragments: 16 });
         assert_eq!(Plan::choose(Circumstances { query_letters: 80_000, ..few }), Plan::Queries);
-        assert_eq!(Plan::choose(Circumstances { query_letters: 80_000, batch_letters: 0, ..few }), Plan::Database { fragments: 16 });
+        assert_eq!(
+            Plan::choose(Circumstances { query_letters: 80_000, batch_letters: 0, ..few }),
+            Plan::Database { fragments: 16 }
+        );
         assert_eq!(Plan::choose(Circumstances { fragments: Some(3), ..few }), Plan::Database { fragments: 3 });
     }
 

@@ -290,7 +290,12 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error_and_a_closed_end_is_none() {
-        for sent in [Request::new(b'?'), Request::new(b'H').u32(1), Request::new(b'W').u8(1), Request::new(b'O').u64(1).u64(u64::MAX)] {
+        for sent in [
+            Request::new(b'?'),
+            Request::new(b'H').u32(1),
+            Request::new(b'W').u8(1),
+            Request::new(b'O').u64(1).u64(u64::MAX),
+        ] {
             assert!(matches!(answer(sent.clone()), Err(SearchError::Protocol { .. })), "{sent:?}");
         }
         assert!(read(&mut &b""[..]).unwrap().is_none());

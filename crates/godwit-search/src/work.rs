@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) enum Outcome {
     /// The item is done.
     Done,
-    /// The item is done, and the worker has a report of that size.
-    Report { bytes: u64 },
+    /// The item is done, and the worker has a report of that size. Where it is the last, no more items are asked for.
+    Report { bytes: u64, last: bool },
     /// It is to be asked for again, in another way.
     Again,
     /// There is no such item, nor any after it.
@@ -304,7 +304,9 @@ impl Shift<'_, '_> {
             self.leases.add(1);
         }
         let name = number.to_string();
-        let Lease::Work { item, issue, .. } = self.leases.ask(&name, self.attempt_of(number), now) else { return Ok(()) };
+        let Lease::Work { item, issue, .. } = self.leases.ask(&name, self.attempt_of(number), now) else {
+            return Ok(());
+        };
         if issue > MAX_ISSUES {
             let what = self.job.name(item);
             return Err(self.crew.died(number, issue - 1, &what));
@@ -316,14 +318,10 @@ impl Shift<'_, '_> {
                 self.leases.reopen(held);
             }
             self.crew.replace(number, &self.job.prepare())?;
-            let now = self.begun.elapsed();
-            let attempt = self.attempt_of(number);
-            // Its new start holds nothing yet.
             self.posts[number] = Post::default();
             self.leases.leave(&name);
-            if !matches!(self.leases.ask(&name, attempt, now), Lease::Work { item: again, .. } if again == item) {
-                return Ok(());
-            }
+            // What is first in line may be another item by now; its new start can be asked for any.
+            return self.give_work(number);
         }
         let request = self.job.request(item);
         self.crew.tell(number, &request);
@@ -370,13 +368,13 @@ impl Shift<'_, '_> {
             self.leases.give_back(&name, attempt, item, now);
             return Ok(());
         }
-        if let Outcome::End = outcome {
+        if let Outcome::End | Outcome::Report { last: true, .. } = outcome {
             self.open = false;
             self.leases.close();
         }
         let first = matches!(self.leases.commit(&name, attempt, item, now), Commit::First { .. });
         let bytes = match outcome {
-            Outcome::Report { bytes } => bytes,
+            Outcome::Report { bytes, .. } => bytes,
             _ => return Ok(()),
         };
         if let (true, Some(output)) = (first, &mut self.output) {

@@ -50,7 +50,7 @@ Int4 NextSubject(void*, BlastSeqSrcIterator* iterator) {
     }
 }
 
-/// The same under a name that another thread would be needed for: the engine is never asked for more than one.
+/// Passes over the database begin with a new iterator, and need no other sign.
 void ResetNothing(void*) {}
 
 }  // namespace

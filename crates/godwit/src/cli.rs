@@ -228,7 +228,9 @@ pub enum Verb {
     )]
     Query(QueryArgs),
     /// Search sequences with BLAST+, shared among workers: the same bytes as the program alone
-    #[command(after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv")]
+    #[command(
+        after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv"
+    )]
     Search(SearchArgs),
     /// Serve reads, variants and tables over Arrow Flight, with SQL
     #[command(after_help = "Example:\n  godwit serve --root out")]

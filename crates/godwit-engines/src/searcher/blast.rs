@@ -11,9 +11,11 @@ pub const WORKER: &str = "godwit-blast";
 /// Environment variable that names the worker's path.
 pub const WORKER_VARIABLE: &str = "GODWIT_BLAST";
 /// How to get the worker.
-pub const WORKER_REMEDY: &str = "it is built where NCBI's libraries are: run tools/fetch-ncbi.sh and build godwit again";
+pub const WORKER_REMEDY: &str =
+    "it is built where NCBI's libraries are: run tools/fetch-ncbi.sh and build godwit again";
 /// How to get BLAST+.
-pub const REMEDY: &str = "install BLAST+ 2.10 or later (Debian and Ubuntu: apt-get install ncbi-blast+; bioconda: blast)";
+pub const REMEDY: &str =
+    "install BLAST+ 2.10 or later (Debian and Ubuntu: apt-get install ncbi-blast+; bioconda: blast)";
 
 /// Finds the worker: the path in `GODWIT_BLAST`, else beside this executable, else on PATH.
 ///
@@ -41,7 +43,8 @@ pub fn find_program(program: &str) -> Result<(PathBuf, String), EngineError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file());
     let version = found.and_then(|path| first_line(&path, "-version").map(|line| (path, line)));
-    let (path, line) = version.ok_or_else(|| EngineError::NotInstalled { program: program.into(), remedy: REMEDY.into() })?;
+    let (path, line) =
+        version.ok_or_else(|| EngineError::NotInstalled { program: program.into(), remedy: REMEDY.into() })?;
     let version = line.rsplit(' ').next().unwrap_or_default().to_owned();
     Ok((path, version))
 }
