@@ -107,7 +107,15 @@ private:
     void Init() override {
         m_Arguments = ArgumentsOf(m_Program);
         HideStdArgs(fHideLogfile | fHideConffile | fHideFullVersion | fHideXmlHelp | fHideDryRun);
-        SetupArgDescriptions(m_Arguments->SetCommandLine());
+        CArgDescriptions* options = m_Arguments->SetCommandLine();
+        SetupArgDescriptions(options);
+        try {
+            // The application would print its usage over the same, and end.
+            unique_ptr<CArgs> accepted(options->CreateArgs(GetArguments()));
+        } catch (const CArgException& error) {
+            Fail('u', error.GetMsg());
+            throw;
+        }
     }
 
     // Each kind of failure has the letter that src/protocol.rs knows: u usage, i input, d database, e engine.

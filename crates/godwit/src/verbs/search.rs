@@ -1,7 +1,9 @@
 //! `godwit search`: a BLAST+ command line by several workers.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use godwit_formats::with_causes;
 use godwit_search::{Blame, BlastCommand, Search, SearchError, SearchOptions, Summary};
@@ -13,6 +15,8 @@ use crate::progress::Progress;
 
 /// Bytes of reports that are held in memory where nothing is said.
 const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+/// Time between words on how far it is.
+const BETWEEN_STEPS: Duration = Duration::from_secs(10);
 
 /// Searches, and tells what was done.
 pub fn run(args: &SearchArgs) -> Result<(), Failure> {
@@ -25,7 +29,13 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     check_query(&query)?;
     let options = options(args, command);
     let search = Search::open(&options, &query, &cancelled)?;
-    let summary = search.run(&|step| progress.say(&format!("{} queries done", step.queries)))?;
+    let told = Cell::new(Instant::now());
+    let summary = search.run(&|step| {
+        if told.get().elapsed() >= BETWEEN_STEPS {
+            told.set(Instant::now());
+            progress.say(&format!("{} queries done", step.queries));
+        }
+    })?;
     if let Some(path) = &args.summary {
         write_summary(&summary, path)?;
     }
