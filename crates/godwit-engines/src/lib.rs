@@ -12,6 +12,7 @@ pub mod gatk;
 mod locate;
 pub mod normalizer;
 pub mod recalibrator;
+pub mod searcher;
 pub mod stream;
 mod survey;
 pub mod trimmer;

@@ -14,6 +14,7 @@ mod nodes;
 mod query;
 mod recalibrate;
 mod run;
+mod search;
 mod serve;
 mod shuffle;
 #[cfg(feature = "sql")]
@@ -47,6 +48,7 @@ pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use run::RunArgs;
+pub use search::SearchArgs;
 pub use serve::{ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
 #[cfg(feature = "sql")]
@@ -136,6 +138,7 @@ impl Cli {
             Verb::Variants(args) => Some(&args.common),
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&args.common),
+            Verb::Search(args) => Some(&args.common),
             Verb::Serve(args) => Some(&args.common),
             Verb::Copy(args) => Some(&args.common),
             Verb::Demo(args) => Some(&args.common),
@@ -166,6 +169,7 @@ impl Cli {
             Verb::Variants(args) => Some(&mut args.common),
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&mut args.common),
+            Verb::Search(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
             Verb::Copy(args) => Some(&mut args.common),
             Verb::Demo(args) => Some(&mut args.common),
@@ -227,6 +231,11 @@ pub enum Verb {
         after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
     )]
     Query(QueryArgs),
+    /// Search sequences with BLAST+, shared among workers: the same bytes as the program alone
+    #[command(
+        after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv"
+    )]
+    Search(SearchArgs),
     /// Serve reads, variants and tables over Arrow Flight, with SQL
     #[command(after_help = "Example:\n  godwit serve --root out")]
     Serve(ServeArgs),

@@ -21,6 +21,7 @@ mod plan;
 mod query;
 mod recalibrate;
 mod run;
+mod search;
 mod serve;
 mod simulate;
 mod slurm_job;
@@ -61,6 +62,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Variants(args) => variants::run(&args),
         #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
+        Verb::Search(args) => search::run(&args),
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),

@@ -31,7 +31,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
     ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),
-    ("godwit-search", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet"]),
+    (
+        "godwit-search",
+        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
+    ),
     ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram"]),
     (
         "godwit-pipeline",

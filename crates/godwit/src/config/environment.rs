@@ -6,6 +6,7 @@ use clap::{Arg, Command};
 use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::gatk;
 use godwit_engines::normalizer::bcftools;
+use godwit_engines::searcher::blast;
 use godwit_engines::trimmer::fastp;
 
 use super::{Origin, Setting, check, nearest, options, switch, takes_value};
@@ -24,7 +25,14 @@ const PREFIX: &str = "GODWIT_";
 /// Variables that are no options: the file, and what programs of others read, or are found by.
 pub(super) fn other_variables() -> Vec<&'static str> {
     let [bwa, bwa_mem2] = [IndexKind::Bwa, IndexKind::BwaMem2].map(bwa::program_variable);
-    let programs = [bwa, bwa_mem2, fastp::PROGRAM_VARIABLE, bcftools::PROGRAM_VARIABLE, gatk::PROGRAM_VARIABLE];
+    let programs = [
+        bwa,
+        bwa_mem2,
+        fastp::PROGRAM_VARIABLE,
+        bcftools::PROGRAM_VARIABLE,
+        gatk::PROGRAM_VARIABLE,
+        blast::WORKER_VARIABLE,
+    ];
     let own = programs.into_iter().chain([CONFIG_VARIABLE, INSTRUCTIONS_VARIABLE]);
     own.chain(JOB_VARIABLES).collect()
 }

@@ -7,6 +7,7 @@ use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
 use godwit_engines::caller::{CallerChoice, bcftools, freebayes};
 use godwit_engines::gatk;
+use godwit_engines::searcher::blast;
 use godwit_engines::trimmer::fastp;
 use godwit_engines::{EngineError, survey};
 
@@ -38,6 +39,7 @@ pub fn engines() -> Vec<Finding> {
     let remedy = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
     findings.push(by_version(fastp::PROGRAM, fastp::version(None), "--trim", remedy));
     findings.extend(callers());
+    findings.push(searcher());
     findings.extend([other_bwa(), samtools(), picard()]);
     findings
 }
@@ -53,6 +55,15 @@ fn callers() -> impl Iterator<Item = Finding> {
         let version = choice.find("").map(|caller| caller.version().to_owned());
         by_version(name, version, "godwit call", remedy)
     })
+}
+
+/// The BLAST engine of `godwit search`.
+fn searcher() -> Finding {
+    let found = blast::find_worker().and_then(|worker| {
+        let version = blast::worker_version(&worker)?;
+        Ok(format!("BLAST {version}, {}", worker.display()))
+    });
+    by_version(blast::WORKER, found, "godwit search", blast::WORKER_REMEDY)
 }
 
 /// One of godwit's own programs; `missing` is how bad it is that there is none.

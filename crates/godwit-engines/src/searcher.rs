@@ -1,0 +1,3 @@
+//! Programs that search sequences in databases.
+
+pub mod blast;

@@ -1,0 +1,87 @@
+//! Compiles the worker where NCBI's libraries are. Where they are not, godwit is built without it, and `godwit search` says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Version of the Python package `pyncbitk-runtime`, which has headers and libraries; `tools/fetch-ncbi.sh` names the same.
+const RUNTIME: &str = "30.6.0.0";
+/// Where the package keeps the toolkit.
+const TOOLKIT: &str = "pyncbitk_runtime/ncbi-cxx-toolkit-public";
+/// What the worker calls.
+const LIBRARIES: [&str; 20] = [
+    "xblastformat",
+    "blast_app_util",
+    "blastinput",
+    "xblast",
+    "seqdb",
+    "blastdb",
+    "align_format",
+    "xformat",
+    "xobjmgr",
+    "xobjutil",
+    "xnetblast",
+    "scoremat",
+    "seqset",
+    "seq",
+    "generalasn",
+    "xser",
+    "xutil",
+    "xncbi",
+    "xcompress",
+    "xconnect",
+];
+
+fn main() {
+    for variable in ["GODWIT_NCBI_PREFIX", "XDG_CACHE_HOME", "HOME"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    println!("cargo::rerun-if-changed=worker");
+    let Some(prefix) = prefix() else { return };
+    println!("cargo::rerun-if-changed={}", prefix.join("lib/libxblast.so").display());
+    match build(&prefix) {
+        Ok(()) => {}
+        // Who has the libraries wants the worker; who has other ones gets godwit without.
+        Err(problem) => println!("cargo::warning=the search worker godwit-blast was not built: {problem}"),
+    }
+}
+
+/// The toolkit: `include/` and `lib/` below `GODWIT_NCBI_PREFIX`, or what `tools/fetch-ncbi.sh` has put into the cache.
+fn prefix() -> Option<PathBuf> {
+    let cache = || {
+        let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
+        Some(cache.join(format!("godwit/ncbi-{RUNTIME}")).join(TOOLKIT))
+    };
+    let named = std::env::var_os("GODWIT_NCBI_PREFIX").map(PathBuf::from);
+    let prefix = named.or_else(cache)?;
+    println!("cargo::rerun-if-changed={}", prefix.join("include/ncbi_pch.hpp").display());
+    (prefix.join("include/ncbi_pch.hpp").is_file() && prefix.join("lib/libxblast.so").is_file()).then_some(prefix)
+}
+
+fn build(prefix: &Path) -> Result<(), String> {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo names no directory")?);
+    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo names no crate")?);
+    let compiler = cc::Build::new().cpp(true).cargo_metadata(false).opt_level(2).get_compiler();
+    let worker = out.join("godwit-blast");
+    let lib = prefix.join("lib");
+    let mut command = Command::new(compiler.path());
+    // The headers are NCBI's own: their warnings are not ours to mend.
+    command.args(["-std=gnu++20", "-O1", "-DNDEBUG", "-D_REENTRANT", "-isystem"]).arg(prefix.join("include"));
+    command.arg(manifest.join("worker/whole.cpp")).arg("-o").arg(&worker);
+    command.arg("-rdynamic").arg("-L").arg(&lib);
+    for option in ["-rpath", "-rpath-link"] {
+        command.arg(format!("-Wl,{option},{}", lib.display()));
+    }
+    command.args(LIBRARIES.map(|library| format!("-l{library}"))).args(["-ldl", "-lpthread"]);
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first =
+            said.lines().find(|line| line.contains("error") || line.contains("undefined")).unwrap_or("no reason given");
+        return Err(format!("{}: {first}", compiler.path().display()));
+    }
+    // Beside godwit, where it is looked for: target/PROFILE/build/CRATE/out is this crate's own.
+    let beside = out.ancestors().nth(3).ok_or("the output directory is not where cargo puts it")?.join("godwit-blast");
+    let aside = beside.with_extension("new");
+    std::fs::copy(&worker, &aside).and_then(|_| std::fs::rename(&aside, &beside)).map_err(|error| error.to_string())
+}

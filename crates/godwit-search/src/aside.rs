@@ -1,0 +1,92 @@
+//! The output: written beside its place, there under its name when it is whole.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::SearchError;
+
+/// A file on its way. Dropping it removes it.
+pub(crate) struct Aside {
+    path: PathBuf,
+    place: Option<PathBuf>,
+}
+
+impl Aside {
+    /// Makes it beside `place`, or in `scratch` where the output is a stream.
+    pub(crate) fn create(place: Option<&Path>, scratch: &Path) -> Result<Self, SearchError> {
+        let wrong = |path: &Path, source| SearchError::File { action: "write", path: path.to_owned(), source };
+        if let Some(place) = place.filter(|place| place.is_dir()) {
+            return Err(wrong(place, std::io::Error::from(std::io::ErrorKind::IsADirectory)));
+        }
+        let name = place.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let name = format!(".{}.{}.godwit", name.as_deref().unwrap_or("search"), std::process::id());
+        let directory = match place.and_then(Path::parent) {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
+            Some(_) => Path::new("."),
+            None => scratch,
+        };
+        let directory = fs::canonicalize(directory).map_err(|source| wrong(place.unwrap_or(directory), source))?;
+        let path = directory.join(name);
+        File::create(&path).map_err(|source| wrong(place.unwrap_or(&path), source))?;
+        Ok(Self { path, place: place.map(Path::to_owned) })
+    }
+
+    /// Where it is until it is whole.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes bytes at a place in it.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SearchError> {
+        use std::os::unix::fs::FileExt;
+        let file = File::options().write(true).open(&self.path).map_err(|source| self.wrong(source))?;
+        file.write_all_at(bytes, offset).map_err(|source| self.wrong(source))
+    }
+
+    /// Puts bytes before what is in it.
+    pub(crate) fn prepend(&self, bytes: &[u8]) -> Result<(), SearchError> {
+        let longer = self.path.with_extension("longer");
+        let copied = File::create(&longer).and_then(|mut to| {
+            to.write_all(bytes)?;
+            std::io::copy(&mut File::open(&self.path)?, &mut to)?;
+            fs::rename(&longer, &self.path)
+        });
+        copied.map_err(|source| {
+            let _ = fs::remove_file(&longer);
+            self.wrong(source)
+        })
+    }
+
+    /// Gives it its name, or copies it to standard output. Returns its size.
+    pub(crate) fn commit(self, bytes: u64) -> Result<(), SearchError> {
+        let mut file = File::open(&self.path).map_err(|source| self.wrong(source))?;
+        let found = file.metadata().map_err(|source| self.wrong(source))?.len();
+        if found != bytes {
+            let problem = format!("the output has {found} bytes, but its parts have {bytes}");
+            return Err(SearchError::Protocol { problem });
+        }
+        match &self.place {
+            Some(place) => {
+                file.sync_all().and_then(|()| fs::rename(&self.path, place)).map_err(|source| self.wrong(source))
+            }
+            None => match std::io::copy(&mut file, &mut std::io::stdout()) {
+                // A reader that has seen enough is no failure.
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(self.wrong(error)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn wrong(&self, source: std::io::Error) -> SearchError {
+        let path = self.place.clone().unwrap_or_else(|| self.path.clone());
+        SearchError::File { action: "write", path, source }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // It is gone where it has its name already.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,509 @@
+//! A search from its command line to its file.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
+use std::time::{Instant, SystemTime};
+
+use godwit_engines::EngineError;
+use godwit_engines::searcher::blast;
+use godwit_fleet::leases::{Attempt, ItemId};
+
+use crate::aside::Aside;
+use crate::layout::Layout;
+use crate::plan::{Circumstances, Plan, cut_by_weight};
+use crate::protocol::{Answer, Batch, HeaderLine, Ready, Request, Stages};
+use crate::summary::{CpuSeconds, Summary, WallSeconds};
+use crate::work::{Crew, Job, Outcome, Output};
+use crate::worker::{Heard, Worker};
+use crate::{BlastCommand, SearchError};
+
+/// The format whose header names what is in the body.
+const SAM: u32 = 17;
+/// Parts for each worker that the queries of a batch are reported in.
+const SLICES_PER_WORKER: usize = 2;
+/// Endings of the files of a volume that hold sequences and their index.
+const VOLUME_ENDINGS: [&str; 6] = ["pin", "psq", "phr", "nin", "nsq", "nhr"];
+/// Bytes of reports that a worker may hold in memory, whatever it is told.
+const MIN_REPORT_BYTES: u64 = 16 << 20;
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// The program and its options.
+    pub command: BlastCommand,
+    /// Ranges to cut the database into; `None`: as the plan sees fit.
+    pub fragments: Option<u32>,
+    /// Processes that search, at least 1.
+    pub workers: usize,
+    /// Bytes that all reports may hold in memory before they go to a scratch file.
+    pub memory_bytes: u64,
+    /// Where scratch files go.
+    pub scratch: PathBuf,
+    /// Warnings of the engine are passed on to stderr.
+    pub tells: bool,
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Queries whose reports are written.
+    pub queries: u64,
+}
+
+/// A search; see the module.
+pub struct Search<'a> {
+    options: &'a SearchOptions,
+    crew: Crew<'a>,
+    ready: Ready,
+    plan: Plan,
+    volumes: Vec<(PathBuf, u64, Option<SystemTime>)>,
+    done: Counts,
+    seconds: WallSeconds,
+    engine: String,
+}
+
+#[derive(Default)]
+struct Counts {
+    queries: u64,
+    batches: u32,
+    hits_bytes: u64,
+    searched_again: u32,
+    lines: Vec<HeaderLine>,
+}
+
+impl<'a> Search<'a> {
+    /// Starts the workers, which open database and queries. `query` is the file that they read.
+    ///
+    /// # Errors
+    /// [`SearchError`]: no engine, options it does not take, a database or queries it cannot read.
+    pub fn open(options: &'a SearchOptions, query: &'a Path, cancelled: &'a AtomicBool) -> Result<Self, SearchError> {
+        let begun = Instant::now();
+        let program = blast::find_worker()?;
+        let engine = format!("BLAST {}", blast::worker_version(&program)?);
+        let query_letters = letters(query)?;
+        let name = options.command.program.name();
+        let start = move |number: usize, attempt: Attempt, heard: Sender<Heard>| {
+            let mut command = Command::new(&program);
+            command.arg(name).args(&options.command.arguments).arg("-query").arg(query);
+            // NCBI's programs report their use to NCBI; a worker does not.
+            command.env("BLAST_USAGE_REPORT", "false");
+            let tells = options.tells && number == 0 && attempt == Attempt(0);
+            let failed = |source| EngineError::Io { program: program.clone(), action: "start", source };
+            Worker::start(command, number, attempt, heard, tells).map_err(failed)
+        };
+        let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
+        let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_BYTES);
+        let wanted =
+            options.fragments.unwrap_or_else(|| match Plan::choose(circumstances(options, query_letters, 0)) {
+                Plan::Database { fragments } => fragments,
+                Plan::Queries => 1,
+            });
+        let scratch = options.scratch.as_os_str().as_encoded_bytes();
+        let greeting = Request::new(b'I').u32(wanted).u64(share).text(scratch).text(line.as_bytes());
+        let (crew, answers) = Crew::gather(options.workers, greeting, name, Box::new(start), cancelled)?;
+        let ready = answers.into_iter().next().and_then(|answer| match answer {
+            Answer::Ready(ready) => Some(ready),
+            _ => None,
+        });
+        let ready = ready.ok_or_else(|| SearchError::Protocol { problem: "a worker did not greet".into() })?;
+        let plan = match options.fragments {
+            Some(_) => Plan::Database { fragments: ready.ranges.len() as u32 },
+            None => match Plan::choose(circumstances(options, query_letters, ready.batch_size.max(0) as u64)) {
+                Plan::Queries if !ready.batch_sizes_vary => Plan::Queries,
+                _ => Plan::Database { fragments: ready.ranges.len() as u32 },
+            },
+        };
+        let volumes = stamps(&ready.volumes);
+        let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
+        Ok(Self { options, crew, ready, plan, volumes, done: Counts::default(), seconds, engine })
+    }
+
+    /// Searches, and writes the output. `step` hears how far it is.
+    ///
+    /// # Errors
+    /// [`SearchError`]; then there is no output, and what was there before still is.
+    pub fn run(mut self, step: &dyn Fn(Step)) -> Result<Summary, SearchError> {
+        let begun = Instant::now();
+        let aside = Aside::create(self.options.command.out.as_deref(), &self.options.scratch)?;
+        let mut output = Output { path: aside.path().to_owned(), layout: Layout::from(0) };
+        let mut bytes = 0;
+        if !self.ready.queries_are_empty {
+            let prolog = self.text(&Request::new(b'P'))?;
+            aside.write_at(&prolog, 0)?;
+            output.layout = Layout::from(prolog.len() as u64);
+            match self.plan {
+                Plan::Queries => self.split_queries(&mut output, step)?,
+                Plan::Database { .. } => self.split_database(&mut output, step)?,
+            }
+            bytes = self.close(&aside, output.layout.end())?;
+        }
+        if let Some(path) = first_changed(&self.volumes) {
+            return Err(SearchError::DatabaseChanged { path });
+        }
+        aside.commit(bytes)?;
+        self.seconds.total = self.seconds.start_up + begun.elapsed().as_secs_f64();
+        self.summarize(bytes)
+    }
+
+    /// Writes what follows the reports, and what of the beginning could not be known before. Returns the size of the output.
+    fn close(&mut self, aside: &Aside, end: u64) -> Result<u64, SearchError> {
+        let epilog = self.text(&Request::new(b'Z').u32(self.done.queries as u32))?;
+        aside.write_at(&epilog, end)?;
+        let end = end + epilog.len() as u64;
+        if self.options.command.format != SAM {
+            return Ok(end);
+        }
+        let mut seen = HashSet::new();
+        let lines = std::mem::take(&mut self.done.lines);
+        let request = lines
+            .into_iter()
+            .filter(|(name, _)| seen.insert(name.clone()))
+            .fold(Request::new(b'F'), |request, (name, line)| request.text(&name).text(&line));
+        let header = self.text(&request)?;
+        aside.prepend(&header)?;
+        Ok(end + header.len() as u64)
+    }
+
+    fn split_queries(&mut self, output: &mut Output, step: &dyn Fn(Step)) -> Result<(), SearchError> {
+        let begun = Instant::now();
+        let mut job = BatchJob { size: self.ready.batch_size, batches: Vec::new(), queries: 0, step };
+        self.crew.run(&mut job, None, Some(output))?;
+        self.done.queries = job.queries;
+        self.done.batches = job.batches.len() as u32;
+        self.done.lines = job.batches.into_iter().flatten().collect();
+        self.seconds.search += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn split_database(&mut self, output: &mut Output, step: &dyn Fn(Step)) -> Result<(), SearchError> {
+        let mut sizes = vec![self.ready.batch_size];
+        let mut extensions: Vec<i32> = Vec::new();
+        for number in 0.. {
+            let open = Request::new(b'B').u32(number).numbers(&sizes);
+            let batch = self.open_batch(&open)?;
+            if batch.queries == 0 {
+                return Ok(());
+            }
+            let mut ranges = RangeJob::new(&self.ready, batch, open.clone());
+            if !batch.alone {
+                let begun = Instant::now();
+                let count = ranges.order.len() as u64;
+                self.crew.run(&mut ranges, Some(count), None)?;
+                // Everybody waits for a range, and hears now that there is none.
+                (0..self.crew.count()).for_each(|worker| self.crew.tell(worker, &Request::new(b'E')));
+                self.seconds.search += begun.elapsed().as_secs_f64();
+            }
+            let begun = Instant::now();
+            self.report(batch, &ranges, open, output)?;
+            self.seconds.report += begun.elapsed().as_secs_f64();
+            self.done.queries += u64::from(batch.queries);
+            self.done.batches += 1;
+            step(Step { queries: self.done.queries });
+            if batch.last {
+                return Ok(());
+            }
+            if self.ready.batch_sizes_vary {
+                extensions.push(ranges.extensions as i32);
+                match self.crew.ask(0, &Request::new(b'M').numbers(&extensions))? {
+                    Answer::Size(size) => sizes.push(size),
+                    other => return Err(unasked(&other)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has every worker open a batch. They all see the same.
+    fn open_batch(&mut self, open: &Request) -> Result<Batch, SearchError> {
+        let answers = self.crew.ask_all(open, &Opening)?;
+        match answers.first() {
+            Some(Answer::Batch(batch)) => Ok(*batch),
+            Some(other) => Err(unasked(other)),
+            None => Err(SearchError::Protocol { problem: "there are no workers".into() }),
+        }
+    }
+
+    fn report(
+        &mut self,
+        batch: Batch,
+        ranges: &RangeJob,
+        open: Request,
+        output: &mut Output,
+    ) -> Result<(), SearchError> {
+        let queries = batch.queries as usize;
+        let cuts = if batch.whole || batch.alone {
+            vec![0, queries]
+        } else {
+            let weights: Vec<u64> =
+                ranges.hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
+            cut_by_weight(&weights, self.crew.count() * SLICES_PER_WORKER)
+        };
+        let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let lines = vec![Vec::new(); slices.len()];
+        let alone = vec![batch.alone; slices.len()];
+        let count = slices.len() as u64;
+        let mut job =
+            SliceJob { slices, alone, whole: batch.whole, hits: &ranges.hits, lines, open, again: 0, sent_bytes: 0 };
+        let mut layout = Output { path: output.path.clone(), layout: Layout::from(output.layout.end()) };
+        self.crew.run(&mut job, Some(count), Some(&mut layout))?;
+        output.layout = Layout::from(layout.layout.end());
+        self.done.searched_again += job.again;
+        self.done.hits_bytes += job.sent_bytes;
+        self.done.lines.extend(job.lines.into_iter().flatten());
+        Ok(())
+    }
+
+    /// A text that any worker can make.
+    fn text(&mut self, request: &Request) -> Result<Vec<u8>, SearchError> {
+        match self.crew.ask(0, request)? {
+            Answer::Text(text) => Ok(text),
+            other => Err(unasked(&other)),
+        }
+    }
+
+    fn summarize(mut self, bytes: u64) -> Result<Summary, SearchError> {
+        let mut stages = Vec::new();
+        for worker in 0..self.crew.count() {
+            match self.crew.ask(worker, &Request::new(b'S'))? {
+                Answer::Stages(found) => stages.push(found),
+                other => return Err(unasked(&other)),
+            }
+            self.crew.tell(worker, &Request::new(b'Q'));
+        }
+        let sum = |of: fn(&Stages) -> f64| stages.iter().map(of).sum::<f64>();
+        let (search, traceback, format) = (sum(|s| s.search), sum(|s| s.traceback), sum(|s| s.format));
+        let total = sum(|s| s.total) + own_cpu_seconds();
+        let busiest = stages.iter().map(|stages| stages.search).fold(0.0, f64::max);
+        Ok(Summary {
+            program: self.options.command.program.name(),
+            engine: self.engine,
+            identical: true,
+            plan: self.plan,
+            fragments: match self.plan {
+                Plan::Queries => 1,
+                Plan::Database { fragments } => fragments,
+            },
+            workers: stages.len() as u32,
+            queries: self.done.queries,
+            batches: self.done.batches,
+            bytes,
+            hits_bytes: self.done.hits_bytes,
+            searched_again: self.done.searched_again,
+            restarts: self.crew.restarts,
+            seconds: self.seconds,
+            cpu_seconds: CpuSeconds { search, traceback, format, other: total - search - traceback - format, total },
+            imbalance: if search > 0.0 { busiest * stages.len() as f64 / search } else { 1.0 },
+            worker_memory_bytes: stages.iter().map(|stages| stages.memory_bytes).max().unwrap_or(0),
+        })
+    }
+}
+
+fn circumstances(options: &SearchOptions, query_letters: u64, batch_letters: u64) -> Circumstances {
+    Circumstances { fragments: options.fragments, workers: options.workers as u32, query_letters, batch_letters }
+}
+
+fn unasked(answer: &Answer) -> SearchError {
+    SearchError::Protocol { problem: format!("{answer:?} was not asked for") }
+}
+
+/// Letters of a FASTA file, about: all bytes of lines that are no names.
+fn letters(query: &Path) -> Result<u64, SearchError> {
+    let bytes = std::fs::read(query);
+    let bytes = bytes.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| line.first() != Some(&b'>'));
+    Ok(lines.map(|line| line.len() as u64).sum())
+}
+
+/// The files of volumes, with what changes when they are written to.
+fn stamps(volumes: &[String]) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+    let paths =
+        volumes.iter().flat_map(|volume| VOLUME_ENDINGS.map(|ending| PathBuf::from(format!("{volume}.{ending}"))));
+    paths.filter_map(|path| stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect()
+}
+
+fn stamp(path: &Path) -> Option<(u64, Option<SystemTime>)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.len(), found.modified().ok()))
+}
+
+fn first_changed(volumes: &[(PathBuf, u64, Option<SystemTime>)]) -> Option<PathBuf> {
+    let changed = volumes.iter().find(|(path, bytes, modified)| stamp(path) != Some((*bytes, *modified)));
+    changed.map(|(path, ..)| path.clone())
+}
+
+/// CPU time of this process so far.
+fn own_cpu_seconds() -> f64 {
+    let ticks = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanoseconds = ticks.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    nanoseconds.unwrap_or(0.0) / 1e9
+}
+
+/// Opening a batch: a new worker is told nothing before.
+struct Opening;
+
+impl Job for Opening {
+    fn request(&mut self, _item: ItemId) -> Request {
+        Request::new(b'S')
+    }
+
+    fn take(&mut self, _item: ItemId, _answer: Answer) -> Result<Outcome, SearchError> {
+        Ok(Outcome::Done)
+    }
+
+    fn prepare(&self) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn name(&self, _item: ItemId) -> String {
+        "opening a batch of queries".into()
+    }
+}
+
+/// The preliminary search of a batch, a range an item.
+struct RangeJob {
+    /// Largest first.
+    order: Vec<(u32, u32)>,
+    /// By query, by range.
+    hits: Vec<Vec<Vec<u8>>>,
+    extensions: i64,
+    open: Request,
+}
+
+impl RangeJob {
+    fn new(ready: &Ready, batch: Batch, open: Request) -> Self {
+        let mut order = ready.ranges.clone();
+        order.sort_by_key(|(.., letters)| std::cmp::Reverse(*letters));
+        let order: Vec<(u32, u32)> = order.into_iter().map(|(first, last, _)| (first, last)).collect();
+        let groups = if batch.whole { 1 } else { batch.queries as usize };
+        Self { hits: vec![vec![Vec::new(); order.len()]; groups], order, extensions: 0, open }
+    }
+}
+
+impl Job for RangeJob {
+    fn request(&mut self, item: ItemId) -> Request {
+        let (first, last) = self.order[item.0 as usize];
+        Request::new(b'R').u64(item.0).u32(first).u32(last)
+    }
+
+    fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
+        let Answer::Hits { item: found, extensions, hits } = answer else { return Err(unasked(&answer)) };
+        if found != item || hits.len() != self.hits.len() {
+            return Err(SearchError::Protocol { problem: "hits of another range".into() });
+        }
+        self.extensions += extensions;
+        for (query, hits) in hits.into_iter().enumerate() {
+            self.hits[query][item.0 as usize] = hits;
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn prepare(&self) -> Vec<Request> {
+        vec![self.open.clone()]
+    }
+
+    fn name(&self, item: ItemId) -> String {
+        let (first, last) = self.order[item.0 as usize];
+        format!("sequences {} to {last} of the database", first + 1)
+    }
+}
+
+/// The reports of a batch, some queries an item.
+struct SliceJob<'a> {
+    slices: Vec<(usize, usize)>,
+    /// Whether hits of ranges are of no use for the slice.
+    alone: Vec<bool>,
+    whole: bool,
+    hits: &'a [Vec<Vec<u8>>],
+    lines: Vec<Vec<HeaderLine>>,
+    open: Request,
+    again: u32,
+    sent_bytes: u64,
+}
+
+impl Job for SliceJob<'_> {
+    fn request(&mut self, item: ItemId) -> Request {
+        let index = item.0 as usize;
+        let ((first, last), alone) = (self.slices[index], self.alone[index]);
+        let mut request = Request::new(b'O').u64(item.0).u32(first as u32).u32(last as u32).u8(u8::from(alone));
+        if !alone {
+            let groups = if self.whole { self.hits } else { &self.hits[first..last] };
+            for hits in groups.iter().flatten() {
+                self.sent_bytes += hits.len() as u64;
+                request = request.text(hits);
+            }
+        }
+        request
+    }
+
+    fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
+        let Answer::Report { item: found, proven, bytes, lines } = answer else { return Err(unasked(&answer)) };
+        if found != item {
+            return Err(SearchError::Protocol { problem: "a report on other queries".into() });
+        }
+        if !proven {
+            self.alone[item.0 as usize] = true;
+            self.again += 1;
+            return Ok(Outcome::Again);
+        }
+        self.lines[item.0 as usize] = lines;
+        // How many slices there are is known.
+        Ok(Outcome::Report { bytes, last: false })
+    }
+
+    fn prepare(&self) -> Vec<Request> {
+        vec![self.open.clone()]
+    }
+
+    fn name(&self, item: ItemId) -> String {
+        let (first, last) = self.slices[item.0 as usize];
+        format!("queries {} to {last} of a batch", first + 1)
+    }
+}
+
+/// Whole batches, each searched by one worker.
+struct BatchJob<'a> {
+    size: i32,
+    /// Lines for the header.
+    batches: Vec<Vec<HeaderLine>>,
+    queries: u64,
+    step: &'a dyn Fn(Step),
+}
+
+impl Job for BatchJob<'_> {
+    fn request(&mut self, item: ItemId) -> Request {
+        Request::new(b'A').u64(item.0).numbers(&[self.size])
+    }
+
+    fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
+        let Answer::Alone { item: found, queries, last, bytes, lines } = answer else { return Err(unasked(&answer)) };
+        if found != item {
+            return Err(SearchError::Protocol { problem: "a report on another batch".into() });
+        }
+        if queries == 0 {
+            return Ok(Outcome::End);
+        }
+        let index = item.0 as usize;
+        if self.batches.len() <= index {
+            self.batches.resize(index + 1, Vec::new());
+        }
+        self.batches[index] = lines;
+        self.queries += u64::from(queries);
+        (self.step)(Step { queries: self.queries });
+        Ok(Outcome::Report { bytes, last })
+    }
+
+    fn prepare(&self) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn follows(&self, last: Option<ItemId>, item: ItemId) -> bool {
+        last.is_none_or(|last| last < item)
+    }
+
+    fn name(&self, item: ItemId) -> String {
+        format!("batch {} of the queries", item.0 + 1)
+    }
+}

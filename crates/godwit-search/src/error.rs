@@ -1,0 +1,118 @@
+//! What can go wrong with a search, one variant per thing the caller can act on.
+
+use std::path::PathBuf;
+
+use godwit_engines::EngineError;
+
+/// A search that cannot be done, or was not.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// A command line that this does not do, or nobody would.
+    #[error("{option} is not supported: {problem}")]
+    Unsupported {
+        /// The option or program.
+        option: String,
+        /// Why, and what to do.
+        problem: &'static str,
+    },
+    /// The program itself does not accept its options.
+    #[error("{program} does not accept its options: {message}")]
+    Options {
+        /// Name of the program.
+        program: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// Queries that cannot be read.
+    #[error("the queries of {program} cannot be searched: {message}")]
+    Queries {
+        /// Name of the program.
+        program: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// A database that cannot be read, or is none.
+    #[error("the database cannot be searched: {message}")]
+    Database {
+        /// What the engine said.
+        message: String,
+    },
+    /// The database was written to while it was searched.
+    #[error("{} changed while it was searched, so the results would be of no one database; run the search again", .path.display())]
+    DatabaseChanged {
+        /// The first file found changed.
+        path: PathBuf,
+    },
+    /// The engine is not on this machine, or is another's.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A worker ended, and so did those that took its place.
+    #[error("the worker {ending} {times} times over the same work ({what}); its last words were: {last_words}")]
+    Died {
+        /// How it ended: `was killed by signal 9`.
+        ending: String,
+        /// How often.
+        times: u32,
+        /// What it worked on.
+        what: String,
+        /// The end of its stderr.
+        last_words: String,
+    },
+    /// The engine said that it failed.
+    #[error("the BLAST engine failed: {message}")]
+    Failed {
+        /// What it said.
+        message: String,
+    },
+    /// A worker said what was not asked for.
+    #[error("a worker broke the protocol: {problem}; this is a bug in godwit")]
+    Protocol {
+        /// What was wrong.
+        problem: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    File {
+        /// `read`, `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The user has had enough.
+    #[error("interrupted; nothing was kept")]
+    Interrupted,
+}
+
+/// Who has to act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Whoever typed the command line.
+    Usage,
+    /// Whoever made the input.
+    Input,
+    /// Whoever keeps the machine.
+    Machine,
+    /// The engine.
+    Engine,
+    /// Nobody: it was stopped.
+    Interrupted,
+    /// Us.
+    Bug,
+}
+
+impl SearchError {
+    /// Who has to act.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Unsupported { .. } | Self::Options { .. } => Blame::Usage,
+            Self::Queries { .. } | Self::Database { .. } => Blame::Input,
+            Self::DatabaseChanged { .. } | Self::File { .. } | Self::Engine(_) => Blame::Machine,
+            Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
+            Self::Protocol { .. } => Blame::Bug,
+            Self::Interrupted => Blame::Interrupted,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Sequence search over virtual partitions of a database, with the bytes of the unpartitioned program.
+//!
+//! In: the command line of a BLAST+ program. Out: the file that this program would have written, made by several workers. A
+//! [`Search`] cuts the database into ranges of sequences, none of which is copied, hands them to workers, each of which is a
+//! process with the NCBI engine (`worker/`), routes the hits of the preliminary search to the owners of queries, and lets the
+//! owners write their reports to their places in one file. Why the result is the same is told in
+//! `docs/decisions/0022-search-between-the-stages.md`.
+//!
+//! It does *not* align anything itself, and reads neither databases nor reports.
+
+mod aside;
+mod command_line;
+mod coordinator;
+mod error;
+mod layout;
+mod plan;
+mod protocol;
+mod summary;
+mod work;
+mod worker;
+
+pub use command_line::{BlastCommand, Program};
+pub use coordinator::{Search, SearchOptions, Step};
+pub use error::{Blame, SearchError};
+pub use plan::Plan;
+pub use summary::{CpuSeconds, Summary, WallSeconds};

@@ -1,0 +1,304 @@
+//! What coordinator and worker say to each other, over the worker's standard input and output.
+//!
+//! A frame is one byte of kind, eight bytes of length, and that many bytes. Numbers are little-endian; a text is eight bytes of
+//! length and its bytes. `worker/main.cpp` is the other end. Each request has one answer of the same kind, apart from `R`, which
+//! is answered by `H`, and `E` and `Q`, which have none. `X` in place of any answer says that the worker ends, and why.
+//!
+//! | frame | request | answer |
+//! |---|---|---|
+//! | `I` | ranges wanted, bytes of memory for reports, scratch directory, command line | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
+//! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
+//! | `R`/`H` | item, ordinals of a range | item, extensions, hits of each query |
+//! | `E` | no more ranges of this batch | |
+//! | `O` | item, queries from, to, whether alone, hits | item, whether proven, bytes, lines for the header |
+//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, lines for the header |
+//! | `M` | extensions of each batch so far | size of the next |
+//! | `P`, `Z`, `F` | -, count of queries, lines for the header | text |
+//! | `W` | path, items with their offsets | |
+//! | `S` | | CPU seconds of search, traceback, format, all; bytes of memory |
+//! | `Q` | end | |
+
+use std::io::{Read, Write};
+
+use godwit_fleet::leases::ItemId;
+
+use crate::SearchError;
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    kind: u8,
+    body: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn new(kind: u8) -> Self {
+        Self { kind, body: Vec::new() }
+    }
+
+    pub(crate) fn u8(mut self, value: u8) -> Self {
+        self.body.push(value);
+        self
+    }
+
+    pub(crate) fn u32(mut self, value: u32) -> Self {
+        self.body.extend(value.to_le_bytes());
+        self
+    }
+
+    pub(crate) fn u64(mut self, value: u64) -> Self {
+        self.body.extend(value.to_le_bytes());
+        self
+    }
+
+    pub(crate) fn numbers(mut self, values: &[i32]) -> Self {
+        values.iter().for_each(|value| self.body.extend(value.to_le_bytes()));
+        self
+    }
+
+    pub(crate) fn text(mut self, value: &[u8]) -> Self {
+        self.body.extend((value.len() as u64).to_le_bytes());
+        self.body.extend(value);
+        self
+    }
+
+    pub(crate) fn write(&self, to: &mut impl Write) -> std::io::Result<()> {
+        to.write_all(&[self.kind])?;
+        to.write_all(&(self.body.len() as u64).to_le_bytes())?;
+        to.write_all(&self.body)?;
+        to.flush()
+    }
+}
+
+/// A line for the header of SAM, and the name of the sequence it is about.
+pub(crate) type HeaderLine = (Vec<u8>, Vec<u8>);
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The worker has opened its files.
+    Ready(Ready),
+    Batch(Batch),
+    /// What was found in a range.
+    Hits {
+        item: ItemId,
+        extensions: i64,
+        /// Of each query, or of all.
+        hits: Vec<Vec<u8>>,
+    },
+    Report {
+        item: ItemId,
+        proven: bool,
+        bytes: u64,
+        lines: Vec<HeaderLine>,
+    },
+    /// A batch was searched and reported by one worker.
+    Alone {
+        item: ItemId,
+        queries: u32,
+        last: bool,
+        bytes: u64,
+        lines: Vec<HeaderLine>,
+    },
+    Size(i32),
+    Text(Vec<u8>),
+    Written,
+    Stages(Stages),
+    /// It ends, by its own will.
+    Failed {
+        kind: u8,
+        message: String,
+    },
+}
+
+/// What a worker knows once it has opened its files.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    /// Paths of the database's volumes, without endings.
+    pub(crate) volumes: Vec<String>,
+    pub(crate) queries_are_empty: bool,
+    pub(crate) batch_sizes_vary: bool,
+    pub(crate) batch_size: i32,
+    /// Ordinals from, to, and letters.
+    pub(crate) ranges: Vec<(u32, u32, u64)>,
+}
+
+/// A batch of queries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub(crate) queries: u32,
+    pub(crate) last: bool,
+    /// Hits are not told apart by query.
+    pub(crate) whole: bool,
+    /// It cannot be searched in parts.
+    pub(crate) alone: bool,
+}
+
+/// CPU seconds of a worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stages {
+    pub(crate) search: f64,
+    pub(crate) traceback: f64,
+    pub(crate) format: f64,
+    pub(crate) total: f64,
+    pub(crate) memory_bytes: u64,
+}
+
+/// Reads the next answer; `None` where the worker has closed its end.
+///
+/// # Errors
+/// [`SearchError::Protocol`] where it is none.
+pub(crate) fn read(from: &mut impl Read) -> Result<Option<Answer>, SearchError> {
+    let mut head = [0; 9];
+    if from.read_exact(&mut head).is_err() {
+        return Ok(None);
+    }
+    let length = u64::from_le_bytes(head[1..].try_into().expect("eight bytes"));
+    let mut body = Vec::new();
+    match from.take(length).read_to_end(&mut body) {
+        Ok(read) if read as u64 == length => {}
+        _ => return Ok(None),
+    }
+    let mut fields = Fields { rest: &body };
+    let answer = fields.answer(head[0]);
+    let problem = || format!("a frame {:?} of {length} bytes cannot be read", char::from(head[0]));
+    answer.map(Some).ok_or_else(|| SearchError::Protocol { problem: problem() })
+}
+
+struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl Fields<'_> {
+    fn answer(&mut self, kind: u8) -> Option<Answer> {
+        Some(match kind {
+            b'I' => Answer::Ready(self.ready()?),
+            b'B' => {
+                let queries = self.u32()?;
+                // Letters are for whoever looks on.
+                self.u64()?;
+                Answer::Batch(Batch { queries, last: self.flag()?, whole: self.flag()?, alone: self.flag()? })
+            }
+            b'H' => {
+                let (item, extensions) = (ItemId(self.u64()?), self.u64()? as i64);
+                let groups = self.u32()?;
+                let hits = (0..groups).map(|_| self.text()).collect::<Option<_>>()?;
+                Answer::Hits { item, extensions, hits }
+            }
+            b'O' => {
+                let (item, proven, bytes) = (ItemId(self.u64()?), self.flag()?, self.u64()?);
+                Answer::Report { item, proven, bytes, lines: self.lines()? }
+            }
+            b'A' => {
+                let (item, queries, last) = (ItemId(self.u64()?), self.u32()?, self.flag()?);
+                Answer::Alone { item, queries, last, bytes: self.u64()?, lines: self.lines()? }
+            }
+            b'M' => Answer::Size(self.u32()? as i32),
+            b'P' | b'Z' | b'F' => Answer::Text(std::mem::take(&mut self.rest).to_vec()),
+            b'W' => Answer::Written,
+            b'S' => Answer::Stages(Stages {
+                search: self.f64()?,
+                traceback: self.f64()?,
+                format: self.f64()?,
+                total: self.f64()?,
+                memory_bytes: self.u64()?,
+            }),
+            b'X' => {
+                let kind = self.u8()?;
+                Answer::Failed { kind, message: String::from_utf8_lossy(&self.text()?).trim().to_owned() }
+            }
+            _ => return None,
+        })
+        .filter(|_| self.rest.is_empty())
+    }
+
+    fn ready(&mut self) -> Option<Ready> {
+        let count = self.u32()?;
+        let volumes = (0..count)
+            .map(|_| self.text().map(|path| String::from_utf8_lossy(&path).into_owned()))
+            .collect::<Option<_>>()?;
+        let (queries_are_empty, batch_sizes_vary) = (self.flag()?, self.flag()?);
+        let batch_size = self.u32()? as i32;
+        let count = self.u32()?;
+        let cuts = (0..count).map(|_| Some((self.u32()?, self.u64()?))).collect::<Option<Vec<_>>>()?;
+        let ranges = cuts.windows(2).map(|pair| (pair[0].0, pair[1].0, pair[0].1)).collect();
+        Some(Ready { volumes, queries_are_empty, batch_sizes_vary, batch_size, ranges })
+    }
+
+    /// The header lines: a text that has pairs of texts, or nothing.
+    fn lines(&mut self) -> Option<Vec<HeaderLine>> {
+        let text = self.text()?;
+        let mut fields = Fields { rest: &text };
+        let mut lines = Vec::new();
+        while !fields.rest.is_empty() {
+            lines.push((fields.text()?, fields.text()?));
+        }
+        Some(lines)
+    }
+
+    fn bytes<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
+        let (first, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.bytes().map(u8::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        self.u8().map(|value| value != 0)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.bytes().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.bytes().map(u64::from_le_bytes)
+    }
+
+    fn f64(&mut self) -> Option<f64> {
+        self.bytes().map(f64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.u64()?).ok()?;
+        let (text, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(text.to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a worker would send: requests are framed alike.
+    fn answer(request: Request) -> Result<Option<Answer>, SearchError> {
+        let mut bytes = Vec::new();
+        request.write(&mut bytes).unwrap();
+        read(&mut &*bytes)
+    }
+
+    #[test]
+    fn hits_come_as_they_were_sent() {
+        let sent = Request::new(b'H').u64(7).u64(9).u32(2).text(b"ab").text(b"");
+        let Ok(Some(Answer::Hits { item, extensions, hits })) = answer(sent) else { panic!("no hits") };
+        assert_eq!((item, extensions, hits), (ItemId(7), 9, vec![b"ab".to_vec(), Vec::new()]));
+    }
+
+    #[test]
+    fn nonsense_is_an_error_and_a_closed_end_is_none() {
+        for sent in [
+            Request::new(b'?'),
+            Request::new(b'H').u32(1),
+            Request::new(b'W').u8(1),
+            Request::new(b'O').u64(1).u64(u64::MAX),
+        ] {
+            assert!(matches!(answer(sent.clone()), Err(SearchError::Protocol { .. })), "{sent:?}");
+        }
+        assert!(read(&mut &b""[..]).unwrap().is_none());
+        assert!(read(&mut &b"W\x05\0\0\0\0\0\0\0ab"[..]).unwrap().is_none());
+    }
+}

@@ -1,0 +1,125 @@
+#include <ncbi_pch.hpp>
+
+#include "engine.hpp"
+
+#include <algo/blast/api/objmgr_query_data.hpp>
+
+#include "hooks.hpp"
+
+USING_NCBI_SCOPE;
+USING_SCOPE(blast);
+USING_SCOPE(objects);
+
+CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CArgs& args, const string& command_line)
+    : m_Program(program), m_Arguments(arguments) {
+    m_Options.Reset(&*m_Arguments->SetOptions(args));
+    const CBlastOptions& options = m_Options->GetOptions();
+    m_LowScorePerc = options.GetLowScorePerc();
+    m_Raw = options.GetCullingLimit() > 0 || options.GetBestHitOverhang() > 0 || options.GetSubjectBestHit();
+
+    InitializeSubject(m_Arguments->GetBlastDatabaseArgs(), m_Options, false, m_Database, m_Scope);
+    m_SeqDb = m_Arguments->GetBlastDatabaseArgs()->GetSearchDatabase()->GetSeqDb();
+    g_Watch.database = &*m_SeqDb;
+    GuideIterator(m_Database->MakeSeqSrc());
+
+    CRef<CQueryOptionsArgs> query = m_Arguments->GetQueryOptionsArgs();
+    SDataLoaderConfig loader = InitializeQueryDataLoaderConfiguration(query->QueryIsProtein(), m_Database);
+    CBlastInputSourceConfig source(loader, query->GetStrand(), query->UseLowercaseMasks(), query->GetParseDeflines(),
+                                   query->GetRange());
+    source.SetQueryLocalIdMode();
+    m_QueriesAreEmpty = IsIStreamEmpty(m_Arguments->GetInputStream());
+    if (m_QueriesAreEmpty) return;
+    m_Fasta.reset(new CBlastFastaInputSource(m_Arguments->GetInputStream(), source));
+    m_Input.reset(new CBlastInput(&*m_Fasta));
+
+    MakeFormatter(args, command_line);
+    m_OwnBatchSize = m_Arguments->GetQueryBatchSize();
+    m_SizesVary = m_Program == "blastn" && m_OwnBatchSize == 0;
+}
+
+void CEngine::MakeFormatter(const CArgs& args, const string& command_line) {
+    const CBlastOptions& options = m_Options->GetOptions();
+    CRef<CFormattingArgs> format = m_Arguments->GetFormattingArgs();
+    CRef<CQueryOptionsArgs> query = m_Arguments->GetQueryOptionsArgs();
+    m_IsArchive = format->ArchiveFormatRequested(args);
+    m_IsSam = format->GetFormattedOutputChoice() == CFormattingArgs::eSAM;
+    m_Formatter.reset(new CBlastFormat(
+        options, *m_Database, format->GetFormattedOutputChoice(), query->GetParseDeflines(), m_Printed,
+        format->GetNumDescriptions(), format->GetNumAlignments(), *m_Scope, options.GetMatrixName(), format->ShowGis(),
+        format->DisplayHtmlOutput(), options.GetQueryGeneticCode(), options.GetDbGeneticCode(),
+        options.GetSumStatisticsMode(), false, m_Database->GetFilteringAlgorithm(), format->GetCustomOutputFormatSpec(),
+        m_Arguments->GetTask() == "megablast", options.GetMBIndexLoaded(), NULL, NULL, command_line, GetSubjectFile(args)));
+    m_Formatter->SetQueryRange(query->GetRange());
+    m_Formatter->SetLineLength(format->GetLineLength());
+    m_Formatter->SetHitsSortOption(format->GetHitsSortOption());
+    m_Formatter->SetHspsSortOption(format->GetHspsSortOption());
+    m_Formatter->SetCustomDelimiter(format->GetCustomDelimiter());
+}
+
+uint32_t CEngine::SequenceCount() const { return uint32_t(m_SeqDb->GetNumOIDs()); }
+
+vector<pair<uint32_t, uint64_t>> CEngine::Cuts(uint32_t count) const {
+    const uint32_t sequences = SequenceCount();
+    const double share = double(m_SeqDb->GetVolumeLength()) / count;
+    vector<pair<uint32_t, uint64_t>> cuts = {{0, 0}};
+    Uint8 passed = 0;
+    for (uint32_t oid = 0; oid < sequences; ++oid) {
+        // A sequence longer than a share makes for fewer ranges, not for empty ones.
+        if (double(passed) >= share * double(cuts.size()) && cuts.size() < count && oid > cuts.back().first) {
+            cuts.push_back({oid, 0});
+        }
+        const uint64_t letters = uint64_t(m_SeqDb->GetSeqLengthApprox(int(oid)));
+        passed += letters;
+        cuts.back().second += letters;
+    }
+    cuts.push_back({sequences, 0});
+    return cuts;
+}
+
+vector<string> CEngine::Volumes() const {
+    vector<string> paths;
+    m_SeqDb->FindVolumePaths(paths);
+    return paths;
+}
+
+int32_t CEngine::BatchSize(const vector<int32_t>& extensions) const {
+    if (!m_SizesVary) return m_OwnBatchSize;
+    CBatchSizeMixer mixer(Int4(SplitQuery_GetChunkSize(m_Options->GetOptions().GetProgram())) - 1000);
+    const Int8 letters = m_Formatter->GetDbTotalLength();
+    if (letters > 0) mixer.SetTargetHits(Int4(letters / 3000));
+    int32_t size = mixer.GetBatchSize();
+    for (int32_t count : extensions) size = mixer.GetBatchSize(count);
+    return size;
+}
+
+BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool to_share) {
+    m_Info = BatchInfo();
+    do {
+        if (m_Queries.NotEmpty()) {
+            m_Prelim.Reset();
+            m_Data.Reset();
+            m_Before += uint32_t(m_Queries->Size());
+            m_Factory.Reset();
+            m_Queries.Reset();
+            m_Formatter->ResetScopeHistory();
+            QueryBatchCleanup();
+        }
+        m_Info.last = m_Input->End();
+        if (m_Info.last) return m_Info;
+        m_Input->SetBatchSize(m_NextBatch < sizes.size() ? sizes[m_NextBatch] : sizes.back());
+        m_Queries.Reset(&*m_Input->GetNextSeqBatch(*m_Scope));
+    } while (m_NextBatch++ < number);
+    m_Info.queries = uint32_t(m_Queries->Size());
+    m_Info.last = m_Input->End();
+    if (!to_share) return m_Info;
+    Prepare();
+    CBlastOptions& options = m_Options->SetOptions();
+    CRef<ILocalQueryData> data = m_Factory->MakeLocalQueryData(&options);
+    m_Info.residues = data->GetSumOfSequenceLengths();
+    size_t chunk = SplitQuery_GetChunkSize(options.GetProgram());
+    m_Split = options.GetGappedMode() && SplitQuery_CalculateNumChunks(options.GetProgramType(), &chunk, m_Info.residues,
+                                                                       data->GetNumQueries()) > 1;
+    m_Info.whole = m_Split || m_Raw || m_IsArchive;
+    m_Info.alone = m_Prelim->CheckInternalData() != 0;
+    return m_Info;
+}

@@ -1,0 +1,340 @@
+// godwit-blast: the NCBI engine as a worker that is told what to search and what to report.
+//
+//     godwit-blast PROGRAM [arguments of PROGRAM, without -out]
+//
+// It speaks over standard input and output (frames.hpp; src/protocol.rs says what each frame is) and is started by godwit
+// alone. `godwit-blast --version` prints the version of the BLAST+ engine it links.
+#include <ncbi_pch.hpp>
+
+#include <map>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <corelib/ncbiapp.hpp>
+
+#include <algo/blast/blastinput/blast_input_aux.hpp>
+#include <objtools/blast/blastdb_format/invalid_data_exception.hpp>
+
+#include "engine.hpp"
+
+USING_NCBI_SCOPE;
+USING_SCOPE(blast);
+
+namespace {
+
+/// Reports that are not written yet: in memory, and above a limit in a file without a name.
+class ReportShelf {
+    struct Place {
+        string memory;
+        off_t start = -1;
+        uint64_t bytes = 0;
+    };
+    map<uint64_t, Place> m_Places;
+    uint64_t m_InMemory = 0;
+    uint64_t m_Limit;
+    string m_Directory;
+    int m_Spill = -1;
+    off_t m_Spilled = 0;
+
+public:
+    ReportShelf(uint64_t limit, const string& directory) : m_Limit(limit), m_Directory(directory) {}
+
+    void Put(uint64_t key, string&& report) {
+        Place place;
+        place.bytes = report.size();
+        if (m_InMemory + report.size() > m_Limit) {
+            if (m_Spill < 0) m_Spill = open(m_Directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+            if (m_Spill < 0) throw runtime_error("cannot make a scratch file in " + m_Directory);
+            WriteAt(m_Spill, report, m_Spilled);
+            place.start = m_Spilled;
+            m_Spilled += off_t(report.size());
+        } else {
+            m_InMemory += report.size();
+            place.memory = std::move(report);
+        }
+        m_Places[key] = std::move(place);
+    }
+
+    /// Writes a report, which is then forgotten.
+    void Write(uint64_t key, int file, off_t offset) {
+        const auto found = m_Places.find(key);
+        if (found == m_Places.end()) throw logic_error("a report was asked for that was never made");
+        Place& place = found->second;
+        if (place.start >= 0) {
+            string report(place.bytes, '\0');
+            if (pread(m_Spill, &report[0], report.size(), place.start) != ssize_t(report.size())) {
+                throw runtime_error("cannot read back a scratch file");
+            }
+            WriteAt(file, report, offset);
+        } else {
+            WriteAt(file, place.memory, offset);
+            m_InMemory -= place.memory.size();
+        }
+        m_Places.erase(found);
+        // What is in the scratch file was all written when nothing is on the shelf.
+        if (m_Places.empty()) m_Spilled = 0;
+    }
+
+    static void WriteAt(int file, const string& bytes, off_t offset) {
+        size_t done = 0;
+        while (done < bytes.size()) {
+            const ssize_t put = pwrite(file, bytes.data() + done, bytes.size() - done, offset + off_t(done));
+            if (put < 0 && errno == EINTR) continue;
+            if (put < 0) throw runtime_error(string("cannot write: ") + strerror(errno));
+            done += size_t(put);
+        }
+    }
+};
+
+class CWorkerApp : public CNcbiApplication {
+public:
+    CWorkerApp(const string& program, Channel& channel) : m_Program(program), m_Channel(channel) {
+        CRef<CVersion> version(new CVersion());
+        version->SetVersionInfo(new CBlastVersion());
+        SetFullVersion(version);
+    }
+
+    /// Says that this cannot go on, and why.
+    void Fail(char kind, const string& message) {
+        FrameWriter to;
+        to.Put<char>(kind);
+        to.PutText(message);
+        m_Channel.Send('X', to.Bytes());
+    }
+
+private:
+    void Init() override {
+        m_Arguments = ArgumentsOf(m_Program);
+        HideStdArgs(fHideLogfile | fHideConffile | fHideFullVersion | fHideXmlHelp | fHideDryRun);
+        CArgDescriptions* options = m_Arguments->SetCommandLine();
+        SetupArgDescriptions(options);
+        try {
+            // The application would print its usage over the same, and end.
+            unique_ptr<CArgs> accepted(options->CreateArgs(GetArguments()));
+        } catch (const CArgException& error) {
+            Fail('u', error.GetMsg());
+            throw;
+        }
+    }
+
+    // Each kind of failure has the letter that src/protocol.rs knows: u usage, i input, d database, e engine.
+    int Run() override {
+        try {
+            Serve();
+            return 0;
+        } catch (const Disconnected&) {
+            return 1;
+        } catch (const CInputException& error) {
+            Fail('i', error.GetMsg());
+        } catch (const CArgException& error) {
+            Fail('u', error.GetMsg());
+        } catch (const CInvalidDataException& error) {
+            Fail('u', error.GetMsg());
+        } catch (const CSeqDBException& error) {
+            Fail('d', error.GetMsg());
+        } catch (const CBlastException& error) {
+            Fail(error.GetErrCode() == CBlastException::eInvalidOptions ? 'u' : 'e', error.GetMsg());
+        } catch (const CException& error) {
+            Fail('e', error.GetMsg());
+        } catch (const std::bad_alloc&) {
+            Fail('e', "out of memory");
+        } catch (const std::invalid_argument& error) {
+            Fail('u', error.what());
+        } catch (const std::exception& error) {
+            Fail('e', error.what());
+        }
+        return 1;
+    }
+
+    void Serve() {
+        SetDiagPostLevel(eDiag_Warning);
+        string body;
+        if (m_Channel.Receive(body) != 'I') throw Disconnected("no greeting");
+        FrameReader greeting(body);
+        const uint32_t ranges = greeting.Get<uint32_t>();
+        const uint64_t limit = greeting.Get<uint64_t>();
+        const string scratch = greeting.GetText();
+        const string command_line = greeting.GetText();
+        m_Shelf.reset(new ReportShelf(limit, scratch));
+        m_Engine.reset(new CEngine(m_Program, m_Arguments, GetArgs(), command_line));
+        FrameWriter to;
+        const vector<string> volumes = m_Engine->Volumes();
+        to.Put<uint32_t>(uint32_t(volumes.size()));
+        for (const string& volume : volumes) to.PutText(volume);
+        to.Put<uint8_t>(m_Engine->QueriesAreEmpty());
+        to.Put<uint8_t>(m_Engine->BatchSizesVary());
+        to.Put<int32_t>(m_Engine->QueriesAreEmpty() ? 0 : m_Engine->BatchSize({}));
+        const auto cuts = m_Engine->Cuts(ranges);
+        to.Put<uint32_t>(uint32_t(cuts.size()));
+        for (const auto& [first, letters] : cuts) {
+            to.Put<uint32_t>(first);
+            to.Put<uint64_t>(letters);
+        }
+        m_Channel.Send('I', to.Bytes());
+        for (;;) {
+            const char kind = m_Channel.Receive(body);
+            if (kind == 'Q') return;
+            Answer(kind, body);
+        }
+    }
+
+    void Answer(char kind, const string& body) {
+        FrameReader from(body);
+        switch (kind) {
+            case 'B': return OpenBatch(from);
+            case 'R': return Search(from);
+            case 'E': return;
+            case 'O': return Report(from);
+            case 'A': return BatchAlone(from);
+            case 'M': return Mix(from);
+            case 'P': return m_Channel.Send('P', m_Engine->Prolog());
+            case 'Z': return m_Channel.Send('Z', m_Engine->Epilog(from.Get<uint32_t>()));
+            case 'F': return m_Channel.Send('F', m_Engine->Header(body));
+            case 'W': return Write(from);
+            case 'S': return Stages();
+            default: throw Disconnected("an unknown frame");
+        }
+    }
+
+    void OpenBatch(FrameReader& from) {
+        const uint32_t number = from.Get<uint32_t>();
+        const BatchInfo info = m_Engine->OpenBatch(number, Numbers(from), true);
+        FrameWriter to;
+        to.Put<uint32_t>(info.queries);
+        to.Put<uint64_t>(info.residues);
+        to.Put<uint8_t>(info.last);
+        to.Put<uint8_t>(info.whole);
+        to.Put<uint8_t>(info.alone);
+        m_Channel.Send('B', to.Bytes());
+    }
+
+    static vector<int32_t> Numbers(FrameReader& from) {
+        vector<int32_t> numbers;
+        while (!from.AtEnd()) numbers.push_back(from.Get<int32_t>());
+        return numbers;
+    }
+
+    void Mix(FrameReader& from) {
+        FrameWriter to;
+        to.Put<int32_t>(m_Engine->BatchSize(Numbers(from)));
+        m_Channel.Send('M', to.Bytes());
+    }
+
+    void Search(FrameReader& from) {
+        uint64_t item = from.Get<uint64_t>();
+        const uint32_t first = from.Get<uint32_t>();
+        const uint32_t last = from.Get<uint32_t>();
+        m_Engine->Search(first, last, [&](RangeHits&& found, uint32_t& next_first, uint32_t& next_last) {
+            FrameWriter to;
+            to.Put<uint64_t>(item);
+            to.Put<int64_t>(found.extensions);
+            to.Put<uint32_t>(uint32_t(found.hits.size()));
+            for (const string& hits : found.hits) to.PutText(hits);
+            m_Channel.Send('H', to.Bytes());
+            string body;
+            if (m_Channel.Receive(body) != 'R') return false;
+            FrameReader next(body);
+            item = next.Get<uint64_t>();
+            next_first = next.Get<uint32_t>();
+            next_last = next.Get<uint32_t>();
+            return true;
+        });
+    }
+
+    /// Opens a batch and reports it, by one pass over the whole database.
+    void BatchAlone(FrameReader& from) {
+        const uint64_t key = from.Get<uint64_t>();
+        const BatchInfo info = m_Engine->OpenBatch(uint32_t(key), Numbers(from), false);
+        string report;
+        if (info.queries > 0) m_Engine->ReportAlone(0, info.queries, report);
+        FrameWriter to;
+        to.Put<uint64_t>(key);
+        to.Put<uint32_t>(info.queries);
+        to.Put<uint8_t>(info.last);
+        to.Put<uint64_t>(report.size());
+        to.PutText(m_Engine->TakeHeaderLines());
+        if (info.queries > 0) m_Shelf->Put(key, std::move(report));
+        m_Channel.Send('A', to.Bytes());
+    }
+
+    void Report(FrameReader& from) {
+        const uint64_t key = from.Get<uint64_t>();
+        const uint32_t first = from.Get<uint32_t>();
+        const uint32_t last = from.Get<uint32_t>();
+        const bool alone = from.Get<uint8_t>() != 0;
+        string report;
+        bool proven = true;
+        if (alone) {
+            m_Engine->ReportAlone(first, last, report);
+        } else {
+            string hits;
+            while (!from.AtEnd()) hits += from.GetText();
+            proven = m_Engine->Report(first, last, hits, report);
+        }
+        FrameWriter to;
+        to.Put<uint64_t>(key);
+        to.Put<uint8_t>(proven);
+        to.Put<uint64_t>(report.size());
+        to.PutText(m_Engine->TakeHeaderLines());
+        if (proven) m_Shelf->Put(key, std::move(report));
+        m_Channel.Send('O', to.Bytes());
+    }
+
+    void Write(FrameReader& from) {
+        const string path = from.GetText();
+        const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+        if (file < 0) throw runtime_error("cannot open " + path + ": " + strerror(errno));
+        while (!from.AtEnd()) {
+            const uint64_t key = from.Get<uint64_t>();
+            m_Shelf->Write(key, file, off_t(from.Get<uint64_t>()));
+        }
+        if (close(file) != 0) throw runtime_error("cannot write " + path + ": " + strerror(errno));
+        m_Channel.Send('W', string());
+    }
+
+    void Stages() {
+        const StageSeconds stages = m_Engine->Seconds();
+        rusage used;
+        getrusage(RUSAGE_SELF, &used);
+        FrameWriter to;
+        to.Put<double>(stages.search);
+        to.Put<double>(stages.traceback);
+        to.Put<double>(stages.format);
+        to.Put<double>(double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                       double(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
+        to.Put<uint64_t>(uint64_t(used.ru_maxrss) * 1024);
+        m_Channel.Send('S', to.Bytes());
+    }
+
+    string m_Program;
+    Channel& m_Channel;
+    CRef<CBlastAppArgs> m_Arguments;
+    unique_ptr<CEngine> m_Engine;
+    unique_ptr<ReportShelf> m_Shelf;
+};
+
+}  // namespace
+
+int main(int argc, const char* argv[]) {
+    if (argc == 2 && string(argv[1]) == "--version") {
+        cout << CBlastVersion().Print() << endl;
+        return 0;
+    }
+    if (argc < 2 || ArgumentsOf(argv[1]).Empty()) {
+        cerr << "usage: godwit-blast blastp|blastn|blastx|tblastn|tblastx ARGUMENTS.. (it is started by godwit search)" << endl;
+        return 2;
+    }
+    // What the libraries print must not get into the conversation.
+    const int in = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    const int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    const int nothing = open("/dev/null", O_RDONLY);
+    if (in < 0 || out < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(2, 1) < 0) return 4;
+    Channel channel(in, out);
+    CWorkerApp worker(argv[1], channel);
+    try {
+        return worker.AppMain(argc - 1, argv + 1, 0, eDS_Default, 0);
+    } catch (const std::exception&) {
+        return 1;
+    }
+}

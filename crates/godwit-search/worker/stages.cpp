@@ -1,0 +1,324 @@
+// The stages of a search: hits out of the engine, hits into it, the report.
+#include <ncbi_pch.hpp>
+
+#include <ctime>
+
+#include <algo/blast/api/objmgr_query_data.hpp>
+#include <algo/blast/api/setup_factory.hpp>
+#include <algo/blast/api/traceback_stage.hpp>
+#include <algo/blast/core/blast_hspfilter.h>
+
+#include "engine.hpp"
+#include "hooks.hpp"
+
+USING_NCBI_SCOPE;
+USING_SCOPE(blast);
+USING_SCOPE(objects);
+
+namespace {
+
+/// Adds the CPU time of a scope.
+class StageClock {
+    double& m_Total;
+    double m_Start;
+    static double Now() {
+        timespec now;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
+    }
+
+public:
+    explicit StageClock(double& total) : m_Total(total), m_Start(Now()) {}
+    ~StageClock() { m_Total += Now() - m_Start; }
+};
+
+/// Switches off what lets the hits seen so far keep later subjects from being extended: workers see other subjects before.
+class WithoutLowScore {
+    CBlastOptions& m_Options;
+    double m_Percent;
+
+public:
+    explicit WithoutLowScore(CBlastOptions& options) : m_Options(options), m_Percent(options.GetLowScorePerc()) {
+        m_Options.SetLowScorePerc(0);
+    }
+    ~WithoutLowScore() { m_Options.SetLowScorePerc(m_Percent); }
+};
+
+/// Empties the watch on the way out, errors included.
+class WatchScope {
+public:
+    ~WatchScope() {
+        g_Watch.advance = nullptr;
+        g_Watch.take = nullptr;
+        g_Watch.merge = nullptr;
+        g_Watch.stream = NULL;
+        g_Watch.ungapped.clear();
+        g_Watch.ungapped_now.clear();
+    }
+};
+
+}  // namespace
+
+void CEngine::Prepare() {
+    // Each search has a factory of its own: one that is shared loses the masks of low complexity.
+    m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
+    m_Data.Reset();
+    m_Prelim.Reset(new CBlastPrelimSearch(m_Factory, CRef<CBlastOptions>(&m_Options->SetOptions()), m_Database));
+}
+
+void CEngine::Iterate() {
+    WithoutLowScore all(m_Options->SetOptions());
+    m_Data = m_Prelim->Run();
+}
+
+/// Takes the hits that a stream has kept for each query.
+void CEngine::TakeStream(BlastHSPStream* stream, uint32_t chunk, RangeHits& into) {
+    if (stream == NULL || stream->results == NULL) return;
+    for (Int4 query = 0; query < stream->results->num_queries; ++query) {
+        BlastHitList*& kept = stream->results->hitlist_array[query];
+        if (kept == NULL) continue;
+        FrameWriter to;
+        for (Int4 index = 0; index < kept->hsplist_count; ++index) {
+            const BlastHSPList& list = *kept->hsplist_array[index];
+            PutHits(to, list, chunk, g_Watch.UngappedOf(query, list.oid));
+        }
+        into.hits[m_Info.whole ? 0 : query] += to.Bytes();
+        kept = Blast_HitListFree(kept);
+    }
+}
+
+void CEngine::Search(uint32_t first, uint32_t last,
+                     const function<bool(RangeHits&&, uint32_t&, uint32_t&)>& next) {
+    StageClock clock(m_Seconds.search);
+    WatchScope scope;
+    const size_t groups = m_Info.whole ? 1 : m_Info.queries;
+    RangeHits found;
+    found.hits.resize(groups);
+    g_Watch.extensions = 0;
+    bool merged = false;
+    // Hands over what was found, and asks for more.
+    const auto deliver = [&](uint32_t& from, uint32_t& to) {
+        if (!m_Raw && !merged) TakeStream(g_Watch.stream, 0, found);
+        found.extensions = g_Watch.extensions;
+        g_Watch.extensions = 0;
+        g_Watch.ungapped.clear();
+        RangeHits done = std::move(found);
+        found = RangeHits();
+        found.hits.resize(groups);
+        return next(std::move(done), from, to);
+    };
+    if (m_Raw) {
+        g_Watch.take = [&](BlastHSPList* list) {
+            FrameWriter to;
+            PutHits(to, *list, 0, INT32_MAX);
+            found.hits[0] += to.Bytes();
+            Blast_HSPListFree(list);
+        };
+    }
+    g_Watch.SetRange(int(first), int(last));
+    if (!m_Split) {
+        if (m_Prelim.Empty() || m_Data.NotEmpty()) Prepare();
+        g_Watch.advance = [&]() {
+            uint32_t from, to;
+            if (!deliver(from, to)) return false;
+            g_Watch.SetRange(int(from), int(to));
+            return true;
+        };
+        Iterate();
+        return;
+    }
+    // The engine goes over the database once for each part of the queries: a range at a time, then.
+    if (m_Raw) throw std::invalid_argument("-culling_limit, -best_hit_* and -subject_besthit with queries of this length");
+    for (bool more = true; more;) {
+        g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
+            merged = true;
+            TakeStream(stream, chunk, found);
+            g_Watch.ungapped.clear();
+        };
+        Prepare();
+        Iterate();
+        g_Watch.merge = nullptr;
+        uint32_t from, to;
+        more = deliver(from, to);
+        if (more) g_Watch.SetRange(int(from), int(to));
+    }
+    m_Data.Reset();
+}
+
+/// A stream as the engine makes it, for one more traceback.
+void CEngine::FreshStream() {
+    const CBlastOptionsMemento* memento = m_Options->GetOptions().CreateSnapshot();
+    BlastHSPWriter* writer = CSetupFactory::CreateHspWriter(memento, m_Data->m_Queries, m_Data->m_QueryInfo);
+    BlastHSPStream* stream = CSetupFactory::CreateHspStream(memento, size_t(m_Data->m_QueryInfo->num_queries), writer);
+    BlastHSPPipe* pipe = CSetupFactory::CreateHspPipe(memento, m_Data->m_QueryInfo);
+    BlastHSPStreamRegisterPipe(stream, pipe, eTracebackSearch);
+    // A structure of pointers that it does not own, from `new`; its definition is private to the library.
+    operator delete(const_cast<void*>(static_cast<const void*>(memento)));
+    m_Data->m_HspStream.Reset(new TBlastHSPStream(stream, BlastHSPStreamFree));
+}
+
+/// Whether one pass over the database would have kept the same lists.
+///
+/// Once a query has as many lists as are kept, one pass extends no subject whose ungapped score is at most a share of the worst
+/// kept score so far (BlastHitSavingParameters::low_score), which depends on the order of subjects. The share only grows;
+/// where all that is kept is above its last value, it has kept nothing out.
+bool CEngine::IsProven(const BlastHSPResults* results, const vector<HitList>& hits) const {
+    if (m_LowScorePerc <= 0 || results == NULL) return true;
+    unordered_map<uint64_t, int32_t> scores;
+    for (Int4 query = 0; query < results->num_queries; ++query) {
+        const BlastHitList* kept = results->hitlist_array[query];
+        if (kept == NULL || !kept->heapified) continue;
+        if (scores.empty()) {
+            for (const HitList& hit : hits) {
+                scores[(uint64_t(uint32_t(hit.list->query_index)) << 32) | uint32_t(hit.list->oid)] = hit.ungapped;
+            }
+        }
+        const double share = m_LowScorePerc * kept->low_score;
+        for (Int4 index = 0; index < kept->hsplist_count; ++index) {
+            const uint32_t oid = uint32_t(kept->hsplist_array[index]->oid);
+            const auto known = scores.find((uint64_t(uint32_t(query)) << 32) | oid);
+            if (known != scores.end() && known->second <= share) return false;
+        }
+    }
+    return true;
+}
+
+/// Gives lists to the engine as if it had just found them.
+bool CEngine::Give(vector<HitList>& hits) {
+    bool proven = true;
+    if (!m_Split) {
+        if (m_Prelim.Empty()) Prepare();
+        if (m_Data.Empty()) {
+            g_Watch.SetRange(0, 0);
+            Iterate();
+        }
+        FreshStream();
+        // What a stream keeps it owns and may free: scores are looked up in a copy of what is needed.
+        vector<HitList> known;
+        for (HitList& hit : hits) {
+            HitList copy = hit;
+            copy.list = Blast_HSPListNew(0);
+            copy.list->oid = hit.list->oid;
+            copy.list->query_index = hit.list->query_index;
+            known.push_back(copy);
+        }
+        BlastHSPStream* stream = m_Data->m_HspStream->GetPointer();
+        for (HitList& hit : hits) BlastHSPStreamWrite(stream, &hit.list);
+        if (!m_Raw) proven = IsProven(stream->results, known);
+        for (HitList& copy : known) Blast_HSPListFree(copy.list);
+        return proven;
+    }
+    size_t next = 0;
+    g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
+        vector<HitList> known;
+        for (; next < hits.size() && hits[next].chunk == chunk; ++next) {
+            HitList copy = hits[next];
+            copy.list = Blast_HSPListNew(0);
+            copy.list->oid = hits[next].list->oid;
+            copy.list->query_index = hits[next].list->query_index;
+            known.push_back(copy);
+            BlastHSPStreamWrite(stream, &hits[next].list);
+        }
+        proven = IsProven(stream->results, known) && proven;
+        for (HitList& copy : known) Blast_HSPListFree(copy.list);
+    };
+    Prepare();
+    g_Watch.SetRange(0, 0);
+    Iterate();
+    return proven;
+}
+
+bool CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string& report) {
+    CRef<CSearchResultSet> results;
+    {
+        StageClock clock(m_Seconds.traceback);
+        WatchScope scope;
+        vector<HitList> hits = GetHits(bytes);
+        if (!Give(hits)) return false;
+        TSearchMessages messages = m_Prelim->GetSearchMessages();
+        CRef<IBlastSeqInfoSrc> subjects(m_Database->MakeSeqInfoSrc());
+        CBlastTracebackSearch traceback(m_Factory, m_Data, CRef<CBlastOptions>(&m_Options->SetOptions()), subjects, messages);
+        traceback.SetNumberOfThreads(1);
+        results = traceback.Run();
+        results->SetFilteredQueryRegions(m_Prelim->GetFilteredQueryRegions());
+    }
+    Print(*results, first, last, report);
+    return true;
+}
+
+void CEngine::ReportAlone(uint32_t first, uint32_t last, string& report) {
+    CRef<CSearchResultSet> results;
+    {
+        StageClock clock(m_Seconds.search);
+        WatchScope scope;
+        g_Watch.SetRange(0, int(SequenceCount()));
+        m_Prelim.Reset();
+        m_Data.Reset();
+        m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
+        CLocalBlast search(m_Factory, m_Options, m_Database);
+        search.SetNumberOfThreads(1);
+        results = search.Run();
+    }
+    Print(*results, first, last, report);
+}
+
+void CEngine::Print(const CSearchResultSet& results, uint32_t first, uint32_t last, string& report) {
+    StageClock clock(m_Seconds.format);
+    if (m_IsArchive) {
+        m_Formatter->WriteArchive(*m_Factory, *m_Options, results);
+    } else {
+        BlastFormatter_PreFetchSequenceData(results, m_Scope, m_Arguments->GetFormattingArgs()->GetFormattedOutputChoice());
+        for (uint32_t query = first; query < last; ++query) {
+            const int before = int(m_Before + query);
+            m_Formatter->m_QueriesFormatted = before;
+            m_Formatter->m_XMLFileCount = before;
+            if (m_Formatter->m_BlastXMLIncremental.NotEmpty()) m_Formatter->m_BlastXMLIncremental->m_IterationNum = before;
+            m_Formatter->PrintOneResultSet(results[query], m_Queries);
+        }
+    }
+    if (m_IsSam) {
+        CSAM_Formatter& sam = *m_Formatter->m_SamFormatter;
+        FrameWriter lines;
+        for (const auto& [id, line] : sam.m_Header.m_Data) {
+            lines.PutText(id.AsString());
+            lines.PutText(line);
+        }
+        m_HeaderLines = lines.Take();
+        for (const string& line : sam.m_Body) m_Printed << line << '\n';
+        sam.m_Header.m_Data.clear();
+        sam.m_Body.clear();
+    }
+    report = m_Printed.str();
+    m_Printed.str(string());
+}
+
+string CEngine::Prolog() {
+    m_Formatter->PrintProlog();
+    string text = m_Printed.str();
+    m_Printed.str(string());
+    return text;
+}
+
+string CEngine::Epilog(uint32_t queries) {
+    m_Formatter->m_QueriesFormatted = int(queries);
+    m_Formatter->m_XMLFileCount = int(queries);
+    m_Formatter->PrintEpilog(m_Options->GetOptions());
+    string text = m_Printed.str();
+    m_Printed.str(string());
+    return text;
+}
+
+string CEngine::TakeHeaderLines() { return std::move(m_HeaderLines); }
+
+string CEngine::Header(const string& lines) {
+    CSAM_Formatter& sam = *m_Formatter->m_SamFormatter;
+    FrameReader from(lines);
+    while (!from.AtEnd()) {
+        const CSeq_id_Handle id = CSeq_id_Handle::GetHandle(from.GetText());
+        sam.m_Header.AddSequence(id, from.GetText());
+    }
+    sam.Flush();
+    string text = m_Printed.str();
+    m_Printed.str(string());
+    return text;
+}

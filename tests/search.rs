@@ -1,0 +1,7 @@
+//! Searches shared among workers, against NCBI's own applications in one pass over the same database.
+
+mod data;
+mod identity;
+mod real_data;
+mod refusals;
+mod workers;

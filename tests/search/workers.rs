@@ -1,0 +1,82 @@
+//! Workers come and go; the bytes stay.
+
+use std::time::Duration;
+
+use godwit_tests::{needs, scratch};
+
+use super::data::data;
+
+/// Processes started by another.
+fn children(process: u32) -> Vec<i32> {
+    let tasks = format!("/proc/{process}/task");
+    let Ok(tasks) = std::fs::read_dir(tasks) else { return Vec::new() };
+    let listed = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    listed.flat_map(|text| text.split(' ').filter_map(|word| word.trim().parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// Kills one worker after another while the search has its output open. Returns how many.
+fn kill_workers(search: u32, directory: &std::path::Path, count: usize) -> usize {
+    let mut killed = 0;
+    while killed < count {
+        let is_open = std::fs::read_dir(directory).is_ok_and(|mut files| files.next().is_some());
+        let workers = children(search);
+        if !std::path::Path::new(&format!("/proc/{search}/stat")).exists() || (workers.is_empty() && is_open) {
+            break;
+        }
+        if is_open && workers.len() == 2 {
+            // SAFETY: kill takes no pointers; the worker is a child of a child of this process.
+            unsafe { libc::kill(workers[killed % 2], libc::SIGKILL) };
+            killed += 1;
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    killed
+}
+
+#[test]
+fn workers_that_are_killed_change_nothing() {
+    needs!("makeblastdb");
+    let command = "tblastx -db genes -query genes.fa -outfmt 6 -evalue 1e-10";
+    let expected = data().one_pass(command);
+    let directory = scratch::directory("killed");
+    let (out, summary) = (directory.join("out/hits.tsv"), directory.join("summary.json"));
+    std::fs::create_dir(directory.join("out")).expect("scratch can be written");
+    let options = format!("--fragments 8 --workers 2 --summary {}", summary.display());
+    let search = data().search(&options, command, &out).start();
+    let killed = kill_workers(search.process_id(), &directory.join("out"), 2);
+    let finished = search.finish();
+    assert!(finished.status.success(), "{}", finished.report());
+    assert!(std::fs::read(&out).expect("it wrote its output") == expected, "the output is another");
+    let summary: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&summary).expect("it wrote its summary")).expect("JSON");
+    assert!(killed > 0, "the search ended before a worker could be killed");
+    assert!(summary["restarts"].as_u64() >= Some(1), "{summary}");
+}
+
+#[test]
+fn a_summary_says_where_the_time_went() {
+    needs!("makeblastdb");
+    let directory = scratch::directory("summary");
+    let summary = directory.join("summary.json");
+    let options = format!("--fragments 5 --workers 2 --summary {}", summary.display());
+    let command = "blastp -db proteins -query far.fa -outfmt 6";
+    data().search(&options, command, &directory.join("out")).succeeds();
+    let text = std::fs::read(&summary).expect("it wrote its summary");
+    let summary: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!((summary["fragments"].as_u64(), summary["workers"].as_u64()), (Some(5), Some(2)), "{summary}");
+    assert_eq!((summary["queries"].as_u64(), summary["identical"].as_bool()), (Some(14), Some(true)), "{summary}");
+    for stage in ["search", "traceback", "total"] {
+        assert!(summary["cpu_seconds"][stage].as_f64() > Some(0.0), "{stage}: {summary}");
+    }
+}
+
+#[test]
+fn streams_take_the_place_of_files() {
+    needs!("makeblastdb");
+    let command = "blastp -db proteins -outfmt 6 -query";
+    let queries = std::fs::File::open(data().directory.join("far.fa")).expect("it is there");
+    let search = data().search("--workers 2", &format!("{command} -"), "-".as_ref()).stdin(queries);
+    let found = search.succeeds().stdout;
+    assert!(found.as_bytes() == data().one_pass(&format!("{command} far.fa")), "the output is another");
+}
