@@ -40,7 +40,7 @@ pub use files::{FILES_MARK, FileService};
 pub use gate::{Caller, Gate, Identities, IdentityError};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
-pub use sql::{Description, Pending, SQL_CATALOG, SQL_SCHEMA, SqlEngine};
+pub use sql::{Description, Pending, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema};
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};

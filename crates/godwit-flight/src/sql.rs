@@ -16,7 +16,7 @@ use tonic::Status;
 use crate::gate::Caller;
 use crate::server::Download;
 
-pub use metadata::{SQL_CATALOG, SQL_SCHEMA};
+pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};
 pub(crate) use metadata::{metadata_batch, metadata_schema};
 pub(crate) use statements::{Statements, random_bytes};
 

@@ -429,6 +429,66 @@ async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
     silence.abort();
 }
 
+/// A server whose connections must speak at once, and which takes two of them.
+async fn impatient() -> std::net::SocketAddr {
+    let tuning = Tuning { connect_timeout: Duration::from_millis(200), connections: 2, ..Tuning::default() };
+    let any = Address::Tcp(([127, 0, 0, 1], 0).into());
+    let server = Server::bind(&any, Plane, tonic::service::Routes::default(), Access::default(), tuning).await.unwrap();
+    let Address::Tcp(address) = server.address().clone() else { panic!("a TCP server") };
+    tokio::spawn(server.serve());
+    address
+}
+
+/// Waits for the other end to close a connection.
+async fn is_closed(stream: &mut tokio::net::TcpStream) -> bool {
+    use tokio::io::AsyncReadExt as _;
+    let mut said = Vec::new();
+    let read = tokio::time::timeout(godwit_tests::patience::PATIENCE, stream.read_to_end(&mut said)).await;
+    // What it says of itself first is its business; a reset closes as well.
+    read.is_ok()
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_say_its_first_words_is_closed() {
+    use tokio::io::AsyncWriteExt as _;
+    let address = impatient().await;
+    for words in [&b""[..], b"PRI * HTTP/2.0\r\n\r\nSM"] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(words).await.unwrap();
+        assert!(is_closed(&mut stream).await, "{words:?}");
+    }
+    let client = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await.unwrap();
+    // Long after its first words are said it is served.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(download(&client, "2x10").await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_most_are_closed_and_others_go_on() {
+    let address = impatient().await;
+    let first = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await.unwrap();
+    let second = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await.unwrap();
+    assert_eq!(download(&second, "1x10").await.unwrap().len(), 1);
+    let mut third = tokio::net::TcpStream::connect(address).await.unwrap();
+    assert!(is_closed(&mut third).await);
+    for client in [&first, &second] {
+        assert_eq!(download(client, "2x10").await.unwrap().len(), 2);
+    }
+    drop((first, second));
+    // A place is free once the server has seen that they are gone.
+    let deadline = std::time::Instant::now() + godwit_tests::patience::PATIENCE;
+    loop {
+        let again = Client::connect(&Address::Tcp(address), Access::default(), Tuning::default()).await;
+        if let Ok(again) = again
+            && download(&again, "1x10").await.is_ok_and(|batches| batches.len() == 1)
+        {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "no place becomes free");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_download_that_is_dropped_stops_and_leaves_the_connection_fit() {
     let client = connect(&serve(None, Access::default()).await).await;

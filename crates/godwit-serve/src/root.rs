@@ -201,7 +201,7 @@ impl Root {
         if path.ancestors().skip(1).any(|above| above.to_str().is_some_and(|above| Format::of(above).is_some())) {
             return Err(refused(format!("{name} lies within another dataset; give it another name")));
         }
-        let path = path.to_owned();
+        let (path, name) = (path.to_owned(), path.components().collect::<PathBuf>().to_string_lossy().into_owned());
         Ok(match temporary {
             true => (&shelves.passing, path, format!("{TEMPORARY}/{name}")),
             false => (&shelves.lasting, path, name),

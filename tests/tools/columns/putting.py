@@ -251,26 +251,35 @@ def looked_up(address, dataset, *regions):
         writer.done_writing()
 
 
+def long_field(number, value):
+    """A field of protobuf: its tag, its length, its bytes."""
+    length, out = len(value), bytearray([number << 3 | 2])
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes(out) + bytes([length]) + value
+
+
 def ended(address, table):
     """A statement that takes long, ended from another connection."""
     client, other = connect(address), connect(address)
-    # A CommandStatementQuery of Flight SQL in an Any of protobuf: each field is a tag, a length and its bytes.
-    field = lambda number, value: bytes([number << 3 | 2, len(value)]) + value
+    # A CommandStatementQuery of Flight SQL in an Any of protobuf.
     statement = f'SELECT a.name, b.name FROM "{table}" a, "{table}" b, "{table}" c'.encode()
     kind = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
-    message = field(1, kind) + field(2, field(1, statement))
+    message = long_field(1, kind) + long_field(2, long_field(1, statement))
     info = client.get_flight_info(flight.FlightDescriptor.for_command(message))
     reader = client.do_get(info.endpoints[0].ticket)
     first = reader.read_chunk().data.num_rows
     status = lambda: json.loads(next(iter(other.do_action(flight.Action("Status", b"")))).body.to_pybytes())
     during = status()
-    result = other.cancel_flight_info(flight.CancelFlightInfoRequest(info))
+    # CancelFlightInfoRequest: info = 1; its result: status = 1, CANCELLED = 1.
+    result = next(iter(other.do_action(flight.Action("CancelFlightInfo", long_field(1, info.serialize()))))).body.to_pybytes()
 
     def drain():
         while True:
             reader.read_chunk()
 
-    print(first > 0, during["open_streams"], during["writable"], result.status.name, outcome(drain).split()[0])
+    print(first > 0, during["open_streams"], during["writable"], result == b"\x08\x01", outcome(drain).split()[0])
     print(outcome(lambda: client.do_get(info.endpoints[0].ticket).read_all()).split()[0], status()["open_streams"])
 
 

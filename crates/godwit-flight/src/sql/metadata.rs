@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_flight::sql::Command;
-use arrow_flight::sql::metadata::GetCatalogsBuilder;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_array::cast::AsArray as _;
+use arrow_array::{ArrayRef, RecordBatch, UnionArray};
+use arrow_flight::sql::metadata::{GetCatalogsBuilder, SqlInfoData};
+use arrow_flight::sql::{Command, CommandGetSqlInfo};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, UnionFields};
 use tonic::Status;
 
 use super::server_info::{TYPES, server};
@@ -29,7 +30,7 @@ pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
         Command::CommandGetDbSchemas(command) => command.clone().into_builder().schema(),
         Command::CommandGetTables(command) => command.clone().into_builder().schema(),
         Command::CommandGetTableTypes(command) => command.into_builder().schema(),
-        Command::CommandGetSqlInfo(command) => command.clone().into_builder(server(false)).schema(),
+        Command::CommandGetSqlInfo(_) => server_info_schema(),
         Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&TYPES).schema(),
         Command::CommandGetPrimaryKeys(_) => primary_keys(),
         Command::CommandGetExportedKeys(_)
@@ -37,6 +38,42 @@ pub(crate) fn metadata_schema(command: &Command) -> Option<SchemaRef> {
         | Command::CommandGetCrossReference(_) => foreign_keys(),
         _ => return None,
     })
+}
+
+/// The columns of what a server says of itself, to the letter of the specification's other implementations: no member of the
+/// union may be null, as arrow-go 18 has it, where arrow-flight 59 lets two of them be.
+pub fn server_info_schema() -> SchemaRef {
+    let built = CommandGetSqlInfo::default().into_builder(server(false)).schema();
+    let fields = built.fields().iter().map(|field| match field.data_type() {
+        DataType::Union(members, mode) => {
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Union(never_null(members), *mode)))
+        }
+        _ => field.clone(),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+fn never_null(members: &UnionFields) -> UnionFields {
+    members.iter().map(|(id, field)| (id, Arc::new(field.as_ref().clone().with_nullable(false)))).collect()
+}
+
+/// What a server says of itself, as far as it is asked for it.
+///
+/// # Errors
+/// A status where the description is none.
+pub fn server_info_batch(command: CommandGetSqlInfo, info: &SqlInfoData) -> Result<RecordBatch, Box<Status>> {
+    let built = command.into_builder(info).build().map_err(failed)?;
+    let schema = server_info_schema();
+    let bug = |error: ArrowError| Box::new(Status::internal(format!("a bug in godwit: {error}")));
+    let columns = built.columns().iter().zip(schema.fields()).map(|(column, field)| match field.data_type() {
+        DataType::Union(members, _) => {
+            let (_, ids, offsets, values) = column.as_union().clone().into_parts();
+            Ok(Arc::new(UnionArray::try_new(members.clone(), ids, offsets, values)?) as ArrayRef)
+        }
+        _ => Ok(column.clone()),
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(bug)?;
+    RecordBatch::try_new(schema.clone(), columns).map_err(bug)
 }
 
 /// The answer to a command that asks for metadata. Files are opened where their columns are asked for; one that cannot be
@@ -73,7 +110,9 @@ pub(crate) fn metadata_batch(command: Command, catalog: &dyn Catalog) -> Result<
             types.append(TABLE_TYPE);
             types.build()
         }
-        Command::CommandGetSqlInfo(command) => command.into_builder(server(catalog.is_writable())).build(),
+        Command::CommandGetSqlInfo(command) => {
+            return server_info_batch(command, server(catalog.is_writable()));
+        }
         Command::CommandGetXdbcTypeInfo(command) => command.into_builder(&TYPES).build(),
         Command::CommandGetPrimaryKeys(_) => return Ok(RecordBatch::new_empty(primary_keys())),
         Command::CommandGetExportedKeys(_)

@@ -19,7 +19,7 @@ use arrow_ipc::writer::IpcWriteOptions;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_flight::{Answers, Download, Upload};
+use godwit_flight::{Answers, Download, Upload, server_info_batch, server_info_schema};
 use prost::Message;
 use tonic::Status;
 
@@ -238,7 +238,7 @@ fn schema_of(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
         Command::CommandGetXdbcTypeInfo(command) => {
             command.into_builder(&XdbcTypeInfoDataBuilder::new().build().expect("none is one")).schema()
         }
-        Command::CommandGetSqlInfo(command) => command.clone().into_builder(&server_info()).schema(),
+        Command::CommandGetSqlInfo(_) => server_info_schema(),
         Command::CommandStatementQuery(query) => {
             expect(query.query.as_str(), SELECT)?;
             columns(in_transaction(query.transaction_id.as_ref())?)
@@ -288,8 +288,7 @@ pub fn download(ticket: &[u8]) -> Result<Download, Status> {
     let schema = schema_of(&command, false)?;
     let batches: Vec<RecordBatch> = match command {
         Command::CommandGetSqlInfo(command) if command.info.len() > 2 => {
-            let batch = command.into_builder(&server_info()).build();
-            vec![batch.map_err(|error| Status::internal(error.to_string()))?]
+            vec![server_info_batch(command, &server_info()).map_err(|status| *status)?]
         }
         _ => Vec::new(),
     };
