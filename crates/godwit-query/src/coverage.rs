@@ -200,9 +200,10 @@ impl Reading {
         while !self.is_over && self.sweep.runs.rows < BATCH_ROWS {
             let next = self.batches.as_mut().and_then(Iterator::next);
             match (next, self.parts.is_empty()) {
-                (Some(batch), _) => self.sweep.take(&batch?).map_err(|problem| DatasetError::Refused {
-                    problem: format!("{}: {problem}", self.name),
-                })?,
+                (Some(batch), _) => self
+                    .sweep
+                    .take(&batch?)
+                    .map_err(|problem| DatasetError::Refused { problem: format!("{}: {problem}", self.name) })?,
                 (None, false) => {
                     let part = self.parts.pop().unwrap_or_default();
                     self.batches = Some(self.reads.read(&self.scan, &part)?);
@@ -323,7 +324,9 @@ impl Sweep {
             }
             if self.depth > 0 {
                 let (start, end) = match &self.region {
-                    Some(region) => (self.since.max(region.start as i32), at.min(region.end.min(i32::MAX as u32) as i32)),
+                    Some(region) => {
+                        (self.since.max(region.start as i32), at.min(region.end.min(i32::MAX as u32) as i32))
+                    }
                     None => (self.since, at),
                 };
                 if start < end {

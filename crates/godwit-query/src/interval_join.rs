@@ -169,9 +169,10 @@ impl ExecutionPlan for IntervalJoinExec {
             Ok::<_, datafusion::error::DataFusionError>(Joining { join, held, keys, input, current: None, most })
         };
         let batches = stream::once(start).map_ok(|joining| {
-            stream::try_unfold(joining, |mut joining| async move {
-                Ok(joining.next().await?.map(|batch| (batch, joining)))
-            })
+            stream::try_unfold(
+                joining,
+                |mut joining| async move { Ok(joining.next().await?.map(|batch| (batch, joining))) },
+            )
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches.try_flatten())))
     }
@@ -246,7 +247,9 @@ impl Held {
             batches.push(batch);
         }
         if u32::try_from(rows).is_err() {
-            return resources_err!("a join of intervals holds 4294967295 rows at most, and one of its tables has {rows}");
+            return resources_err!(
+                "a join of intervals holds 4294967295 rows at most, and one of its tables has {rows}"
+            );
         }
         // For a moment the batches are there twice.
         reservation.try_grow(bytes)?;
@@ -321,8 +324,9 @@ impl Joining {
                 pairs.passing.iter().for_each(|row| current.met[*row as usize] = true);
                 (if matches!(self.join.emit, Emit::Met | Emit::Lone) { Pairs::default() } else { pairs }, false)
             };
-            let rows = (!pairs.passing.is_empty())
-                .then(|| self.join.rows(&pairs, &self.join.columns, &self.join.schema, &self.held.rows, &current.batch));
+            let rows = (!pairs.passing.is_empty()).then(|| {
+                self.join.rows(&pairs, &self.join.columns, &self.join.schema, &self.held.rows, &current.batch)
+            });
             if is_over {
                 self.current = None;
             }
