@@ -200,7 +200,10 @@ fn depths_are_those_of_samtools() {
     let depth = |words: &[&str]| {
         let words = ["depth"].iter().chain(words).map(|word| std::ffi::OsStr::new(*word).to_owned());
         let output = Tool::need("samtools").run(words.chain([out.join("sample.bam").into_os_string()]));
-        lines(&String::from_utf8(output.stdout).expect("samtools prints text"))
+        // Bases that reads reach over, and none has, are listed with a depth of zero.
+        let mut listed = lines(&String::from_utf8(output.stdout).expect("samtools prints text"));
+        listed.retain(|line| !line.ends_with("\t0"));
+        listed
     };
     let columns = "SELECT contig, position, end_position, depth FROM";
     let whole = depth(&[]);
