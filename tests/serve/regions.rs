@@ -10,7 +10,7 @@ use godwit_tests::{needs, scratch};
 use crate::run::formats::{aligned, assert_same_lines, lines};
 
 /// Contigs of the sample's genome and their bases.
-pub(super) const CONTIGS: [(&str, i64); 5] =
+const CONTIGS: [(&str, i64); 5] =
     [("chr1", 150_000), ("chr2", 80_000), ("chr3", 30_000), ("chrM", 6_000), ("tiny", 64)];
 const DRAWN: usize = 40;
 

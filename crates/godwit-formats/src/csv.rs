@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+};
 use arrow_csv::reader::{Decoder, Format};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
@@ -221,32 +222,20 @@ impl CsvRows {
             value: start_of(values.value(row)),
             expected,
         };
-        let parsed = |row: usize| if values.is_null(row) { None } else { Some(values.value(row)) };
+        let texts_of_rows = || (0..values.len()).map(|row| (row, values.is_valid(row).then(|| values.value(row))));
+        let whole = |(row, text): (usize, Option<&str>)| {
+            text.map(|text| text.parse().map_err(|_| wrong(row, "whole number"))).transpose()
+        };
+        let number = |(row, text): (usize, Option<&str>)| {
+            text.map(|text| text.parse().map_err(|_| wrong(row, "number"))).transpose()
+        };
+        let is_true = |(row, text): (usize, Option<&str>)| {
+            text.map(|text| truth(text).ok_or_else(|| wrong(row, "true or false"))).transpose()
+        };
         Ok(match field.data_type() {
-            DataType::Int64 => {
-                let mut numbers = Int64Builder::with_capacity(values.len());
-                for row in 0..values.len() {
-                    let number = parsed(row).map(|text| text.parse().map_err(|_| wrong(row, "whole number")));
-                    numbers.append_option(number.transpose()?);
-                }
-                Arc::new(numbers.finish())
-            }
-            DataType::Float64 => {
-                let mut numbers = Float64Builder::with_capacity(values.len());
-                for row in 0..values.len() {
-                    let number = parsed(row).map(|text| text.parse().map_err(|_| wrong(row, "number")));
-                    numbers.append_option(number.transpose()?);
-                }
-                Arc::new(numbers.finish())
-            }
-            DataType::Boolean => {
-                let mut truths = BooleanBuilder::with_capacity(values.len());
-                for row in 0..values.len() {
-                    let truth = parsed(row).map(|text| truth(text).ok_or_else(|| wrong(row, "true or false")));
-                    truths.append_option(truth.transpose()?);
-                }
-                Arc::new(truths.finish())
-            }
+            DataType::Int64 => Arc::new(texts_of_rows().map(whole).collect::<Result<Int64Array, CsvError>>()?),
+            DataType::Float64 => Arc::new(texts_of_rows().map(number).collect::<Result<Float64Array, CsvError>>()?),
+            DataType::Boolean => Arc::new(texts_of_rows().map(is_true).collect::<Result<BooleanArray, CsvError>>()?),
             _ => texts.clone(),
         })
     }

@@ -30,7 +30,17 @@ pub enum IpcError {
     },
     /// Arrow's reader refused it.
     #[error(transparent)]
-    Arrow(#[from] ArrowError),
+    Arrow(ArrowError),
+}
+
+impl From<ArrowError> for IpcError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            // What is decoded lies in memory: where Arrow speaks of I/O, a buffer could not be unpacked.
+            ArrowError::IoError(problem, _) => Self::Arrow(ArrowError::IpcError(problem)),
+            error => Self::Arrow(error),
+        }
+    }
 }
 
 /// What a message held.

@@ -200,10 +200,10 @@ impl Reading {
         while !self.is_over && self.sweep.runs.rows < BATCH_ROWS {
             let next = self.batches.as_mut().and_then(Iterator::next);
             match (next, self.parts.is_empty()) {
-                (Some(batch), _) => self
-                    .sweep
-                    .take(&batch?)
-                    .map_err(|problem| DatasetError::Refused { problem: format!("{}: {problem}", self.name) })?,
+                (Some(batch), _) => {
+                    let taken = self.sweep.take(&batch?);
+                    taken.map_err(|problem| DatasetError::Data(format!("{}: {problem}", self.name).into()))?;
+                }
                 (None, false) => {
                     let part = self.parts.pop().unwrap_or_default();
                     self.batches = Some(self.reads.read(&self.scan, &part)?);

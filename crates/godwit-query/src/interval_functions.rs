@@ -87,16 +87,9 @@ impl PairsOf {
     }
 }
 
-/// The columns of both, and for each where it is.
-fn columns_of_both(first: &Schema, second: &Schema, outer: bool) -> (Vec<Field>, Vec<From>) {
-    let of_second = |field: &Field| {
-        let nullable = outer || field.is_nullable();
-        field.clone().with_name(format!("{}{SECOND}", field.name())).with_nullable(nullable)
-    };
-    let fields = first.fields().iter().map(|field| field.as_ref().clone());
-    let fields = fields.chain(second.fields().iter().map(|field| of_second(field))).collect();
-    let places = (0..first.fields().len()).map(From::Passing).chain((0..second.fields().len()).map(From::Held));
-    (fields, places.collect())
+/// The name of a column of the second table.
+fn name_in_pair(field: &Field) -> String {
+    format!("{}{SECOND}", field.name())
 }
 
 /// A join as users write it, of which [`crate::overlap_rule`] makes one of intervals.
@@ -107,7 +100,7 @@ fn overlapping(first: Arc<dyn TableProvider>, second: Arc<dyn TableProvider>) ->
     let ([contig, start, end], [contig_2, start_2, end_2]) = (place(0), place(1));
     let conditions = vec![contig.eq(contig_2), start.lt(end_2), start_2.lt(end)];
     let of_first: Vec<Expr> = first.schema().fields().iter().map(|field| column(0, field.name())).collect();
-    let named = |field: &Arc<Field>| column(1, field.name()).alias(format!("{}{SECOND}", field.name()));
+    let named = |field: &Arc<Field>| column(1, field.name()).alias(name_in_pair(field));
     let of_second: Vec<Expr> = second.schema().fields().iter().map(named).collect();
     let second = LogicalPlanBuilder::scan(NAMES[1], provider_as_source(second), None)?.build()?;
     let joined = LogicalPlanBuilder::scan(NAMES[0], provider_as_source(first), None)?
@@ -127,9 +120,15 @@ struct NearestTable {
 
 impl NearestTable {
     fn new(first: Arc<dyn TableProvider>, second: Arc<dyn TableProvider>) -> Self {
-        let (mut fields, mut columns) = columns_of_both(&first.schema(), &second.schema(), true);
+        let (of_first, of_second) = (first.schema(), second.schema());
+        // Where nothing is near there is no second row.
+        let second_field =
+            |field: &Arc<Field>| field.as_ref().clone().with_name(name_in_pair(field)).with_nullable(true);
+        let mut fields: Vec<Field> = of_first.fields().iter().map(|field| field.as_ref().clone()).collect();
+        fields.extend(of_second.fields().iter().map(second_field));
         fields.push(Field::new(DISTANCE, DataType::Int64, true));
-        columns.push(From::Distance);
+        let columns = (0..of_first.fields().len()).map(From::Passing);
+        let columns = columns.chain((0..of_second.fields().len()).map(From::Held)).chain([From::Distance]).collect();
         Self { first, second, columns, schema: Arc::new(Schema::new(fields)) }
     }
 }
