@@ -83,10 +83,13 @@ impl World {
                 let attempt = self.attempts[stream as usize];
                 let broken = self.is_out() || self.random.chance(self.break_percent);
                 let wait = 20 + self.random.below(100);
-                self.at(if broken { 1000 } else { wait }, match broken {
-                    true => Happening::Broken { stream, attempt },
-                    false => Happening::Connected { stream, attempt },
-                });
+                self.at(
+                    if broken { 1000 } else { wait },
+                    match broken {
+                        true => Happening::Broken { stream, attempt },
+                        false => Happening::Connected { stream, attempt },
+                    },
+                );
             }
             Action::Ask { stream, request, spans } => {
                 let blocks = |span: &Span| (span.start..span.end).map(|block| (span.file, block)).collect::<Vec<_>>();
@@ -142,7 +145,8 @@ impl World {
             self.at(5, Happening::Broken { stream, attempt });
             return None;
         }
-        let Some((file, block)) = self.requests.get_mut(&(stream, request)).and_then(|request| request.left.pop()) else {
+        let Some((file, block)) = self.requests.get_mut(&(stream, request)).and_then(|request| request.left.pop())
+        else {
             self.requests.remove(&(stream, request));
             return Some(Event::Ended { stream, request });
         };
@@ -213,12 +217,14 @@ impl World {
         for (file, size) in (0..).zip(&self.sizes) {
             let whole = self.written[file as usize].count() == block_count(*size);
             let is_gone = self.gone.contains(&file);
-            if !is_gone && !(whole && self.named.contains(&file)) {
+            let is_done = whole && self.named.contains(&file);
+            if !is_done && !is_gone {
                 return Err(format!("file {file} of {size} bytes is not whole: {:?}", self.written[file as usize]));
             }
         }
         // Whatever is sent twice was in flight on a connection that broke, or was asked of two for one stalled.
-        let allowed = self.in_flight * (self.outcome.lost + u64::from(self.outcome.processes)) + self.outcome.blocks / 50;
+        let allowed =
+            self.in_flight * (self.outcome.lost + u64::from(self.outcome.processes)) + self.outcome.blocks / 50;
         if self.outcome.sent_again > allowed {
             return Err(format!("{} blocks came twice, {allowed} may", self.outcome.sent_again));
         }

@@ -82,7 +82,14 @@ fn an_encrypted_server_is_copied_from_with_a_token() {
         (directory.join("server.pem"), directory.join("server.key"), directory.join("tokens"));
     let mut openssl: Command = Tool::need("openssl").command();
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
-    openssl.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", text(&certificate), "-keyout", text(&key)]);
+    openssl.args([
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-out",
+        text(&certificate),
+        "-keyout",
+        text(&key),
+    ]);
     succeed(&mut openssl);
     let token = directory.join("token");
     fs::write(&token, godwit().args(["token", "alice", "--tokens", text(&tokens)]).succeeds().stdout).expect("written");

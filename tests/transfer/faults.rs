@@ -84,9 +84,8 @@ fn a_destination_that_goes_away_is_told() {
     fs::write(root.join("f"), content(BYTES)).expect("it can be written");
     let target = mine.join("deep");
     fs::create_dir(&target).expect("it can be made");
-    let running = godwit()
-        .args(["copy", &url(&served, "f"), text(&target.join("f")), "--rate", RATE, "--mode", "fast"])
-        .start();
+    let running =
+        godwit().args(["copy", &url(&served, "f"), text(&target.join("f")), "--rate", RATE, "--mode", "fast"]).start();
     wait_until("some blocks are there", || unfinished(&target) > 400);
     fs::remove_dir_all(&target).expect("it can be removed");
     let ended = running.finish();
@@ -98,9 +97,8 @@ fn a_destination_that_goes_away_is_told() {
 fn a_way_that_is_silent_for_too_long_ends_a_copy() {
     let (root, mine, served) = served("copy-silent", &[]);
     fs::write(root.join("f"), content(BYTES)).expect("it can be written");
-    let running = godwit()
-        .args(["copy", &url(&served, "f"), text(&mine.join("f")), "--rate", RATE, "--patience", "7s"])
-        .start();
+    let running =
+        godwit().args(["copy", &url(&served, "f"), text(&mine.join("f")), "--rate", RATE, "--patience", "7s"]).start();
     wait_until("some blocks are there", || unfinished(&mine) > 400);
     signal(served.process_id(), libc::SIGSTOP);
     let ended = running.finish();

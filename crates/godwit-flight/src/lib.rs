@@ -39,7 +39,7 @@ pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
 pub use sql::{Description, Pending, SQL_CATALOG, SQL_SCHEMA, SqlEngine};
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
-pub use tonic::{Code, Status};
 pub use tonic::service::Routes;
+pub use tonic::{Code, Status};
 pub use transport::{Access, Address, Token, Tuning};
 pub use wire::Wire;

@@ -12,8 +12,8 @@ use crate::error::TransferError;
 use crate::manifest::Entry;
 use crate::place::Remote;
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, Have, LIST, ListRequest,
-    Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, Have, LIST,
+    ListRequest, Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
 };
 use crate::ranges::RangeSet;
 use crate::service::UNKNOWN_SESSION;
@@ -86,7 +86,10 @@ pub(crate) fn is_passing(error: &FlightError) -> bool {
         // Bits that flipped make messages that cannot be read.
         FlightError::Malformed { .. } | FlightError::TooLarge { .. } | FlightError::Arrow { .. } => true,
         FlightError::Status { status, .. } => {
-            matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal)
+            matches!(
+                status.code(),
+                Code::Unavailable | Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal
+            )
         }
         FlightError::Listen { .. } => false,
     }
@@ -116,7 +119,11 @@ pub(crate) fn lost_session(error: &FlightError) -> bool {
 
 impl Control {
     /// Connects once: a server that is not there is told at once.
-    pub(crate) async fn connect(remote: &Remote, credentials: &Credentials, patience: Duration) -> Result<Self, TransferError> {
+    pub(crate) async fn connect(
+        remote: &Remote,
+        credentials: &Credentials,
+        patience: Duration,
+    ) -> Result<Self, TransferError> {
         let control =
             Self { remote: remote.clone(), access: credentials.access(remote)?, client: Mutex::new(None), patience };
         let client = control.another().await?;
@@ -187,7 +194,9 @@ impl Control {
     pub(crate) async fn tree(&self, path: &str, version: u64) -> Result<Option<Vec<BlockHash>>, TransferError> {
         let body = json(&TreeRequest { path: path.to_owned(), version })?;
         match self.act(TREE, body).await {
-            Ok(messages) => Ok(Some(messages.iter().flat_map(|message| message.as_chunks().0.iter().copied()).collect())),
+            Ok(messages) => {
+                Ok(Some(messages.iter().flat_map(|message| message.as_chunks().0.iter().copied()).collect()))
+            }
             Err(FlightError::Status { status, .. }) if status.code() == Code::FailedPrecondition => Ok(None),
             Err(error) => Err(told(error)),
         }

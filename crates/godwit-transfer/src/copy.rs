@@ -181,8 +181,9 @@ pub async fn copy(
     let rtt = control.rtt();
     let streams = tune::streams(options.mode, options.streams, rtt);
     if let Some(wanted) = options.streams.filter(|wanted| *wanted > streams) {
-        let message =
-            format!("{wanted} streams would weigh more than two ordinary flows: {streams} are used; --mode fast uses all");
+        let message = format!(
+            "{wanted} streams would weigh more than two ordinary flows: {streams} are used; --mode fast uses all"
+        );
         observer.event(&CopyEvent::Warning { message });
     }
     // Their handshakes take as long as it takes to find out what is to be copied.
@@ -200,13 +201,16 @@ pub async fn copy(
     }
     let plan = Plan::of(sources, Some(&control), &selection, into).await?;
     let base = match destination {
-        Place::Here(path) => path.to_str().map(str::to_owned).ok_or_else(|| TransferError::refused("the destination must be UTF-8"))?,
+        Place::Here(path) => {
+            path.to_str().map(str::to_owned).ok_or_else(|| TransferError::refused("the destination must be UTF-8"))?
+        }
         Place::There(remote) => remote.path.trim_matches('/').to_owned(),
     };
     let mut copy = Copy { options, observer, control, plan, base, downloads };
     let hidden = if downloads { 0 } else { copy.plan.leave_out_hidden() };
     if hidden > 0 {
-        let message = format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
+        let message =
+            format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
         observer.event(&CopyEvent::Warning { message });
     }
     let mut summary = copy.run(streams, rtt, connecting, cancelled).await?;
@@ -374,9 +378,10 @@ impl Copy<'_> {
             }
             summary.files += 1;
             total += entry.size_bytes;
-            let missing = work.missing.iter().map(|(start, end)| {
-                block_span(end - 1, entry.size_bytes).1 - block_span(start, entry.size_bytes).0
-            });
+            let missing = work
+                .missing
+                .iter()
+                .map(|(start, end)| block_span(end - 1, entry.size_bytes).1 - block_span(start, entry.size_bytes).0);
             summary.kept_bytes += entry.size_bytes - missing.sum::<u64>();
         }
         self.observer.event(&CopyEvent::Started {

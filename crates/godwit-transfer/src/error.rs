@@ -46,7 +46,9 @@ pub enum TransferError {
         place: String,
     },
     /// A file does not have the checksum that a file beside it says.
-    #[error("{place} has MD5 {found}, its .md5 file says {expected}; the source is damaged, or its .md5 is of another file")]
+    #[error(
+        "{place} has MD5 {found}, its .md5 file says {expected}; the source is damaged, or its .md5 is of another file"
+    )]
     Checksum {
         /// Which.
         place: String,

@@ -85,8 +85,8 @@ fn byte_of(digits: &[u8]) -> Option<u8> {
 pub(crate) fn check_reading(caller: &Caller, path: &str) -> Result<(), TransferError> {
     let Some(granted) = caller.purpose() else { return Ok(()) };
     let path = path.trim_matches('/');
-    let is_below = granted.is_empty()
-        || path.strip_prefix(granted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_below =
+        granted.is_empty() || path.strip_prefix(granted).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     // `..` is refused wherever paths are used, but a grant does not depend on that.
     let plain = path.split('/').all(|part| part != "..");
     if is_below && plain { Ok(()) } else { Err(TransferError::refused(format!("{path:?} was not granted"))) }

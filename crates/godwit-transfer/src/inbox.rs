@@ -176,7 +176,9 @@ impl Inbox {
         for came in CameBlocks::of(batch)?.iter() {
             let (file, block) = (came.file, came.block);
             let Some(incoming) = self.incoming(file) else {
-                return Err(TransferError::refused(format!("the other end sent a block of file {file}, which nobody asked for")));
+                return Err(TransferError::refused(format!(
+                    "the other end sent a block of file {file}, which nobody asked for"
+                )));
             };
             match self.take_block(&incoming, &came) {
                 Ok(true) => taken.written.push((file, block)),
@@ -296,7 +298,9 @@ impl Inbox {
         }
         for path in std::mem::take(&mut *lock(&self.touched)) {
             let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
-            File::open(&path).and_then(|directory| directory.sync_all()).map_err(TransferError::file("write", &path))?;
+            File::open(&path)
+                .and_then(|directory| directory.sync_all())
+                .map_err(TransferError::file("write", &path))?;
         }
         Ok(())
     }
@@ -304,7 +308,8 @@ impl Inbox {
     /// Removes a file, or an empty directory, that the source does not have.
     pub(crate) fn remove(&self, path: &str) -> Result<(), TransferError> {
         let target = self.path_of(path)?;
-        let removed = if target.is_dir() && !target.is_symlink() { fs::remove_dir(&target) } else { fs::remove_file(&target) };
+        let removed =
+            if target.is_dir() && !target.is_symlink() { fs::remove_dir(&target) } else { fs::remove_file(&target) };
         match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(TransferError::file("remove", &target)),
@@ -378,7 +383,8 @@ fn check_again(part: &File, known: &mut Known, size_bytes: u64) {
         let Some(expected) = hash else { continue };
         let (start, end) = block_span(block, size_bytes);
         data.resize(end.saturating_sub(start) as usize, 0);
-        let is_there = part.read_exact_at(&mut data, start).is_ok() && hash_block(&data, block, size_bytes) == *expected;
+        let is_there =
+            part.read_exact_at(&mut data, start).is_ok() && hash_block(&data, block, size_bytes) == *expected;
         if !is_there {
             *hash = None;
         }

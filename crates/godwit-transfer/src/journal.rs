@@ -90,7 +90,8 @@ impl Journal {
 
     /// Begins it anew.
     pub(crate) fn start(&mut self, header: &Header, known: &Known) -> Result<(), TransferError> {
-        let mut bytes = serde_json::to_vec(header).map_err(|error| TransferError::Bug { problem: error.to_string() })?;
+        let mut bytes =
+            serde_json::to_vec(header).map_err(|error| TransferError::Bug { problem: error.to_string() })?;
         bytes.push(b'\n');
         for (block, hash) in (0..).zip(known) {
             bytes.extend(hash.iter().flat_map(|hash| record(block, hash)));

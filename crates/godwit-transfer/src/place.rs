@@ -43,7 +43,8 @@ impl Place {
             "grpc+tls" => true,
             "grpc+tcp" | "grpc" => false,
             _ => {
-                let problem = format!("{text}: {scheme} is not spoken here; write grpc+tls://HOST:PORT/PATH, or grpc+tcp://");
+                let problem =
+                    format!("{text}: {scheme} is not spoken here; write grpc+tls://HOST:PORT/PATH, or grpc+tcp://");
                 return Err(TransferError::refused(problem));
             }
         };

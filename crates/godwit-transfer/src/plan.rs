@@ -30,7 +30,9 @@ pub(crate) struct Plan {
 fn name_of(path: &str) -> Result<&str, TransferError> {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     if name.is_empty() || name == "." || name == ".." {
-        return Err(TransferError::refused(format!("{path:?} has no name to copy it under; name the destination in full")));
+        return Err(TransferError::refused(format!(
+            "{path:?} has no name to copy it under; name the destination in full"
+        )));
     }
     Ok(name)
 }
@@ -59,7 +61,8 @@ impl Plan {
             match source {
                 Place::Here(path) => plan.add_here(path.clone(), selection, into).await?,
                 Place::There(remote) => {
-                    let control = control.ok_or_else(|| TransferError::Bug { problem: "no server is known".to_owned() })?;
+                    let control =
+                        control.ok_or_else(|| TransferError::Bug { problem: "no server is known".to_owned() })?;
                     plan.add_there(remote, control, selection, into).await?;
                 }
             }
@@ -70,7 +73,8 @@ impl Plan {
 
     async fn add_here(&mut self, path: PathBuf, selection: &Selection, into: bool) -> Result<(), TransferError> {
         let text = path.to_str().map(str::to_owned);
-        let not_text = || TransferError::refused(format!("{}: names of files must be UTF-8 to be copied", path.display()));
+        let not_text =
+            || TransferError::refused(format!("{}: names of files must be UTF-8 to be copied", path.display()));
         let text = text.ok_or_else(not_text)?;
         let found = path.clone();
         let entries = blocking(move || list(&found)).await?;
@@ -137,7 +141,9 @@ impl Plan {
     fn refuse_doubles(&self) -> Result<(), TransferError> {
         let mut seen: HashMap<&str, &Item> = HashMap::new();
         for item in &self.items {
-            if let Some(other) = seen.insert(&item.entry.path, item).filter(|other| !(other.entry.directory && item.entry.directory)) {
+            if let Some(other) =
+                seen.insert(&item.entry.path, item).filter(|other| !(other.entry.directory && item.entry.directory))
+            {
                 let problem = format!(
                     "{} and {} would both be {:?}; copy them one by one",
                     other.origin, item.origin, item.entry.path

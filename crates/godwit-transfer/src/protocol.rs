@@ -185,7 +185,9 @@ pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, TransferError> {
 /// What the other end said.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, TransferError> {
     serde_json::from_slice(bytes).map_err(|error| {
-        TransferError::refused(format!("the other end says what is not understood here ({error}); is it of another version?"))
+        TransferError::refused(format!(
+            "the other end says what is not understood here ({error}); is it of another version?"
+        ))
     })
 }
 

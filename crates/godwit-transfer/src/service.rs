@@ -18,8 +18,9 @@ use crate::grants::{GrantKey, check_reading, check_unlimited};
 use crate::inbox::{Inbox, Incoming};
 use crate::manifest::{below, list};
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, LIST, ListRequest, Proof,
-    READ, ReadRequest, TREE, TreeRequest, WRITE, WriteCommand, action, behind, hashes_from_text, json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, LIST,
+    ListRequest, Proof, READ, ReadRequest, TREE, TreeRequest, WRITE, WriteCommand, action, behind, hashes_from_text,
+    json, parse,
 };
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::fetch;

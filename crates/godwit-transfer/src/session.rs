@@ -521,9 +521,9 @@ impl Session {
                 };
                 let request = self.next_request;
                 self.next_request += 1;
-                let spans = outstanding.iter().flat_map(|(file, blocks)| {
-                    blocks.iter().map(|(start, end)| Span { file: *file, start, end })
-                });
+                let spans = outstanding
+                    .iter()
+                    .flat_map(|(file, blocks)| blocks.iter().map(|(start, end)| Span { file: *file, start, end }));
                 actions.push(Action::Ask { stream: stream as StreamId, request, spans: spans.collect() });
                 let request_state = Request { outstanding, progressed: now, doubled: false };
                 self.streams[stream].requests.insert(request, request_state);

@@ -36,9 +36,8 @@ fn get(socket: BorrowedFd<'_>, level: i32, option: i32, value: &mut [u8]) -> io:
     let mut length = value.len() as libc::socklen_t;
     // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes, which `value` has, and
     // then says in `length` how many.
-    let done = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length)
-    };
+    let done =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length) };
     if done == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 

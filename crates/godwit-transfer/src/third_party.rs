@@ -56,7 +56,8 @@ pub(crate) async fn delegate(
         let control = Control::connect(remote, credentials, options.patience).await?;
         // What a pattern fits is below the directory before it.
         let path = remote.path.split(['*', '?', '[']).next().unwrap_or_default();
-        let path = if path.len() < remote.path.len() { path.rsplit_once('/').map_or("", |(path, _)| path) } else { path };
+        let path =
+            if path.len() < remote.path.len() { path.rsplit_once('/').map_or("", |(path, _)| path) } else { path };
         granted.push((source.to_string(), control.grant(path).await?));
     }
     let request = FetchRequest {

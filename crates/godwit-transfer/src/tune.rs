@@ -75,7 +75,8 @@ pub(crate) fn apply(wire: &Wire, manner: &Manner) -> String {
         if !wanted.contains(&runs.as_str()) {
             let _ = wanted.iter().any(|name| set_congestion_control(socket, name).is_ok());
         }
-        if manner.mode == CopyMode::Fast && tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR.as_micros())
+        if manner.mode == CopyMode::Fast
+            && tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR.as_micros())
         {
             let _ = set_send_buffer(socket, FAST_BUFFER_BYTES);
         }

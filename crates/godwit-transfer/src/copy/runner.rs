@@ -105,7 +105,8 @@ impl<'r, 'c> Runner<'r, 'c> {
     ) -> Result<(), TransferError> {
         self.slots.resize_with(options.streams.max(1) as usize, Slot::default);
         let patience = options.patience;
-        let work = work.into_iter().map(|(work, settled)| if settled { FileWork { size_bytes: 0, ..work } } else { work });
+        let work =
+            work.into_iter().map(|(work, settled)| if settled { FileWork { size_bytes: 0, ..work } } else { work });
         let (mut session, mut actions) = Session::new(work.collect(), options, self.started.elapsed());
         let mut told_at = Instant::now();
         loop {

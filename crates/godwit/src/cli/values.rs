@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::copy::Streams;
 use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
-use super::copy::Streams;
 use godwit_pipeline::{Resource, sample_name_problem};
 
 /// Bits a second, in decimal units as networks are sold: `10G`, `500M`.

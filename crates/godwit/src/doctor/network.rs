@@ -48,7 +48,10 @@ impl Tcp {
             congestion: text("tcp_congestion_control"),
             available: text("tcp_available_congestion_control"),
             allowed: text("tcp_allowed_congestion_control"),
-            switches: SWITCHES.iter().filter_map(|(name, _)| Some((*name, text(name).parse::<u8>().ok()? != 0))).collect(),
+            switches: SWITCHES
+                .iter()
+                .filter_map(|(name, _)| Some((*name, text(name).parse::<u8>().ok()? != 0)))
+                .collect(),
         }
     }
 

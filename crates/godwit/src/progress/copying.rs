@@ -48,7 +48,9 @@ impl CopyObserver for Progress {
                 tell(&format!("godwit: {path} {blake3}"));
             }
             CopyEvent::Copied { .. } => {}
-            CopyEvent::Warning { message } if self.log >= LogLevel::Warn => tell(&format!("godwit: warning: {message}")),
+            CopyEvent::Warning { message } if self.log >= LogLevel::Warn => {
+                tell(&format!("godwit: warning: {message}"))
+            }
             CopyEvent::Warning { .. } => {}
         }
     }

@@ -50,7 +50,8 @@ fn credentials(args: &CopyArgs) -> Result<Credentials, Failure> {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
-            let wrong = || Failure::new(Exit::Input, format!("{} holds no token; `godwit token` makes one", path.display()));
+            let wrong =
+                || Failure::new(Exit::Input, format!("{} holds no token; `godwit token` makes one", path.display()));
             Some(Token::new(text.trim()).ok_or_else(wrong)?)
         }
     };
