@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`godwit copy` over emulated long fat networks (bench/path), with iperf3, and aria2 with nginx where they are, beside it.
+"""`godwit copy` over emulated long fat networks (bench/path), with iperf3 beside it in the same minute.
 
 Two network namespaces are joined by a path of some round-trip time, rate, loss and jitter. In each cell a file is copied from disk to disk, by a user
 without privileges, with TLS, tokens and BLAKE3, set-up included; percents are of the payload rate of TCP (1448 of 1500 bytes). The bound
@@ -105,7 +105,7 @@ def identity(directory, address):
     pem, key = directory / "server.pem", directory / "server.key"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=path",
-         "-addext", f"subjectAltName=IP:{address}", "-out", pem, "-keyout", key], check=True, capture_output=True)
+         "-addext", f"subjectAltName=IP:{address}", "-addext", "basicConstraints=critical,CA:FALSE", "-out", pem, "-keyout", key], check=True, capture_output=True)
     return pem, key
 
 
@@ -118,7 +118,7 @@ class Server:
         tokens.unlink(missing_ok=True)
         self.token.write_bytes(subprocess.run([godwit, "token", "bench", "--tokens", tokens], check=True, capture_output=True).stdout)
         subprocess.run(["chown", "-R", f"{USER}:{USER}", directory], check=True)
-        words = [godwit, "serve", "--root", root, "--listen", f"{path.b}:0", "--tls-cert", self.pem, "--tls-key", key, "--tokens", tokens]
+        words = [godwit, "serve", "--no-config", "--root", root, "--listen", f"{path.b}:0", "--tls-cert", self.pem, "--tls-key", key, "--tokens", tokens]
         self.child = subprocess.Popen(path.command("b", *words, "--writable"), stdout=subprocess.PIPE, text=True)
         self.url = self.child.stdout.readline().strip().rsplit(" ", 1)[-1]
 

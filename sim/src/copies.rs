@@ -217,7 +217,8 @@ impl World {
         for (file, size) in (0..).zip(&self.sizes) {
             let whole = self.written[file as usize].count() == block_count(*size);
             let is_gone = self.gone.contains(&file);
-            if !is_gone && !(whole && self.named.contains(&file)) {
+            let is_done = whole && self.named.contains(&file);
+            if !is_done && !is_gone {
                 return Err(format!("file {file} of {size} bytes is not whole: {:?}", self.written[file as usize]));
             }
         }

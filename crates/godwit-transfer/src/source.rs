@@ -16,10 +16,13 @@ use crate::tree::{BLOCK_BYTES, BlockHash, block_count, block_span, hash_block};
 /// Files whose hashes are remembered; 32 bytes for each MiB of theirs.
 const REMEMBERED_FILES: usize = 256;
 
+/// Hashes of a file's blocks, where they are known.
+type Known = Arc<Mutex<Vec<Option<BlockHash>>>>;
+
 /// Hashes of the blocks of files that were read, so that their proof costs no second reading.
 #[derive(Debug, Default)]
 pub(crate) struct Hashes {
-    files: Mutex<HashMap<(PathBuf, u64), Arc<Mutex<Vec<Option<BlockHash>>>>>>,
+    files: Mutex<HashMap<(PathBuf, u64), Known>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -27,7 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hashes {
-    fn of_file(&self, path: &Path, version: u64, size_bytes: u64) -> Arc<Mutex<Vec<Option<BlockHash>>>> {
+    fn of_file(&self, path: &Path, version: u64, size_bytes: u64) -> Known {
         let mut files = lock(&self.files);
         let key = (path.to_owned(), version);
         if !files.contains_key(&key) && files.len() >= REMEMBERED_FILES {

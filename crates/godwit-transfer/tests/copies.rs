@@ -1,5 +1,7 @@
 //! Copies between two ends in one process, over real sockets: what arrives is what was there, whatever happens on the way.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
 use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -110,7 +112,7 @@ async fn copied(from: &Place, to: &Place, options: &CopyOptions) -> Result<CopyS
 }
 
 async fn watched(from: &Place, to: &Place, options: &CopyOptions, watch: &Watch) -> Result<CopySummary, TransferError> {
-    copy(&[from.clone()], to, &Credentials::default(), options, watch, &watch.cancelled).await
+    copy(std::slice::from_ref(from), to, &Credentials::default(), options, watch, &watch.cancelled).await
 }
 
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
