@@ -11,6 +11,7 @@ mod file;
 mod files_of_a_run;
 mod indexes;
 mod mutate;
+mod packed;
 mod pipe;
 mod reads;
 mod text;
@@ -23,7 +24,7 @@ pub use mutate::Mutator;
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),
@@ -40,6 +41,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("vcf", variants::vcf),
     ("bed", variants::regions),
     ("vcf_lines", text::vcf_lines),
+    ("packed", packed::packed),
 ];
 
 /// Runs a target.

@@ -14,6 +14,7 @@ mod index;
 mod man;
 mod markdup;
 mod node;
+mod pack;
 mod plan;
 #[cfg(feature = "sql")]
 mod query;
@@ -61,6 +62,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Query(args) => query::run(&args),
         Verb::Serve(args) => serve::run(&args),
         Verb::Token(args) => serve::make_token(&args),
+        Verb::Pack(args) => pack::pack_file(&args),
+        Verb::Unpack(args) => pack::unpack_file(&args),
+        Verb::Collection(verb) => pack::collection(&verb),
+        Verb::Mutate(args) => pack::mutate_file(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Bench(verb) => bench::run(&verb),
