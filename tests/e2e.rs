@@ -1,4 +1,5 @@
 //! End-to-end tests: the built binary judged against bwa, samtools and Picard.
 
+mod pack;
 mod run;
 mod serve;
