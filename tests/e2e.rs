@@ -1,5 +1,6 @@
 //! End-to-end tests: the built binary judged against bwa, samtools and Picard.
 
+mod pack;
 mod run;
 mod search;
 mod serve;

@@ -11,6 +11,7 @@ mod file;
 mod files_of_a_run;
 mod indexes;
 mod mutate;
+mod packed;
 mod pipe;
 mod reads;
 mod tables;
@@ -24,7 +25,7 @@ pub use mutate::Mutator;
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),
@@ -43,6 +44,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("vcf_lines", text::vcf_lines),
     ("arrow", tables::arrow),
     ("csv", tables::csv),
+    ("packed", packed::packed),
 ];
 
 /// Runs a target.

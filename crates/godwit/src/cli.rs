@@ -10,6 +10,7 @@ mod filter;
 mod flight;
 mod marking;
 mod nodes;
+mod pack;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
@@ -44,6 +45,9 @@ pub use decode_cram::DecodeCramArgs;
 pub use filter::{FilterArgs, ResourceArgs};
 pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use nodes::{NodeArgs, Place, PlaceArgs};
+pub use pack::{
+    CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
+};
 #[cfg(feature = "sql")]
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
@@ -141,6 +145,8 @@ impl Cli {
             Verb::Search(args) => Some(&args.common),
             Verb::Serve(args) => Some(&args.common),
             Verb::Copy(args) => Some(&args.common),
+            Verb::Pack(args) => Some(&args.common),
+            Verb::Unpack(args) => Some(&args.common),
             Verb::Demo(args) => Some(&args.common),
             _ => None,
         }
@@ -172,6 +178,8 @@ impl Cli {
             Verb::Search(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
             Verb::Copy(args) => Some(&mut args.common),
+            Verb::Pack(args) => Some(&mut args.common),
+            Verb::Unpack(args) => Some(&mut args.common),
             Verb::Demo(args) => Some(&mut args.common),
             _ => None,
         }
@@ -245,6 +253,18 @@ pub enum Verb {
     /// Make a token that lets somebody in to a server
     #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
     Token(TokenArgs),
+    /// A genome as what differs from a reference: kilobytes in place of gigabytes
+    #[command(after_help = "Example:\n  godwit pack --reference ref.fa sample.fa sample.gwp")]
+    Pack(PackArgs),
+    /// Unpack a genome, byte by byte as it was, or a region of it
+    #[command(after_help = "Example:\n  godwit unpack --reference ref.fa sample.gwp sample.fa")]
+    Unpack(UnpackArgs),
+    /// Many packed genomes of one reference
+    #[command(subcommand, after_help = "Example:\n  godwit collection add genomes sample.fa --reference ref.fa")]
+    Collection(CollectionVerb),
+    /// Make another individual of a genome, from a seed
+    #[command(hide = true, after_help = "Example:\n  godwit mutate ref.fa other.fa --seed 1")]
+    Mutate(MutateArgs),
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),

@@ -16,6 +16,7 @@ mod live;
 mod man;
 mod markdup;
 mod node;
+mod pack;
 mod plan;
 #[cfg(feature = "sql")]
 mod query;
@@ -66,6 +67,10 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),
+        Verb::Pack(args) => pack::pack_file(&args),
+        Verb::Unpack(args) => pack::unpack_file(&args),
+        Verb::Collection(verb) => pack::collection(&verb),
+        Verb::Mutate(args) => pack::mutate_file(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Bench(verb) => bench::run(&verb),

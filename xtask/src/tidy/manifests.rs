@@ -66,7 +66,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // What outside bytes are read with, and nothing that runs.
-    ("godwit-fuzz", &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline"]),
+    (
+        "godwit-fuzz",
+        &["godwit-model", "godwit-formats", "godwit-cram", "godwit-engines", "godwit-pipeline", "godwit-transfer"],
+    ),
     // The harness of the tests knows none of the crates.
     ("godwit-tests", &[]),
     // Decisions alone, in a world of its own.

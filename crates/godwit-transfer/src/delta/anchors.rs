@@ -5,6 +5,8 @@
 //! places, with a byte of the hash for each, so that a k-mer that is nowhere is known by one look. What it says is a guess
 //! until bases are compared.
 
+use std::ops::Range;
+
 use super::bases::{Bases, OtherRun};
 use super::error::DeltaError;
 
@@ -17,6 +19,8 @@ const WAYS: usize = 4;
 const MAX_REPEATS: usize = 2;
 /// Bases for one k-mer that is kept, on average.
 const SAMPLING: usize = 8;
+/// Bases that a thread scans before what it found is put into the table.
+const ROUND_BASES: usize = 1 << 24;
 /// K-mers looked up at once, so that waiting for memory overlaps.
 const BATCH: usize = 64;
 
@@ -58,19 +62,33 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// The table of a reference whose unknown bases are `others`. Each thread takes the buckets of its part.
+    /// The table of a reference whose unknown bases are `others`, the same for any number of threads.
     pub(super) fn build(bases: &Bases, others: &[OtherRun], threads: usize) -> Self {
         let buckets = (bases.count() / SAMPLING * 10 / 7 / WAYS + 1).min(u32::MAX as usize);
         let shift = (usize::BITS - bases.count().leading_zeros()).saturating_sub(32);
         let mut anchors = Self { marks: vec![0; buckets], places: vec![[0; WAYS]; buckets], shift };
-        let part = buckets.div_ceil(threads.max(1));
-        std::thread::scope(|scope| {
-            let parts = anchors.marks.chunks_mut(part).zip(anchors.places.chunks_mut(part)).enumerate();
-            for (at, (marks, places)) in parts {
-                let filler = Filler { marks, places, first: at * part, buckets, shift };
-                scope.spawn(move || filler.fill(bases, others));
-            }
-        });
+        let threads = threads.max(1);
+        let part = buckets.div_ceil(threads);
+        let round = ROUND_BASES * threads;
+        for start in (0..bases.count()).step_by(round) {
+            let stretches = (start..(start + round).min(bases.count())).step_by(ROUND_BASES);
+            let scans: Vec<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
+                let scan = |start: usize| {
+                    let stretch = start..(start + ROUND_BASES).min(bases.count());
+                    scope.spawn(move || scan(bases, others, stretch, buckets, part))
+                };
+                let running: Vec<_> = stretches.map(scan).collect();
+                running.into_iter().map(|scan| scan.join().expect("scanning bases does not panic")).collect()
+            });
+            let scans = &scans;
+            std::thread::scope(|scope| {
+                let parts = anchors.marks.chunks_mut(part).zip(anchors.places.chunks_mut(part)).enumerate();
+                for (at, (marks, places)) in parts {
+                    let mut filler = Filler { marks, places, shift };
+                    scope.spawn(move || scans.iter().for_each(|parts| filler.insert(&parts[at])));
+                }
+            });
+        }
         anchors
     }
 
@@ -114,56 +132,67 @@ fn mark_of(hash: u64) -> u8 {
     hash as u8 | 1
 }
 
+/// A k-mer to be put into the table.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Within the buckets of one thread.
+    bucket: u32,
+    mark: u8,
+    place: usize,
+}
+
+/// The k-mers that end in a stretch, in order, for each part of the buckets.
+fn scan(bases: &Bases, others: &[OtherRun], stretch: Range<usize>, buckets: usize, part: usize) -> Vec<Vec<Entry>> {
+    let parts = buckets.div_ceil(part);
+    let expected = stretch.len() / SAMPLING / parts;
+    let mut entries: Vec<Vec<Entry>> = (0..parts).map(|_| Vec::with_capacity(expected + expected / 8)).collect();
+    let mut roller = Roller::default();
+    let mut at = stretch.start.saturating_sub(K - 1);
+    let first = others.partition_point(|run| run.end <= at);
+    let runs = others[first..].iter().take_while(|run| run.start < stretch.end).map(|run| (run.start, run.end));
+    for (start, next) in runs.chain([(stretch.end, stretch.end)]) {
+        while at < start {
+            let word = bases.window(at);
+            let stop = (at + 32).min(start);
+            for place in at..stop {
+                let Some(hash) = roller.push((word >> (2 * (place - at))) as u8 & 3) else { continue };
+                let bucket = bucket_of(hash, buckets);
+                let entry = Entry { bucket: (bucket % part) as u32, mark: mark_of(hash), place: place + 1 - K };
+                entries[bucket / part].push(entry);
+            }
+            at = stop;
+        }
+        roller.reset();
+        at = at.max(next);
+    }
+    entries
+}
+
 /// Fills some of the buckets.
 struct Filler<'a> {
     marks: &'a mut [u32],
     places: &'a mut [[u32; WAYS]],
-    /// The first of them.
-    first: usize,
-    /// All there are.
-    buckets: usize,
     shift: u32,
 }
 
 impl Filler<'_> {
-    fn fill(mut self, bases: &Bases, others: &[OtherRun]) {
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut roller = Roller::default();
-        let mut at = 0;
-        let ends = others.iter().map(|run| (run.start, run.end)).chain([(bases.count(), bases.count())]);
-        for (start, next) in ends {
-            while at < start {
-                let word = bases.words()[at / 32];
-                let stop = (at / 32 * 32 + 32).min(start);
-                for place in at..stop {
-                    let Some(hash) = roller.push((word >> (2 * (place % 32))) as u8 & 3) else { continue };
-                    let bucket = bucket_of(hash, self.buckets).wrapping_sub(self.first);
-                    if bucket < self.marks.len() {
-                        batch.push((bucket, mark_of(hash), (place + 1 - K) >> self.shift));
-                        if batch.len() == BATCH {
-                            self.insert(&mut batch);
-                        }
-                    }
+    fn insert(&mut self, entries: &[Entry]) {
+        for batch in entries.chunks(BATCH) {
+            // Loads that wait for nothing: all are on their way before the first is needed.
+            let touch = |sum: u32, entry: &Entry| {
+                let bucket = entry.bucket as usize;
+                self.marks[bucket] ^ self.places[bucket][0] ^ sum
+            };
+            std::hint::black_box(batch.iter().fold(0, touch));
+            for Entry { bucket, mark, place } in batch {
+                let bucket = *bucket as usize;
+                let mut marks = self.marks[bucket].to_le_bytes();
+                let repeats = marks.iter().filter(|known| *known == mark).count();
+                if let (Some(way), true) = (marks.iter().position(|known| *known == 0), repeats < MAX_REPEATS) {
+                    marks[way] = *mark;
+                    self.marks[bucket] = u32::from_le_bytes(marks);
+                    self.places[bucket][way] = (place >> self.shift) as u32;
                 }
-                at = stop;
-            }
-            roller.reset();
-            at = next;
-        }
-        self.insert(&mut batch);
-    }
-
-    fn insert(&mut self, batch: &mut Vec<(usize, u8, usize)>) {
-        // Loads that wait for nothing: all are on their way before the first is needed.
-        let touched = batch.iter().fold(0, |sum, (bucket, ..)| self.marks[*bucket] ^ self.places[*bucket][0] ^ sum);
-        std::hint::black_box(touched);
-        for (bucket, mark, place) in batch.drain(..) {
-            let mut marks = self.marks[bucket].to_le_bytes();
-            let repeats = marks.iter().filter(|known| **known == mark).count();
-            if let (Some(way), true) = (marks.iter().position(|known| *known == 0), repeats < MAX_REPEATS) {
-                marks[way] = mark;
-                self.marks[bucket] = u32::from_le_bytes(marks);
-                self.places[bucket][way] = place as u32;
             }
         }
     }

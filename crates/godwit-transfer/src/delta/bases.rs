@@ -283,7 +283,11 @@ impl Splitter {
             // The letter that has this code: A, and 2, 0x13 or 6 more.
             let expected = ONES * 0x41 + low * 2 + (low & high) * 4 + (high & !low) * 0x13;
             if word & (ONES * 0xDF) != expected {
-                self.push_slowly(eight);
+                // Long runs of N are a part of most genomes.
+                match word == ONES * u64::from(eight[0]) {
+                    true => self.push_others(eight[0], 8),
+                    false => self.push_slowly(eight),
+                }
                 continue;
             }
             let pairs = code | code >> 6;
@@ -299,25 +303,30 @@ impl Splitter {
     fn push_slowly(&mut self, letters: &[u8]) {
         for letter in letters {
             let upper = letter.to_ascii_uppercase();
-            let is_base = LETTERS.contains(&upper);
-            if !is_base {
-                let at = self.count;
-                match self.others.last_mut() {
-                    Some(run) if run.end == at && run.byte == upper => run.end += 1,
-                    _ => self.others.push(OtherRun { start: at, end: at + 1, byte: upper }),
-                }
+            match LETTERS.contains(&upper) {
+                true => self.append(code_of(upper).into(), letter.is_ascii_lowercase().into(), 1),
+                false => self.push_others(*letter, 1),
             }
-            let code = if is_base { code_of(upper) } else { 0 };
-            self.append(u64::from(code), u64::from(letter.is_ascii_lowercase()), 1);
         }
+    }
+
+    /// Takes up to 8 of a letter that is no base.
+    fn push_others(&mut self, letter: u8, count: usize) {
+        let (at, byte) = (self.count, letter.to_ascii_uppercase());
+        match self.others.last_mut() {
+            Some(run) if run.end == at && run.byte == byte => run.end += count,
+            _ => self.others.push(OtherRun { start: at, end: at + count, byte }),
+        }
+        let lower = if letter.is_ascii_lowercase() { 0xFF >> (8 - count) } else { 0 };
+        self.append(0, lower, count);
     }
 
     /// Appends up to 8 that do not cross a multiple of 8.
     fn append(&mut self, codes: u64, lower: u64, count: usize) {
-        if self.count % WORD_BASES == 0 {
+        if self.count.is_multiple_of(WORD_BASES) {
             self.words.push(0);
         }
-        if self.count % 64 == 0 {
+        if self.count.is_multiple_of(64) {
             self.lower.push(0);
         }
         if let Some(word) = self.words.last_mut() {
@@ -351,7 +360,11 @@ mod tests {
 
     #[test]
     fn letters_are_taken_apart_the_same_in_any_pieces() {
-        let text: Vec<u8> = (0..1000_u32).map(|at| b"ACGTacgtNnRyAC*TGGTT"[(at * at / 7 % 20) as usize]).collect();
+        let text: Vec<u8> = (0..1000_u32)
+            .map(|at| b"ACGTacgtNnRyAC*TGGTT"[(at * at / 7 % 20) as usize])
+            .chain([b'N'; 50])
+            .chain([b'n'; 50])
+            .collect();
         let whole = split(&text, text.len());
         for cut in [1, 3, 7, 8, 60, 61] {
             assert_eq!(split(&text, cut), whole, "pieces of {cut}");

@@ -216,36 +216,55 @@ impl Layout {
 
     /// Puts the text together again; `None` where `residues` are not as many as there should be.
     pub(super) fn write(&self, residues: &[u8]) -> Option<Vec<u8>> {
+        let bytes = self.text_bytes()?;
+        let mut text = Vec::with_capacity(bytes as usize + 1);
+        self.emit(residues, |some| {
+            text.extend_from_slice(some);
+            true
+        })?;
+        text.truncate(bytes as usize);
+        Some(text)
+    }
+
+    /// Whether this is the layout of a text with these residues.
+    pub(super) fn is_of(&self, residues: &[u8], text: &[u8]) -> bool {
+        let mut rest = text;
+        let equal = self.emit(residues, |some| match rest.strip_prefix(some) {
+            Some(behind) => {
+                rest = behind;
+                true
+            }
+            // The end of the last line, where that has none.
+            None => some.strip_suffix(b"\n") == Some(std::mem::take(&mut rest)),
+        });
+        equal.is_some() && rest.is_empty() && self.text_bytes() == Some(text.len() as u64)
+    }
+
+    /// Hands out the text in pieces, its last line always ended; `None` where `residues` are not as many as there should be, or
+    /// `put` says false.
+    fn emit(&self, residues: &[u8], mut put: impl FnMut(&[u8]) -> bool) -> Option<()> {
         if self.residues()? != residues.len() as u64 {
             return None;
         }
-        let mut text = Vec::with_capacity(self.text_bytes()? as usize + 2);
         let mut rest = residues;
         let titles = self.titles.split_inclusive(|byte| *byte == b'\n');
         for (at, (title, body)) in std::iter::once(&[][..]).chain(titles).zip(&self.bodies).enumerate() {
-            if at > 0 {
-                text.push(b'>');
-                text.extend_from_slice(title);
+            if at > 0 && !(put(b">") && put(title)) {
+                return None;
             }
             for run in &body.runs {
                 let end: &[u8] = if run.code & 1 == 1 { b"\r\n" } else { b"\n" };
                 let width = (run.code / 2) as usize;
                 let (lines, others) = rest.split_at_checked(width.checked_mul(run.lines as usize)?)?;
                 rest = others;
-                if width == 0 {
-                    (0..run.lines).for_each(|_| text.extend_from_slice(end));
-                    continue;
-                }
-                for line in lines.chunks_exact(width) {
-                    text.extend_from_slice(line);
-                    text.extend_from_slice(end);
+                for line in 0..run.lines as usize {
+                    if !(put(&lines[line * width..(line + 1) * width]) && put(end)) {
+                        return None;
+                    }
                 }
             }
         }
-        if self.open {
-            text.pop();
-        }
-        Some(text)
+        Some(())
     }
 }
 
@@ -257,6 +276,9 @@ mod tests {
         let mut residues = Vec::new();
         let layout = parse(text, inside, &mut residues);
         assert_eq!(layout.write(&residues).as_deref(), Some(text), "{:?}", String::from_utf8_lossy(text));
+        assert!(layout.is_of(&residues, text), "{:?}", String::from_utf8_lossy(text));
+        assert!(!layout.is_of(&residues, &[text, b"A"].concat()));
+        assert!(text.is_empty() || !layout.is_of(&residues, &text[..text.len() - 1]));
         let lines = layout.encode();
         let again = Layout::decode(&lines, layout.titles.clone(), text.len() as u64);
         assert_eq!(again.as_ref(), Some(&layout), "{:?}", String::from_utf8_lossy(text));

@@ -20,7 +20,12 @@ impl CaseKind {
 }
 
 /// Codes ascending places below `end`; how many there are both sides know. `None` where there is no place left.
-pub(super) fn code_places(coder: &mut impl Coder, known: Option<&[usize]>, count: usize, end: usize) -> Option<Vec<usize>> {
+pub(super) fn code_places(
+    coder: &mut impl Coder,
+    known: Option<&[usize]>,
+    count: usize,
+    end: usize,
+) -> Option<Vec<usize>> {
     let mut gaps = [Number::default(), Number::default()];
     let mut places = Vec::new();
     let mut next = 0;
@@ -35,7 +40,12 @@ pub(super) fn code_places(coder: &mut impl Coder, known: Option<&[usize]>, count
 }
 
 /// Codes ascending runs of letters in `[0, end)`.
-pub(super) fn code_others(coder: &mut impl Coder, known: Option<&[OtherRun]>, count: usize, end: usize) -> Option<Vec<OtherRun>> {
+pub(super) fn code_others(
+    coder: &mut impl Coder,
+    known: Option<&[OtherRun]>,
+    count: usize,
+    end: usize,
+) -> Option<Vec<OtherRun>> {
     let (mut gaps, mut lengths) = (Number::default(), Number::default());
     let (mut same, mut letters) = (Bit::default(), [Bit::default(); 256]);
     let mut runs: Vec<OtherRun> = Vec::new();
@@ -60,18 +70,19 @@ pub(super) fn expected_case(copies: &[Copied], lower: &Bits, count: usize) -> Bi
     let mut expected = Bits::zeros(count);
     let mut done = 0;
     for copied in copies {
-        carry_on(&mut expected, done, copied.to);
+        let (to, bases) = (copied.to as usize, copied.bases as usize);
+        carry_on(&mut expected, done, to);
         let mut at = 0;
-        while at < copied.bases {
-            let bits = (copied.bases - at).min(64);
+        while at < bases {
+            let bits = (bases - at).min(64);
             let word = match copied.reverse {
                 true => lower.window_reversed(copied.local - at),
                 false => lower.window(copied.local + at),
             };
-            expected.put(copied.to + at, word, bits);
+            expected.put(to + at, word, bits);
             at += bits;
         }
-        done = copied.to + copied.bases;
+        done = to + bases;
     }
     carry_on(&mut expected, done, count);
     expected

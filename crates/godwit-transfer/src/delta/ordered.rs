@@ -35,7 +35,10 @@ impl<I: Send, O: Send> InOrder<I, O> {
                     let _ = done.send(work(item));
                 }
             };
-            std::thread::Builder::new().name("segments".to_owned()).spawn_scoped(scope, run).map_err(DeltaError::Thread)?;
+            std::thread::Builder::new()
+                .name("segments".to_owned())
+                .spawn_scoped(scope, run)
+                .map_err(DeltaError::Thread)?;
         }
         Ok(Self { jobs, waiting: VecDeque::new(), threads })
     }

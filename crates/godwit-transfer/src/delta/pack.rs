@@ -14,20 +14,22 @@ use super::ordered::InOrder;
 use super::reference::Reference;
 use super::segment::{Encoded, Encoder, MAX_TEXT_BYTES, Piece};
 use super::varint::put_varint;
-use super::zstd_bytes::{LEVEL, compress};
+use super::zstd_bytes::{GUESS_LEVEL, LEVEL, compress};
 
 /// Bytes of text in a segment: what a thread holds, and what is decoded for one region.
 const SEGMENT_BYTES: usize = 32 << 20;
 
 /// Text so short that it is packed both ways.
 const SMALL_BYTES: u64 = 256 << 10;
+/// A packed file so short that its start and end count.
+const SMALL_PACKED_BYTES: u64 = 1000;
 
 /// How to pack.
 #[derive(Clone, Debug)]
 pub struct PackOptions {
     /// Threads that encode; each holds a few times a segment.
     pub threads: usize,
-    /// Bytes of text in a segment, up to 64 MiB: more packs better by a little, less makes regions quicker.
+    /// Bytes of text in a segment, up to 32 MiB: more packs better by a little, less makes regions quicker.
     pub segment_bytes: usize,
 }
 
@@ -80,7 +82,9 @@ pub fn pack(
             if cancelled.load(Ordering::Relaxed) {
                 return Err(DeltaError::Cancelled);
             }
-            let Some(piece) = pieces.next().map_or_else(|| cutter.next_piece(), |piece| Ok(Some(piece)))? else { break };
+            let Some(piece) = pieces.next().map_or_else(|| cutter.next_piece(), |piece| Ok(Some(piece)))? else {
+                break;
+            };
             encoding.push(piece);
             if encoding.is_full()
                 && let Some(encoded) = encoding.pop()
@@ -113,7 +117,10 @@ fn pack_one(
             file.write(edits)?;
             let summary = file.finish()?;
             // What edits are compared with leaves out the start and the end of a file, which count in a small one.
-            let body = (text_bytes < SMALL_BYTES).then(|| compress(&text, LEVEL, &[]));
+            let packed_bytes = summary.packed_bytes;
+            let repeats = || compress(&text, GUESS_LEVEL, &[]).len() as u64 <= 4 * packed_bytes;
+            let is_close = text_bytes < SMALL_BYTES || (packed_bytes < SMALL_PACKED_BYTES && repeats());
+            let body = is_close.then(|| compress(&text, LEVEL, &[]));
             match body.filter(|body| (body.len() as u64) < summary.packed_bytes) {
                 Some(body) => body,
                 None => {
@@ -200,7 +207,8 @@ impl<'i> Cutter<'i> {
     }
 
     fn next_piece(&mut self) -> Result<Option<Piece>, DeltaError> {
-        let mut text = std::mem::take(&mut self.left);
+        let mut text = Vec::with_capacity(self.piece_bytes);
+        text.append(&mut self.left);
         let missing = (self.piece_bytes - text.len()) as u64;
         let read = Read::take(&mut *self.input, missing).read_to_end(&mut text);
         read.map_err(|source| DeltaError::Stream { what: "read the input", source })?;

@@ -106,8 +106,8 @@ impl Source {
 /// A stretch that was copied from the reference: `bases` from `to` on are those at `local`, in reverse those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copied {
-    pub(super) to: usize,
-    pub(super) bases: usize,
+    pub(super) to: u32,
+    pub(super) bases: u32,
     pub(super) local: usize,
     pub(super) reverse: bool,
 }

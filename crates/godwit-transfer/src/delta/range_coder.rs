@@ -254,8 +254,10 @@ mod tests {
 
     #[test]
     fn numbers_come_back() {
-        let numbers: Vec<u64> =
-            (0..5_000_u64).map(|at| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (at % 60 + 3)).chain([0, (1 << 61)]).collect();
+        let numbers: Vec<u64> = (0..5_000_u64)
+            .map(|at| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (at % 60 + 3))
+            .chain([0, (1 << 61)])
+            .collect();
         let mut encoder = Encoder::new();
         let mut model = Number::default();
         for number in &numbers {

@@ -126,8 +126,9 @@ impl Models {
     }
 }
 
-/// Goes through a script. `None` where it asks for what cannot be, which only a damaged or hostile file does.
-pub(super) fn run<C: Coder>(task: &Task, columns: &mut Columns<C>) -> Option<Outcome> {
+/// Goes through a script and writes the letters to `letters`, which is empty. `None` where it asks for what cannot be, which only a damaged or hostile file does.
+pub(super) fn run<C: Coder>(task: &Task, columns: &mut Columns<C>, mut letters: Vec<u8>) -> Option<Outcome> {
+    letters.reserve(task.count);
     let mut runner = Runner {
         task,
         models: Models::new(task.order),
@@ -136,7 +137,7 @@ pub(super) fn run<C: Coder>(task: &Task, columns: &mut Columns<C>) -> Option<Out
         last_kind: 4,
         last_gap: 0,
         others: task.others,
-        out: Outcome { letters: Vec::with_capacity(task.count + 32), copies: Vec::new() },
+        out: Outcome { letters, copies: Vec::new() },
     };
     for at in 0..task.steps {
         let step = task.known.map(|(steps, _)| steps[at]);
@@ -212,7 +213,8 @@ impl Runner<'_> {
         } else {
             copy_reference(&mut self.out.letters, self.task.space.bases, local, reverse, bases);
             if self.task.notes_copies {
-                self.out.copies.push(Copied { to, bases, local, reverse });
+                // Segments are far shorter than 2^32.
+                self.out.copies.push(Copied { to: to as u32, bases: bases as u32, local, reverse });
             }
         }
         self.source = Some(source.moved(bases));

@@ -19,7 +19,7 @@ use super::zstd_bytes::{put_bytes, take_bytes};
 pub(super) use encode::{Encoded, Encoder, Piece};
 
 /// Bytes of text in a segment at most.
-pub(super) const MAX_TEXT_BYTES: u64 = 64 << 20;
+pub(super) const MAX_TEXT_BYTES: u64 = 32 << 20;
 /// Columns besides those of the script: the case, and what is no base.
 const ALL_COLUMNS: usize = COLUMNS + 2;
 
@@ -82,9 +82,10 @@ impl Head {
         let text_checksum = u64::from_le_bytes(cursor.array()?);
         let case = *CaseKind::ALL.get(usize::try_from(cursor.varint()?).ok()?)?;
         let order = u32::try_from(cursor.varint()?).ok().filter(|order| *order <= MAX_ORDER)?;
-        let [steps, toggles, others, count] = [cursor.varint()?, cursor.varint()?, cursor.varint()?, cursor.varint()?];
+        let mut count = || cursor.varint().filter(|count| *count <= MAX_TEXT_BYTES);
+        let [steps, toggles, others, declared_count] = [count()?, count()?, count()?, count()?];
         let mut declared = Vec::new();
-        for _ in 0..count {
+        for _ in 0..declared_count {
             let start = cursor.varint()?;
             let bases = cursor.varint()?;
             let case_checksum = if bases & 1 == 1 { u64::from_le_bytes(cursor.array()?) } else { 0 };
@@ -96,19 +97,14 @@ impl Head {
         let titles = take_bytes(&mut cursor, text_bytes)?;
         let layout = Layout::decode(&lines, titles, text_bytes)?;
         let residues = layout.residues()?;
-        // Each edit makes a base or stands before one that is copied.
-        let fits = steps <= 2 * residues + 1 && toggles <= residues && others <= residues;
-        (cursor.is_empty() && fits).then_some(Self {
-            text_bytes,
-            text_checksum,
-            case,
-            order,
-            steps,
-            toggles,
-            others,
-            declared,
-            layout,
-        })
+        let head = Self { text_bytes, text_checksum, case, order, steps, toggles, others, declared, layout };
+        (cursor.is_empty() && head.is_worth_it(residues)).then_some(head)
+    }
+
+    /// Whether edits and marks are few for that many residues. Where they are not, text is shorter; and a reader is asked for no
+    /// more memory than a few times the text.
+    pub(super) fn is_worth_it(&self, residues: u64) -> bool {
+        self.steps * 4 <= residues + 256 && self.toggles * 8 <= residues + 256 && self.others * 8 <= residues + 256
     }
 
     /// Residues of the segment, as they are in the text; `None` where the body does not go with the head.
@@ -127,7 +123,7 @@ impl Head {
             order: self.order,
             notes_copies: self.case == CaseKind::AgainstReference,
         };
-        let mut outcome = run(&task, &mut Columns::to_read(script))?;
+        let mut outcome = run(&task, &mut Columns::to_read(script), Vec::new())?;
         let mut coder = Decoder::new(columns[COLUMNS]);
         let toggles = code_places(&mut coder, None, usize::try_from(self.toggles).ok()?, count)?;
         let lower = match self.case {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::zstd_bytes::{LEVEL, compress};
 use super::*;
 
-const GO_ON: AtomicBool = AtomicBool::new(false);
+static GO_ON: AtomicBool = AtomicBool::new(false);
 
 fn reference_of(text: &[u8]) -> (tempfile::TempDir, Reference, Anchors) {
     let directory = tempfile::tempdir().unwrap();
@@ -115,10 +115,13 @@ fn another_reference_is_refused_with_both_digests() {
     let message = error.to_string();
     assert!(matches!(error, DeltaError::WrongReference { .. }), "{message}");
     assert!(message.contains(&reference.digest().to_string()) && message.contains(&wrong.digest().to_string()));
-    let unmasked: Vec<u8> = text.split_inclusive(|byte| *byte == b'\n').flat_map(|line| match line[0] {
-        b'>' => line.to_vec(),
-        _ => line.to_ascii_uppercase(),
-    }).collect();
+    let unmasked: Vec<u8> = text
+        .split_inclusive(|byte| *byte == b'\n')
+        .flat_map(|line| match line[0] {
+            b'>' => line.to_vec(),
+            _ => line.to_ascii_uppercase(),
+        })
+        .collect();
     let (_directory, unmasked, _) = reference_of(&unmasked);
     assert_eq!(unmasked.digest(), reference.digest());
     assert!(matches!(unpacked(&file, &unmasked).unwrap_err(), DeltaError::WrongCase { .. }));
@@ -131,13 +134,18 @@ fn another_reference_is_refused_with_both_digests() {
 fn anything_comes_back_and_is_no_longer_than_zstd_makes_it() {
     let (text, other) = family();
     let (_directory, reference, anchors) = reference_of(&text);
-    let protein: Vec<u8> = bases(40_000, 4).iter().zip(bases(40_000, 5)).map(|(one, two)| one.wrapping_add(two) % 23 + b'A').collect();
+    let protein: Vec<u8> =
+        bases(40_000, 4).iter().zip(bases(40_000, 5)).map(|(one, two)| one.wrapping_add(two) % 23 + b'A').collect();
     let crlf = String::from_utf8(other[..60_000].to_vec()).unwrap().replace('\n', "\r\n").into_bytes();
-    let iupac: Vec<u8> = other.iter().enumerate().map(|(at, byte)| if at % 211 == 0 && *byte == b'A' { b'R' } else { *byte }).collect();
-    let genes: Vec<u8> = (0..200_u64).flat_map(|at| {
-        let gene = mutated(&fasta("g", &bases(900, 77), 900), &Mutations { substitutions: 0.02, ..Mutations::none(at) });
-        [format!(">gene{at}\n").as_bytes(), &gene[3..]].concat()
-    }).collect();
+    let iupac: Vec<u8> =
+        other.iter().enumerate().map(|(at, byte)| if at % 211 == 0 && *byte == b'A' { b'R' } else { *byte }).collect();
+    let genes: Vec<u8> = (0..200_u64)
+        .flat_map(|at| {
+            let gene =
+                mutated(&fasta("g", &bases(900, 77), 900), &Mutations { substitutions: 0.02, ..Mutations::none(at) });
+            [format!(">gene{at}\n").as_bytes(), &gene[3..]].concat()
+        })
+        .collect();
     let texts: Vec<Vec<u8>> = vec![
         Vec::new(),
         b"A".to_vec(),
@@ -197,8 +205,14 @@ fn every_changed_byte_and_every_cut_is_noticed() {
 fn regions_are_those_of_the_text() {
     let (text, other) = family();
     let (directory, reference, anchors) = reference_of(&text);
-    let sequence: Vec<u8> = other.split(|byte| *byte == b'\n').skip(1).take_while(|line| !line.starts_with(b">")).flatten().copied().collect();
-    let protein = b">one\nMKVLAAGIVGLPNWQEEEEDDSSTTRRKKHHFFYYWW\n".repeat(1);
+    let sequence: Vec<u8> = other
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .take_while(|line| !line.starts_with(b">"))
+        .flatten()
+        .copied()
+        .collect();
+    let protein = b">one\nMKVLAAGIVGLPNWQEEEEDDSSTTRRKKHHFFYYWW\n".to_vec();
     for (text, sequence, segment_bytes) in
         [(&other, &sequence, 32 << 20), (&other, &sequence, 50_000), (&protein, &protein[5..42].to_vec(), 8)]
     {
@@ -325,7 +339,9 @@ fn related() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
                 4 => text.extend(bases(length / 4, seed)),
                 5 => text.extend(piece.to_ascii_lowercase()),
                 6 => text.extend(std::iter::repeat_n(b"NRYn-*"[(seed % 6) as usize], length)),
-                _ => text.extend_from_slice([&b"\n"[..], b"\r\n", b"\n>u v\n", b"\n\n", b"ACACACACACACACAC"][(seed % 5) as usize]),
+                _ => text.extend_from_slice(
+                    [&b"\n"[..], b"\r\n", b"\n>u v\n", b"\n\n", b"ACACACACACACACAC"][(seed % 5) as usize],
+                ),
             }
         }
         (fasta("r", &reference, 60), text)

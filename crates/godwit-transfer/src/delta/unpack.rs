@@ -42,9 +42,8 @@ pub fn unpack(
     cancelled: &AtomicBool,
 ) -> Result<UnpackSummary, DeltaError> {
     let (mut reader, start) = ChunkReader::start(input)?;
-    let mut write = |text: &[u8]| {
-        output.write_all(text).map_err(|source| DeltaError::Stream { what: "write the output", source })
-    };
+    let mut write =
+        |text: &[u8]| output.write_all(text).map_err(|source| DeltaError::Stream { what: "write the output", source });
     let head = match start {
         Start::Chunks(head) => head,
         Start::Text => {
@@ -175,7 +174,15 @@ impl<'r> Known<'r> {
     /// A chunk to be decoded, which was admitted.
     pub(super) fn job(&self, what: What, body: Vec<u8>, offset: u64) -> Job<'r> {
         let (contigs, no_bases) = (Arc::clone(&self.contigs), Arc::clone(&self.no_bases));
-        Job { what, body, offset, contigs, own: self.head.reference_bases as usize, reference: self.reference, no_bases }
+        Job {
+            what,
+            body,
+            offset,
+            contigs,
+            own: self.head.reference_bases as usize,
+            reference: self.reference,
+            no_bases,
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use super::varint::{Cursor, put_varint};
 
 /// The level that text is packed at.
 pub(super) const LEVEL: i32 = 19;
+/// The level at which it is packed to guess how long it would be.
+pub(super) const GUESS_LEVEL: i32 = 3;
 /// Largest distance at which a repeat is found: 2^26 bytes, a segment and what is before it.
 const WINDOW_LOG: u32 = 26;
 /// Bytes before a text that it may repeat.

@@ -15,13 +15,12 @@ use super::super::place::{Contig, Space};
 use super::super::range_coder::Encoder as RangeEncoder;
 use super::super::reference::Reference;
 use super::super::script::{Columns, Edit, Outcome, Task, run};
-use super::super::zstd_bytes::{self, LEVEL, prefix_of};
+use super::super::zstd_bytes::{self, GUESS_LEVEL, LEVEL, prefix_of};
 use super::{Declared, Head};
 
 /// Text of few records is not packed this small as text: where edits take less, nobody looks.
 const SURELY_SMALL: usize = 200;
-/// The level at which text is packed to guess, and the share of that, in percent, that text at its best does not get below.
-const GUESS_LEVEL: i32 = 3;
+/// The share of what a guess says, in percent, that text at its best does not get below.
 const GUESS_PERCENT: usize = 80;
 
 /// A piece of text.
@@ -45,12 +44,7 @@ pub(in super::super) enum Encoded {
         used: BTreeSet<usize>,
     },
     /// Text, which may repeat the piece before.
-    Text {
-        text_bytes: u64,
-        text_checksum: u64,
-        repeats_earlier: bool,
-        body: Vec<u8>,
-    },
+    Text { text_bytes: u64, text_checksum: u64, repeats_earlier: bool, body: Vec<u8> },
 }
 
 impl Encoded {
@@ -71,9 +65,11 @@ pub(in super::super) struct Encoder<'r> {
     contigs: Vec<Contig>,
 }
 
-/// Letters taken apart.
-struct Letters {
-    bases: Bases,
+/// A head without text, a body, the sequences it is copied from, and what a reader makes of it.
+type Columned = (Head, Vec<u8>, BTreeSet<usize>, Outcome);
+
+/// What letters are besides bases.
+struct Marks {
     lower: Option<Bits>,
     others: Vec<OtherRun>,
 }
@@ -138,33 +134,38 @@ impl<'r> Encoder<'r> {
                 return Ok(None);
             }
         }
-        drop(residues);
+        let count = residues.len();
+        residues.clear();
         let (bases, lower, others) = splitter.finish();
-        let letters = Letters { bases, lower, others };
-        let (mut head, body, used, outcome) = self.columns(&letters)?;
+        let marks = Marks { lower, others };
+        // What the reader would make is made where the residues were: fresh memory costs as much as the work on it.
+        let (mut head, body, used, outcome) = self.columns(bases, &marks, residues)?;
+        if !head.is_worth_it(count as u64) {
+            return Ok(None);
+        }
         head.text_bytes = text.len() as u64;
         head.text_checksum = xxh3_64(text);
         head.layout = layout;
         let mut again = outcome.letters;
-        super::dress(&mut again, &letters.others, letters.lower.as_ref());
-        if head.layout.write(&again).as_deref() != Some(text) {
+        super::dress(&mut again, &marks.others, marks.lower.as_ref());
+        if !head.layout.is_of(&again, text) {
             return Err(DeltaError::NotExact);
         }
         Ok(Some(Encoded::Edits { head: Box::new(head), body, used }))
     }
 
     /// The columns of a body, a head without text, and what a reader would make of the script.
-    fn columns(&self, letters: &Letters) -> Result<(Head, Vec<u8>, BTreeSet<usize>, Outcome), DeltaError> {
-        let Letters { bases, lower, others } = letters;
+    fn columns(&self, bases: Bases, marks: &Marks, letters: Vec<u8>) -> Result<Columned, DeltaError> {
+        let Marks { lower, others } = marks;
         let space = self.space();
-        let Script { steps, target, inserted } = Aligner::new(space, self.anchors, bases.clone(), others).run();
+        let count = bases.count();
+        let Script { steps, target, inserted } = Aligner::new(space, self.anchors, bases, others).run();
         let order = order_for(inserted);
         let notes_copies = lower.is_some() && space.lower.is_some();
-        let count = bases.count();
         let known = Some((&steps[..], &target));
         let task = Task { space, count, steps: steps.len(), known, others, order, notes_copies };
         let mut columns = Columns::to_write();
-        let outcome = run(&task, &mut columns).ok_or(DeltaError::NotExact)?;
+        let outcome = run(&task, &mut columns, letters).ok_or(DeltaError::NotExact)?;
         let (case, toggles) = self.case(lower.as_ref(), &outcome, count);
         let mut case_coder = RangeEncoder::new();
         code_places(&mut case_coder, Some(&toggles), toggles.len(), count).ok_or(DeltaError::NotExact)?;
@@ -173,8 +174,7 @@ impl<'r> Encoder<'r> {
         let [kinds, gaps, substitutes, lengths, jumps, inserts] = columns.finish();
         let marks = [case_coder, others_coder].map(RangeEncoder::finish);
         let [case_column, others_column] = marks;
-        let body =
-            Head::body([kinds, gaps, substitutes, lengths, jumps, inserts, case_column, others_column]);
+        let body = Head::body([kinds, gaps, substitutes, lengths, jumps, inserts, case_column, others_column]);
         let head = Head {
             text_bytes: 0,
             text_checksum: 0,

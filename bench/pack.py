@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Packing genomes beside bsdiff and zstd: bytes, CPU seconds and memory, for each chromosome.
+
+In: yeast (R64-1-1) and slices of GRCh38 from --data. The other individual is that of `godwit mutate` (rates of two human haplotypes, from a
+seed). bsdiff and zstd --patch-from get the same two files. With --reads also a BAM: what its columns take, each by its kind, beside
+CRAM 3.1. With --large a FASTA whose speed and memory are measured alone. AGC is not in Debian; its figure is an earlier measurement
+on an input of the same shape (13.6 Mb of GRCh38, another individual): 112,700 bytes more in the archive.
+"""
+
+import gzip
+import json
+import os
+import subprocess
+
+import _measure as bench
+
+AGC_BYTES = 112_700
+
+
+def records(path):
+    """Name and lines of each sequence."""
+    name, lines = None, []
+    with (gzip.open if path.name.endswith(".gz") else open)(path, "rb") as file:
+        for line in file:
+            if line.startswith(b">"):
+                if name:
+                    yield name, lines
+                name, lines = line[1:].split()[0].decode(), []
+            else:
+                lines.append(line)
+    yield name, lines
+
+
+def timed(command, folder):
+    """CPU seconds and peak MiB of a command."""
+    process = subprocess.Popen([str(word) for word in command], cwd=folder, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        bench.fail(f"{command} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def packed(godwit, folder, old, new, threads):
+    """Bytes, CPU and memory of packing (reference read from what is kept) and unpacking; what comes back is compared."""
+    timed([godwit, "pack", "--threads", threads, "--reference", old, new, "x.gwp"], folder)
+    pack = timed([godwit, "pack", "--threads", threads, "--reference", old, new, "x.gwp"], folder)
+    unpack = timed([godwit, "unpack", "--threads", threads, "--reference", old, "x.gwp", "x.back"], folder)
+    bench.run(["cmp", folder / new, folder / "x.back"])
+    return {"bytes": (folder / "x.gwp").stat().st_size, "pack": pack, "unpack": unpack}
+
+
+def size_of(command, folder, out):
+    cpu, peak = timed(command, folder)
+    return {"bytes": (folder / out).stat().st_size, "pack": (cpu, peak)}
+
+
+def compare(godwit, folder, name, lines, options):
+    """All programs on one chromosome."""
+    (folder / "old.fa").write_bytes(b">" + name.encode() + b"\n" + b"".join(lines))
+    timed([godwit, "mutate", "old.fa", "new.fa", "--seed", options.seed], folder)
+    for which in ("old", "new"):
+        text = (folder / f"{which}.fa").read_bytes().split(b"\n", 1)[1]
+        bare = text.replace(b"\n", b"").replace(b"N", b"")
+        (folder / f"{which}.bare").write_bytes(bare)
+        (folder / f"{which}.bare.fa").write_bytes(b">x\n" + bare + b"\n")
+    row = {"name": name, "bases": (folder / "old.bare").stat().st_size}
+    row["godwit"] = packed(godwit, folder, "old.fa", "new.fa", options.threads)
+    row["godwit, bare"] = packed(godwit, folder, "old.bare.fa", "new.bare.fa", options.threads)
+    row["bsdiff"] = size_of(["bsdiff", "old.fa", "new.fa", "x"], folder, "x")
+    row["bsdiff, bare"] = size_of(["bsdiff", "old.bare", "new.bare", "x"], folder, "x")
+    row["zstd -3"] = size_of(["zstd", "-qf", "-3", "new.fa", "-o", "x"], folder, "x")
+    row["zstd -3 --patch-from"] = size_of(["zstd", "-qf", "-3", "--long=27", "--patch-from=old.fa", "new.fa", "-o", "x"], folder, "x")
+    if options.slow:
+        row["zstd -19"] = size_of(["zstd", "-qf", "-19", "new.fa", "-o", "x"], folder, "x")
+        row["zstd -19 --patch-from"] = size_of(["zstd", "-qf", "-19", "--long=27", "--patch-from=old.fa", "new.fa", "-o", "x"], folder, "x")
+    return row
+
+
+def of_reads(bam, folder):
+    """Bytes of a BAM as CRAM 3.1, and as columns, each by zstd -19."""
+    for name, kind in (("x.31.cram", "version=3.1"), ("x.archive.cram", "version=3.1,archive")):
+        words = [word for option in kind.split(",") for word in ("--output-fmt-option", option)]
+        bench.run(["samtools", "view", "-C", "-o", folder / name, *words, "--output-fmt-option", "no_ref=1", bam])
+    text = subprocess.run(["samtools", "view", str(bam)], check=True, capture_output=True).stdout
+    fields = [line.split(b"\t", 11) for line in text.splitlines()]
+    columns = {"names": 0, "flags": 1, "contigs": 2, "positions": 3, "mapping qualities": 4, "CIGAR": 5, "mates' contigs": 6,
+               "mates' positions": 7, "template lengths": 8, "bases": 9, "qualities": 10, "tags": 11}
+    taken = {}
+    for column, at in columns.items():
+        (folder / "x").write_bytes(b"\n".join(line[at] if at < len(line) else b"" for line in fields))
+        timed(["zstd", "-qf", "-19", "x", "-o", "x.zst"], folder)
+        taken[column] = (folder / "x.zst").stat().st_size
+    size = lambda name: (folder / name).stat().st_size
+    return {"BAM": bam.stat().st_size, "CRAM 3.1": size("x.31.cram"), "CRAM 3.1, archive": size("x.archive.cram"),
+            "columns by zstd -19": sum(taken.values()), "columns": taken}
+
+
+def in_table(rows):
+    names = [name for name in rows[0] if isinstance(rows[0][name], dict)]
+    lines = ["| sequence | bases | " + " | ".join(names) + " | bare ÷ bsdiff | wrapped ÷ bsdiff |", "|---" * (len(names) + 4) + "|"]
+    for row in rows:
+        bytes_ = [f"{row[name]['bytes']:,}" if name in row else "" for name in names]
+        bare = row["godwit, bare"]["bytes"] / row["bsdiff, bare"]["bytes"]
+        wrapped = row["godwit"]["bytes"] / row["bsdiff"]["bytes"]
+        lines.append(f"| {row['name']} | {row['bases']:,} | " + " | ".join(bytes_) + f" | {bare:.3f} | {wrapped:.3f} |")
+    return "\n".join(lines)
+
+
+def in_cost_table(row):
+    lines = ["| program | pack, CPU s | peak MiB | unpack, CPU s | peak MiB |", "|---|---|---|---|---|"]
+    for name, cost in row.items():
+        if isinstance(cost, dict):
+            unpack = cost.get("unpack", ("", ""))
+            cells = [f"{value:.2f}" if isinstance(value, float) else "" for value in (*cost["pack"], *unpack)]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--data", type=bench.Path, required=True, help="directory with human/ and yeast/")
+    parser.add_argument("--reads", type=bench.Path, help="a BAM to compare columns with CRAM 3.1")
+    parser.add_argument("--slow", action="store_true", help="zstd -19 too")
+    options = parser.parse_args()
+    bench.need("bsdiff", "zstd", "samtools")
+    godwit = bench.godwit_binary(options)
+    folder = bench.scratch_directory(options, "pack")
+    human = options.data / "human/grch38.chr20_and_21_10M.fa.gz"
+    yeast = next((options.data / "yeast").glob("*.fa.gz"))
+    rows = [compare(godwit, folder, name, lines, options) for path in (human, yeast) for name, lines in records(path)]
+    report = {"circumstances": bench.host(godwit), "rows": rows}
+    parts = ["# Packing genomes\n", __doc__.split("\n", 1)[1].strip(), "", in_table(rows), "", f"Cost of {rows[0]['name']}:\n", in_cost_table(rows[0])]
+    together = {name: sum(row[name]["bytes"] for row in rows[:2]) for name in ("godwit", "godwit, bare", "bsdiff", "bsdiff, bare")}
+    report["promises"] = [
+        bench.promise("GRCh38, bare, of bsdiff", [together["godwit, bare"] / together["bsdiff, bare"]], at_most=0.65),
+        bench.promise("GRCh38, wrapped, of bsdiff", [together["godwit"] / together["bsdiff"]], at_most=0.035),
+        bench.promise("GRCh38, of AGC's increment", [together["godwit"] / AGC_BYTES], at_most=0.5),
+    ]
+    parts += ["", *(f"- {bench.in_words(promise)}" for promise in report["promises"])]
+    if options.reads:
+        report["reads"] = of_reads(options.reads, folder)
+        parts += ["", "Reads, bytes:\n", "```", json.dumps(report["reads"], indent=1), "```"]
+    parts += ["", "```", json.dumps(report["circumstances"], indent=1), "```", ""]
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "pack.md").write_text("\n".join(parts))
+    (options.results / "pack.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+//! Genomes as what differs from a reference: what comes back is compared byte by byte with what went in, and regions with those
+//! of samtools.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use godwit_tests::binary::godwit;
+use godwit_tests::genome::SmallGenome;
+use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::{needs, scratch};
+
+/// A directory with a reference, `ref.fa`, and two other individuals of it, `one.fa` and `two.fa`.
+fn family(label: &str) -> PathBuf {
+    let directory = scratch::directory(label);
+    SmallGenome::new(12, false).write(&directory);
+    for (name, seed) in [("one.fa", "1"), ("two.fa", "2")] {
+        godwit().current_dir(&directory).args(["mutate", "ref.fa", name, "--seed", seed]).succeeds();
+    }
+    directory
+}
+
+fn pack(directory: &Path, input: &str, out: &str) -> u64 {
+    let told = godwit().current_dir(directory).args(["pack", "--reference", "ref.fa", input, out]).succeeds().stdout;
+    let bytes = fs::metadata(directory.join(out)).expect("it was written").len();
+    assert!(told.starts_with(&format!("{out}: {bytes} bytes from ")), "{told}");
+    bytes
+}
+
+fn read(directory: &Path, name: &str) -> Vec<u8> {
+    fs::read(directory.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn an_individual_is_packed_to_little_and_comes_back_byte_by_byte() {
+    needs!("gzip");
+    let directory = family("pack");
+    let text = read(&directory, "one.fa");
+    let bytes = pack(&directory, "one.fa", "one.gwp");
+    // Some 300 variants among 266,000 bases.
+    assert!(bytes < 2_500, "{bytes} bytes");
+    godwit().current_dir(&directory).args(["unpack", "--reference", "ref.fa", "one.gwp", "back.fa"]).succeeds();
+    assert!(read(&directory, "back.fa") == text);
+    // The text of what is compressed, over pipes, by a reference that is compressed and has another name.
+    succeed(Command::new("gzip").args(["-k", "one.fa"]).current_dir(&directory));
+    pack(&directory, "one.fa.gz", "gz.gwp");
+    assert!(read(&directory, "gz.gwp") == read(&directory, "one.gwp"));
+    succeed(Command::new("bash").args(["-c", "gzip -c ref.fa > same.fa.gz"]).current_dir(&directory));
+    let input = fs::File::open(directory.join("one.gwp")).expect("it is there");
+    let words = ["unpack", "--reference", "same.fa.gz", "-", "-"];
+    let told = godwit().current_dir(&directory).args(words).stdin(input).succeeds().stdout;
+    assert!(told.as_bytes() == text);
+    let input = fs::File::open(directory.join("one.fa")).expect("it is there");
+    godwit().current_dir(&directory).args(["pack", "--reference", "ref.fa", "-", "piped.gwp"]).stdin(input).succeeds();
+    assert!(read(&directory, "piped.gwp") == read(&directory, "one.gwp"), "threads and pipes change nothing");
+    let words = ["pack", "--threads", "1", "--reference", "same.fa.gz", "one.fa", "single.gwp"];
+    godwit().current_dir(&directory).args(words).succeeds();
+    assert!(read(&directory, "single.gwp") == read(&directory, "one.gwp"));
+}
+
+#[test]
+fn anything_can_be_packed_and_is_hardly_longer_than_by_zstd() {
+    needs!("zstd");
+    let directory = family("pack-anything");
+    let text = String::from_utf8(read(&directory, "two.fa")).expect("it is text");
+    let protein: String =
+        text.bytes().enumerate().map(|(at, base)| char::from(b'A' + (base ^ (at * at % 31) as u8) % 25)).collect();
+    let inputs = [
+        ("empty", Vec::new()),
+        ("crlf", text.replace('\n', "\r\n").into_bytes()),
+        ("open", text.trim_end().as_bytes().to_vec()),
+        ("lower", text.to_lowercase().into_bytes()),
+        ("protein", format!(">p\n{protein}\n").into_bytes()),
+        ("binary", (0..70_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()),
+    ];
+    for (name, bytes) in inputs {
+        fs::write(directory.join(name), &bytes).expect("it can be written");
+        let packed = pack(&directory, name, "x.gwp");
+        godwit().current_dir(&directory).args(["unpack", "--reference", "ref.fa", "x.gwp", "x"]).succeeds();
+        assert!(read(&directory, "x") == bytes, "{name}");
+        succeed(Tool::need("zstd").command().args(["-19", "-q", "-f", name, "-o", "x.zst"]).current_dir(&directory));
+        let zstd = read(&directory, "x.zst").len() as u64;
+        assert!(packed * 100 <= zstd * 101, "{name}: {packed} bytes, by zstd {zstd}");
+    }
+}
+
+#[test]
+fn regions_are_those_of_samtools_faidx() {
+    needs!("samtools");
+    let directory = family("pack-regions");
+    pack(&directory, "one.fa", "one.gwp");
+    for region in ["chr1:1-1", "chr1:59,990-60,800", "chr2:30001-35000", "chr3:29000-29999", "chrM:1-6100", "tiny"] {
+        let expected = Tool::need("samtools")
+            .command()
+            .args(["faidx", "one.fa", &region.replace(',', "")])
+            .current_dir(&directory)
+            .output();
+        let expected = String::from_utf8(expected.expect("samtools starts").stdout).expect("it is text");
+        let words = ["unpack", "--reference", "ref.fa", "--region", region, "one.gwp", "-"];
+        let found = godwit().current_dir(&directory).args(words).succeeds().stdout;
+        // samtools repeats what it was asked for.
+        assert_eq!(
+            found.split_once('\n').map(|(_, bases)| bases),
+            expected.split_once('\n').map(|(_, bases)| bases),
+            "{region}"
+        );
+    }
+    let ask = |region: &str| {
+        godwit()
+            .current_dir(&directory)
+            .args(["unpack", "--reference", "ref.fa", "--region", region, "one.gwp", "x"])
+            .run()
+    };
+    ask("chr9:1-5").refuses(&[2], &["chr9"]);
+    ask("chr1:5-2").refuses(&[2], &["chr1:5-2"]);
+    ask("chr1:900000-900100").refuses(&[2], &["behind the end"]);
+}
+
+#[test]
+fn a_collection_gives_back_genomes_and_a_region_of_all() {
+    let directory = family("pack-collection");
+    let run = |words: &[&str]| godwit().current_dir(&directory).args(words).run();
+    let told = run(&["collection", "add", "all", "one.fa", "two.fa", "--reference", "ref.fa"]);
+    assert!(told.status.success(), "{}", told.report());
+    let told = run(&["collection", "list", "all"]).stdout;
+    assert_eq!(
+        told.lines().filter_map(|line| line.split('\t').next()).collect::<Vec<_>>(),
+        ["reference", "one", "two"]
+    );
+    for name in ["one", "two"] {
+        assert!(run(&["collection", "extract", "all", name, "x.fa", "--reference", "ref.fa"]).status.success());
+        assert!(read(&directory, "x.fa") == read(&directory, &format!("{name}.fa")));
+    }
+    let told = run(&["collection", "region", "all", "chr2:101-160", "-", "--reference", "ref.fa"]).stdout;
+    assert_eq!(told.lines().map(str::len).collect::<Vec<_>>(), [17, 60, 17, 60], "{told}");
+    run(&["collection", "add", "all", "one.fa", "--reference", "ref.fa"]).refuses(&[3], &["one", "another name"]);
+    run(&["collection", "extract", "all", "three", "x", "--reference", "ref.fa"]).refuses(&[3], &["three"]);
+    run(&["collection", "add", "all", "ref.fa", "--reference", "one.fa"]).refuses(&[3], &["its reference is"]);
+    run(&["collection", "list", "none"]).refuses(&[4], &["collection.json"]);
+}
+
+#[test]
+fn damage_and_another_reference_are_told_and_leave_nothing() {
+    let directory = family("pack-damage");
+    pack(&directory, "one.fa", "one.gwp");
+    let packed = read(&directory, "one.gwp");
+    let unpack = |reference: &[&str]| {
+        godwit().current_dir(&directory).arg("unpack").args(reference).args(["x.gwp", "out.fa"]).run()
+    };
+    let right = ["--reference", "ref.fa"];
+    let mut damaged = packed.clone();
+    for at in [3, 10, 60, packed.len() / 2, packed.len() - 3] {
+        damaged[at] ^= 0x10;
+        fs::write(directory.join("x.gwp"), &damaged).expect("it can be written");
+        unpack(&right).refuses(&[3], &[]);
+        damaged[at] ^= 0x10;
+    }
+    fs::write(directory.join("x.gwp"), &packed[..packed.len() - 40]).expect("it can be written");
+    unpack(&right).refuses(&[3], &["cut off"]);
+    fs::write(directory.join("x.gwp"), b"something else").expect("it can be written");
+    unpack(&right).refuses(&[3], &["no packed genome"]);
+    fs::write(directory.join("x.gwp"), &packed).expect("it can be written");
+    unpack(&["--reference", "two.fa"]).refuses(&[3], &["packed against the reference", "SQ."]);
+    unpack(&[]).refuses(&[2], &["--reference"]);
+    unpack(&["--reference", "none.fa"]).refuses(&[4], &["none.fa"]);
+    let words = ["pack", "--reference", "ref.fa", "none.fa", "out.fa"];
+    godwit().current_dir(&directory).args(words).run().refuses(&[4], &["none.fa"]);
+    let limited = godwit().current_dir(&directory).largest_file(100_000).args([
+        "unpack",
+        "--reference",
+        "ref.fa",
+        "x.gwp",
+        "out.fa",
+    ]);
+    limited.run().refuses(&[4], &["space"]);
+    assert!(!directory.join("out.fa").exists());
+    assert!(
+        scratch::names(&directory).iter().all(|name| !name.starts_with(".tmp")),
+        "{:?}",
+        scratch::names(&directory)
+    );
+}
