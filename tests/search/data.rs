@@ -39,6 +39,7 @@ pub(super) fn data() -> &'static Data {
             ("genes", &coded),
             ("far", &far),
             ("near", &near),
+            ("some", &genes.iter().step_by(6).cloned().collect()),
             ("coding", &coding),
             ("long", &vec![long, far[0].clone()]),
         ] {

@@ -37,7 +37,7 @@ fn kill_workers(search: u32, directory: &std::path::Path, count: usize) -> usize
 #[test]
 fn workers_that_are_killed_change_nothing() {
     needs!("makeblastdb");
-    let command = "tblastx -db genes -query genes.fa -outfmt 6 -evalue 1e-10";
+    let command = "tblastx -db genes -query some.fa -outfmt 6 -evalue 1e-10";
     let expected = data().one_pass(command);
     let directory = scratch::directory("killed");
     let (out, summary) = (directory.join("out/hits.tsv"), directory.join("summary.json"));

@@ -132,7 +132,10 @@ impl BlastCommand {
     fn take(&mut self, word: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), SearchError> {
         let (name, inline) = match word.strip_prefix('-') {
             // Words that are no options are for the engine to refuse.
-            None => return Ok(self.arguments.push(word.to_owned())),
+            None => {
+                self.arguments.push(word.to_owned());
+                return Ok(());
+            }
             Some(name) => name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value.to_owned()))),
         };
         if let Some((_, problem)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
@@ -143,7 +146,8 @@ impl BlastCommand {
             return Err(SearchError::Unsupported { option: format!("-{name}"), problem });
         }
         if FLAGS.contains(&name) {
-            return Ok(self.arguments.push(word.to_owned()));
+            self.arguments.push(word.to_owned());
+            return Ok(());
         }
         let missing = || self.wrong(format!("-{name} has no value"));
         let value = inline.map_or_else(|| rest.next().cloned().ok_or_else(missing), Ok)?;

@@ -59,10 +59,13 @@ pub(crate) struct Output {
     pub(crate) layout: Layout,
 }
 
+/// Starts the worker of that number, for that time; what it says goes to the sender.
+pub(crate) type Starter<'a> = Box<dyn Fn(usize, Attempt, Sender<Heard>) -> Result<Worker, EngineError> + 'a>;
+
 /// The workers of a search, and how to start one.
 pub(crate) struct Crew<'a> {
     workers: Vec<Option<Worker>>,
-    start: Box<dyn Fn(usize, Attempt, Sender<Heard>) -> Result<Worker, EngineError> + 'a>,
+    start: Starter<'a>,
     greeting: Request,
     heard: Receiver<Heard>,
     speaker: Sender<Heard>,
@@ -79,7 +82,7 @@ impl<'a> Crew<'a> {
         count: usize,
         greeting: Request,
         program: &'static str,
-        start: Box<dyn Fn(usize, Attempt, Sender<Heard>) -> Result<Worker, EngineError> + 'a>,
+        start: Starter<'a>,
         cancelled: &'a AtomicBool,
     ) -> Result<(Self, Vec<Answer>), SearchError> {
         let (speaker, heard) = std::sync::mpsc::channel();

@@ -78,10 +78,9 @@ impl Worker {
 
     /// Asks. That nobody listens any more is heard from the other end.
     pub(crate) fn ask(&mut self, request: &Request) {
-        if let Some(stdin) = &mut self.stdin {
-            if request.write(stdin).is_err() {
-                self.stdin = None;
-            }
+        let told = self.stdin.as_mut().map(|stdin| request.write(stdin));
+        if let Some(Err(_)) = told {
+            self.stdin = None;
         }
     }
 

@@ -108,7 +108,6 @@ private:
         m_Arguments = ArgumentsOf(m_Program);
         HideStdArgs(fHideLogfile | fHideConffile | fHideFullVersion | fHideXmlHelp | fHideDryRun);
         CArgDescriptions* options = m_Arguments->SetCommandLine();
-        SetupArgDescriptions(options);
         try {
             // The application would print its usage over the same, and end.
             unique_ptr<CArgs> accepted(options->CreateArgs(GetArguments()));
@@ -116,6 +115,7 @@ private:
             Fail('u', error.GetMsg());
             throw;
         }
+        SetupArgDescriptions(options);
     }
 
     // Each kind of failure has the letter that src/protocol.rs knows: u usage, i input, d database, e engine.
