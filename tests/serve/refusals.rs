@@ -23,9 +23,9 @@ fn copied(out: &Path) -> PathBuf {
 #[test]
 fn nothing_but_queries_is_run() {
     let directory = scratch::directory("refused-statements");
-    std::fs::write(directory.join("secret.csv"), "a\n1\n").expect("it can be written");
+    std::fs::write(directory.join("secret.txt"), "a\n1\n").expect("it can be written");
     for (sql, word) in [
-        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'secret.csv'", "CREATE EXTERNAL"),
+        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'secret.txt'", "CREATE EXTERNAL"),
         ("COPY (SELECT 1) TO 'out.csv'", "COPY"),
         ("SET datafusion.execution.batch_size = 1", "SET"),
         ("INSERT INTO t VALUES (1)", "INSERT"),
@@ -35,8 +35,8 @@ fn nothing_but_queries_is_run() {
         ("SELECT 1; SELECT 2", "more than one"),
         ("", "empty"),
         ("SELECT FROM WHERE", ""),
-        ("SELECT * FROM 'secret.csv'", ""),
-        ("SELECT * FROM read_csv('secret.csv')", "read_csv"),
+        ("SELECT * FROM 'secret.txt'", ""),
+        ("SELECT * FROM read_csv('secret.txt')", "read_csv"),
         ("SELECT nothing FROM nowhere", "nowhere"),
         ("SELECT * FROM reads('../x.bam')", "../x.bam"),
         ("SELECT * FROM reads('/etc/x.bam')", "/etc/x.bam"),
@@ -47,7 +47,7 @@ fn nothing_but_queries_is_run() {
     ] {
         ask(&directory, sql).refuses(&[2], &[word]);
     }
-    assert_eq!(scratch::names(&directory), ["secret.csv"]);
+    assert_eq!(scratch::names(&directory), ["secret.txt"]);
 }
 
 #[test]

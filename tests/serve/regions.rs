@@ -37,20 +37,20 @@ fn rows(data: &Path, sql: &str) -> Vec<String> {
     lines(&told).split_off(1)
 }
 
-fn samtools(file: &Path, regions: &[&str]) -> Vec<String> {
+pub(super) fn samtools(file: &Path, regions: &[&str]) -> Vec<String> {
     let words = ["view".as_ref(), file.as_os_str()].into_iter().chain(regions.iter().map(AsRef::as_ref));
     let text = String::from_utf8(Tool::need("samtools").run(words).stdout).expect("samtools prints text");
     text.lines().map(|line| line.split('\t').take(11).collect::<Vec<_>>().join("\t")).collect()
 }
 
 /// The first eleven fields of SAM, as `samtools view` prints them.
-const SAM_FIELDS: &str = "name, flags, coalesce(contig, '*') AS rname, position + 1 AS pos, mapping_quality, \
+pub(super) const SAM_FIELDS: &str = "name, flags, coalesce(contig, '*') AS rname, position + 1 AS pos, mapping_quality, \
     coalesce(cigar, '*') AS cigar, \
     CASE WHEN mate_contig IS NULL THEN '*' WHEN mate_contig = contig THEN '=' ELSE mate_contig END AS rnext, \
     mate_position + 1 AS pnext, template_length, coalesce(bases, '*') AS seq, qualities";
 
 /// Qualities are bytes in columns, and letters in SAM: their number has to do where they are printed.
-fn without_qualities(line: &str) -> String {
+pub(super) fn without_qualities(line: &str) -> String {
     let fields: Vec<&str> = line.split('\t').collect();
     fields[..10].join("\t")
 }

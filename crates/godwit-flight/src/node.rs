@@ -17,8 +17,8 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_model::ipc;
 use godwit_model::Region;
+use godwit_model::ipc;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;

@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+};
 use arrow_csv::reader::{Decoder, Format};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
@@ -126,7 +127,9 @@ impl CsvFile {
         match (fields.len(), twice) {
             (0, _) => return Err(wrong("the names of its columns are expected".to_owned())),
             (count, _) if count > MAX_COLUMNS => return Err(wrong(format!("it names {count} columns, over 65536"))),
-            (_, Some(pair)) => return Err(wrong(format!("two columns are called {:?}; rename one", start_of(pair[0])))),
+            (_, Some(pair)) => {
+                return Err(wrong(format!("two columns are called {:?}; rename one", start_of(pair[0]))));
+            }
             _ => {}
         }
         let kind = |field: &Field| match field.data_type() {
@@ -192,15 +195,20 @@ impl CsvRows {
                 break;
             }
             if bytes > MAX_BATCH_BYTES {
-                let problem = format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
+                let problem =
+                    format!("the row at line {first_line} or one behind it does not end; is a quote missing?");
                 return Err(wrong(problem));
             }
         }
         let Some(texts) = self.decoder.flush().map_err(|error| wrong(said(&error)))? else { return Ok(None) };
         let is_exact = self.lines.saturating_sub(first_line - 1).abs_diff(texts.num_rows() as u64) <= 1;
         let line = Line { number: first_line, is_exact };
-        let columns: Result<Vec<ArrayRef>, CsvError> =
-            texts.columns().iter().zip(self.schema.fields()).map(|(texts, field)| self.typed(texts, field, line)).collect();
+        let columns: Result<Vec<ArrayRef>, CsvError> = texts
+            .columns()
+            .iter()
+            .zip(self.schema.fields())
+            .map(|(texts, field)| self.typed(texts, field, line))
+            .collect();
         let rows = RecordBatchOptions::new().with_row_count(Some(texts.num_rows()));
         Ok(Some(RecordBatch::try_new_with_options(self.schema.clone(), columns?, &rows)?))
     }
@@ -214,32 +222,20 @@ impl CsvRows {
             value: start_of(values.value(row)),
             expected,
         };
-        let parsed = |row: usize| if values.is_null(row) { None } else { Some(values.value(row)) };
+        let texts_of_rows = || (0..values.len()).map(|row| (row, values.is_valid(row).then(|| values.value(row))));
+        let whole = |(row, text): (usize, Option<&str>)| {
+            text.map(|text| text.parse().map_err(|_| wrong(row, "whole number"))).transpose()
+        };
+        let number = |(row, text): (usize, Option<&str>)| {
+            text.map(|text| text.parse().map_err(|_| wrong(row, "number"))).transpose()
+        };
+        let is_true = |(row, text): (usize, Option<&str>)| {
+            text.map(|text| truth(text).ok_or_else(|| wrong(row, "true or false"))).transpose()
+        };
         Ok(match field.data_type() {
-            DataType::Int64 => {
-                let mut numbers = Int64Builder::with_capacity(values.len());
-                for row in 0..values.len() {
-                    let number = parsed(row).map(|text| text.parse().map_err(|_| wrong(row, "whole number")));
-                    numbers.append_option(number.transpose()?);
-                }
-                Arc::new(numbers.finish())
-            }
-            DataType::Float64 => {
-                let mut numbers = Float64Builder::with_capacity(values.len());
-                for row in 0..values.len() {
-                    let number = parsed(row).map(|text| text.parse().map_err(|_| wrong(row, "number")));
-                    numbers.append_option(number.transpose()?);
-                }
-                Arc::new(numbers.finish())
-            }
-            DataType::Boolean => {
-                let mut truths = BooleanBuilder::with_capacity(values.len());
-                for row in 0..values.len() {
-                    let truth = parsed(row).map(|text| truth(text).ok_or_else(|| wrong(row, "true or false")));
-                    truths.append_option(truth.transpose()?);
-                }
-                Arc::new(truths.finish())
-            }
+            DataType::Int64 => Arc::new(texts_of_rows().map(whole).collect::<Result<Int64Array, CsvError>>()?),
+            DataType::Float64 => Arc::new(texts_of_rows().map(number).collect::<Result<Float64Array, CsvError>>()?),
+            DataType::Boolean => Arc::new(texts_of_rows().map(is_true).collect::<Result<BooleanArray, CsvError>>()?),
             _ => texts.clone(),
         })
     }

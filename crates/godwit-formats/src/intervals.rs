@@ -6,10 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::bgzf::{BgzfError, NextLine, Reader, next_line, open_text};
 use arrow_array::builder::{Float64Builder, Int32Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use crate::bgzf::{BgzfError, NextLine, Reader, next_line, open_text};
 
 /// Longest line taken.
 const MAX_LINE_BYTES: usize = 16 << 20;

@@ -13,6 +13,7 @@ mod indexes;
 mod mutate;
 mod pipe;
 mod reads;
+mod tables;
 mod text;
 mod variants;
 
@@ -23,7 +24,7 @@ pub use mutate::Mutator;
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target. The names are those of `fuzz/fuzz_targets` and `fuzz/seeds`.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("fastq", reads::fastq),
     ("fastq_packed", reads::fastq_packed),
     ("unaligned", reads::unaligned),
@@ -40,6 +41,8 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("vcf", variants::vcf),
     ("bed", variants::regions),
     ("vcf_lines", text::vcf_lines),
+    ("arrow", tables::arrow),
+    ("csv", tables::csv),
 ];
 
 /// Runs a target.

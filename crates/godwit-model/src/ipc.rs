@@ -30,7 +30,17 @@ pub enum IpcError {
     },
     /// Arrow's reader refused it.
     #[error(transparent)]
-    Arrow(#[from] ArrowError),
+    Arrow(ArrowError),
+}
+
+impl From<ArrowError> for IpcError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            // What is decoded lies in memory: where Arrow speaks of I/O, a buffer could not be unpacked.
+            ArrowError::IoError(problem, _) => Self::Arrow(ArrowError::IpcError(problem)),
+            error => Self::Arrow(error),
+        }
+    }
 }
 
 /// What a message held.
@@ -124,9 +134,8 @@ fn parsed(header: &[u8]) -> Result<arrow_ipc::Message<'_>, IpcError> {
 /// [`IpcError::Malformed`].
 pub fn message_extent(header: &[u8]) -> Result<(u64, Option<u64>), IpcError> {
     let header = parsed(header)?;
-    let number = |number: i64| {
-        u64::try_from(number).map_err(|_| IpcError::Malformed { problem: "it has a length below zero" })
-    };
+    let number =
+        |number: i64| u64::try_from(number).map_err(|_| IpcError::Malformed { problem: "it has a length below zero" });
     let rows = header.header_as_record_batch().map(|batch| number(batch.length())).transpose()?;
     Ok((number(header.bodyLength())?, rows))
 }

@@ -98,7 +98,7 @@ impl Format {
 
     /// Whether a directory of that name is one dataset, of the files in it.
     fn is_directory(self) -> bool {
-        self == Self::Parquet
+        matches!(self, Self::Parquet | Self::Arrow)
     }
 }
 

@@ -24,21 +24,25 @@ pub(crate) struct ParquetDataset {
 
 impl ParquetDataset {
     pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let paths = if path.is_dir() { files_in(path)? } else { vec![path.to_owned()] };
-        if paths.is_empty() {
-            return Err(DatasetError::Refused { problem: format!("there is no .parquet file in {}", path.display()) });
-        }
+        let paths = files_of(path, "parquet")?;
         let files = ParquetFiles::open(&paths).map_err(blamed_parquet)?;
         let bytes = paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).sum();
         Ok(Self { paths, files, bytes, version })
     }
 }
 
-fn files_in(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
-    let entries = fs::read_dir(directory).map_err(|source| crate::root::cannot_open(directory, source))?;
+/// The files of a dataset: itself, or where it is a directory those in it with an ending, by name; at least one.
+fn files_of(path: &Path, ending: &str) -> Result<Vec<PathBuf>, DatasetError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(|source| crate::root::cannot_open(path, source))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == "parquet"));
+    paths.retain(|path| path.extension().is_some_and(|found| found == ending));
     paths.sort_unstable();
+    if paths.is_empty() {
+        return Err(DatasetError::Refused { problem: format!("there is no .{ending} file in {}", path.display()) });
+    }
     Ok(paths)
 }
 
@@ -124,35 +128,52 @@ fn dealt(bytes: &[u64], most: usize) -> Vec<Part> {
     parts
 }
 
-/// Arrow IPC, a file or a stream.
+/// Arrow IPC: a file, a stream, or the files of a directory in the order of their names.
 #[derive(Debug)]
 pub(crate) struct ArrowDataset {
-    file: ArrowFile,
+    files: Vec<ArrowFile>,
+    schema: SchemaRef,
     version: u64,
 }
 
 impl ArrowDataset {
     pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let source = LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?;
-        Ok(Self { file: ArrowFile::open(Arc::new(source)).map_err(blamed)?, version })
+        let paths = files_of(path, "arrow")?;
+        let mut files: Vec<ArrowFile> = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let source = LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?;
+            let file = ArrowFile::open(Arc::new(source)).map_err(blamed)?;
+            if files.first().is_some_and(|first| first.schema().fields() != file.schema().fields()) {
+                let problem = format!("{} has other columns than {}", path.display(), paths[0].display());
+                return Err(DatasetError::Data(problem.into()));
+            }
+            files.push(file);
+        }
+        let schema = files.first().map_or_else(|| Arc::new(Schema::empty()), |file| file.schema().clone());
+        Ok(Self { files, schema, version })
+    }
+
+    /// Batches of each file; a stream is read as one.
+    fn batch_counts(&self) -> impl Iterator<Item = usize> {
+        self.files.iter().map(|file| file.batch_count().unwrap_or(1))
     }
 }
 
 impl Dataset for ArrowDataset {
     fn kind(&self) -> Kind {
-        kind_of(self.file.schema())
+        kind_of(&self.schema)
     }
 
     fn schema(&self) -> SchemaRef {
-        self.file.schema().clone()
+        self.schema.clone()
     }
 
     fn rows(&self) -> Option<u64> {
-        self.file.rows()
+        self.files.iter().map(ArrowFile::rows).sum()
     }
 
     fn bytes(&self) -> u64 {
-        self.file.bytes()
+        self.files.iter().map(ArrowFile::bytes).sum()
     }
 
     fn version(&self) -> u64 {
@@ -167,15 +188,33 @@ impl Dataset for ArrowDataset {
         sorted_by(self.kind())
     }
 
-    /// Batches: start and end of their numbers.
+    /// Batches: start and end of their numbers, counted over all files.
     fn parts(&self, _scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
-        Ok(self.file.batch_count().map_or_else(one_part, |count| dealt(&vec![1; count], most)))
+        Ok(dealt(&vec![1; self.batch_counts().sum()], most))
     }
 
     fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError> {
         let [(start, end)] = part.stretches[..] else { return Ok(Box::new(std::iter::empty())) };
-        let mut batches = self.file.batches(start as usize..end as usize, scan.columns.as_deref());
-        Ok(until_done(move || batches.next_batch().map_err(blamed)))
+        let (start, end) = (start as usize, end as usize);
+        let mut first = 0;
+        let mut of_files = Vec::new();
+        for (file, count) in self.files.iter().zip(self.batch_counts()) {
+            let range = start.max(first)..end.min(first + count);
+            if !range.is_empty() {
+                of_files.push(file.batches(range.start - first..range.end - first, scan.columns.as_deref()));
+            }
+            first += count;
+        }
+        of_files.reverse();
+        Ok(until_done(move || {
+            while let Some(batches) = of_files.last_mut() {
+                if let Some(batch) = batches.next_batch().map_err(blamed)? {
+                    return Ok(Some(batch));
+                }
+                of_files.pop();
+            }
+            Ok(None)
+        }))
     }
 }
 

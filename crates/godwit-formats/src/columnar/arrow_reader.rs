@@ -130,7 +130,8 @@ impl ArrowFile {
         let footer = root_as_footer(&footer).map_err(|_| damaged("the end of the file is none"))?;
         let schema = footer.schema().ok_or_else(|| damaged("the end of the file has no schema"))?;
         let schema = schema_of(schema).map_err(|source| messages.damaged(offset, source))?;
-        let dictionaries: Vec<u64> = footer.dictionaries().iter().flatten().map(|block| block.offset() as u64).collect();
+        let dictionaries: Vec<u64> =
+            footer.dictionaries().iter().flatten().map(|block| block.offset() as u64).collect();
         let batches: Vec<u64> = footer.recordBatches().iter().flatten().map(|block| block.offset() as u64).collect();
         let mut rows = 0u64;
         for offset in &batches {

@@ -42,12 +42,7 @@ impl<'l> Record<'l> {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(
-        line: &'l [u8],
-        number: u64,
-        header: &Header,
-        stated_end: Option<i32>,
-    ) -> Result<Self, String> {
+    pub(super) fn parse(line: &'l [u8], number: u64, header: &Header, stated_end: Option<i32>) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| NO_TEXT.to_owned())?;
         Ok(Self { stated_end, ..Self::parse_text(text, number, header)? })
     }

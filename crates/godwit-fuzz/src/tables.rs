@@ -1,0 +1,41 @@
+//! Tables of strangers: Arrow IPC, CSV.
+
+use std::sync::Arc;
+
+use godwit_formats::columnar::ArrowFile;
+use godwit_formats::csv::CsvFile;
+use godwit_formats::random_access::LocalFile;
+
+use crate::file::Scratch;
+
+/// An Arrow IPC file or stream: its batches, all and then some columns.
+pub(crate) fn arrow(bytes: &[u8]) {
+    let path = Scratch::get().write("x.arrow", bytes);
+    let source = LocalFile::open(&path).expect("it was written");
+    let Ok(file) = ArrowFile::open(Arc::new(source)) else { return };
+    let columns = file.schema().fields().len();
+    for wanted in [None, columns.checked_sub(1).map(|last| vec![last])] {
+        let mut batches = file.batches(0..usize::MAX, wanted.as_deref());
+        while let Ok(Some(batch)) = batches.next_batch() {
+            assert_eq!(batch.num_columns(), wanted.as_ref().map_or(columns, Vec::len));
+            assert!(batch.num_rows() > 0);
+        }
+    }
+}
+
+/// CSV, plain or packed: all columns have the rows that none has.
+pub(crate) fn csv(bytes: &[u8]) {
+    let path = Scratch::get().write("x.csv", bytes);
+    let Ok(file) = CsvFile::open(&path, b',') else { return };
+    let rows = |columns: Option<&[usize]>| {
+        let mut batches = file.rows(columns).ok()?;
+        let mut rows = 0;
+        while let Some(batch) = batches.next_batch().ok()? {
+            rows += batch.num_rows();
+        }
+        Some(rows)
+    };
+    if let Some(all) = rows(None) {
+        assert_eq!(rows(Some(&[])), Some(all));
+    }
+}
