@@ -3,6 +3,8 @@
 mod access;
 mod clients;
 mod hostile;
+mod joins;
+mod kinds;
 mod query;
 mod refusals;
 mod regions;

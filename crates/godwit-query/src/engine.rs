@@ -14,14 +14,19 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{Explain, LogicalPlan};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
 use godwit_flight::{Catalog, Kind, SQL_CATALOG, SQL_SCHEMA};
 
+use crate::coverage::{self, CoverageOf};
 use crate::error::QueryError;
 use crate::functions;
+use crate::interval_functions::{Pairing, PairsOf};
+use crate::overlap_rule::{self, OverlapJoins};
 use crate::table::Tables;
 use crate::table_functions::DatasetsOf;
 
@@ -106,6 +111,7 @@ impl Engine {
             .with_runtime_env(runtime)
             .with_catalog_list(catalogs)
             .with_default_features()
+            .with_physical_optimizer_rules(optimizer_rules())
             .build();
         for function in functions::all() {
             state.register_udf(Arc::new(function))?;
@@ -114,6 +120,10 @@ impl Engine {
         for kind in [Kind::Reads, Kind::Variants] {
             state.register_udtf(kind.name(), Arc::new(DatasetsOf { kind, tables: tables.clone() }));
         }
+        for pairing in [Pairing::Overlaps, Pairing::Nearest] {
+            state.register_udtf(pairing.name(), Arc::new(PairsOf { pairing, tables: tables.clone() }));
+        }
+        state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables }));
         Ok(Self { context: SessionContext::new_with_state(state) })
     }
 
@@ -149,6 +159,14 @@ impl Engine {
             plan => Ok(plan),
         }
     }
+}
+
+/// The engine's own rules, and that which finds joins of intervals.
+fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let behind = rules.iter().position(|rule| rule.name() == overlap_rule::BEHIND).map_or(0, |at| at + 1);
+    rules.insert(behind, Arc::new(OverlapJoins));
+    rules
 }
 
 /// The one query of a text.

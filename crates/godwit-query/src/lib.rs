@@ -2,13 +2,18 @@
 //!
 //! Flows in: a statement. Flows out: batches. Tables are datasets by name; `reads('x.bam')` and `variants('x.vcf.gz')` name them
 //! too, several as one where the name is a pattern. What a statement says of places becomes a lookup in an index, and only the
-//! columns it names are decoded. Nothing but queries is run: files, settings and the network are out of reach.
+//! columns it names are decoded. Joins of intervals are planned as such. Nothing but queries is run: files, settings and the network are out of reach.
 
 mod bounds;
+mod coverage;
 mod engine;
 mod error;
 mod functions;
+mod interval_functions;
+mod interval_join;
+mod intervals;
 mod isolated;
+mod overlap_rule;
 mod print;
 mod scan;
 mod served;

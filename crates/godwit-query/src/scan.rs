@@ -21,6 +21,8 @@ use godwit_flight::{Dataset, Part, Scan};
 
 /// Batches between the thread that reads and whoever takes them.
 const BATCHES_AHEAD: usize = 2;
+/// Bytes that a row takes where it lies, more or less: so that a join holds the smaller of two tables of unknown rows.
+const TYPICAL_ROW_BYTES: usize = 64;
 
 /// Reads a dataset.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ pub(crate) struct DatasetExec {
     /// Where each column of the result is among those read.
     order: Vec<usize>,
     parts: Vec<Part>,
-    rows: Option<u64>,
+    rows: Precision<usize>,
     properties: Arc<PlanProperties>,
 }
 
@@ -49,7 +51,11 @@ impl DatasetExec {
         ascending.dedup();
         let place = |column: &usize| ascending.binary_search(column).unwrap_or_default();
         let order = columns.iter().map(place).collect();
-        let rows = if regions.is_none() { dataset.rows() } else { None };
+        let rows = match dataset.rows() {
+            Some(rows) if regions.is_none() => Precision::Exact(rows as usize),
+            Some(rows) => Precision::Inexact(rows as usize),
+            None => Precision::Inexact(dataset.bytes() as usize / TYPICAL_ROW_BYTES + 1),
+        };
         let scan = Scan { columns: Some(ascending), regions };
         let mut parts = dataset.parts(&scan, partitions).map_err(|error| DataFusionError::External(error.into()))?;
         if parts.is_empty() {
@@ -138,8 +144,8 @@ impl ExecutionPlan for DatasetExec {
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
-        if let (None, Some(rows)) = (args.partition(), self.rows) {
-            statistics.num_rows = Precision::Exact(rows as usize);
+        if args.partition().is_none() {
+            statistics.num_rows = self.rows;
         }
         Ok(Arc::new(statistics))
     }

@@ -25,7 +25,7 @@ impl TableFunctionImpl for DatasetsOf {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let function = self.kind.name();
         let name = match args.exprs() {
-            [Expr::Literal(value, _)] => value.try_as_str().flatten(),
+            [name] => literal_text(name),
             _ => None,
         };
         let Some(name) = name else {
@@ -40,7 +40,15 @@ impl TableFunctionImpl for DatasetsOf {
     }
 }
 
-fn external(error: DatasetError) -> DataFusionError {
+/// The text of an argument that is one.
+pub(crate) fn literal_text(argument: &Expr) -> Option<&str> {
+    match argument {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+pub(crate) fn external(error: DatasetError) -> DataFusionError {
     DataFusionError::External(error.into())
 }
 
