@@ -13,7 +13,7 @@ pub enum VcfError {
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
     /// Something else.
-    #[error("{} is neither VCF nor BCF: it does not start with ##fileformat=VCF", .path.display())]
+    #[error("{} is no VCF: it starts neither with ##fileformat=VCF nor as BCF does", .path.display())]
     NotVcf {
         /// The file.
         path: PathBuf,
