@@ -21,6 +21,8 @@ const MAX_REPEATS: usize = 2;
 const SAMPLING: usize = 8;
 /// Bases that a thread scans before what it found is put into the table.
 const ROUND_BASES: usize = 1 << 24;
+/// Buckets of a part of the table that is filled at once: 2.6 MB, which caches hold.
+const PART_BUCKETS: usize = 1 << 17;
 /// K-mers looked up at once, so that waiting for memory overlaps.
 const BATCH: usize = 64;
 
@@ -68,7 +70,7 @@ impl Anchors {
         let shift = (usize::BITS - bases.count().leading_zeros()).saturating_sub(32);
         let mut anchors = Self { marks: vec![0; buckets], places: vec![[0; WAYS]; buckets], shift };
         let threads = threads.max(1);
-        let part = buckets.div_ceil(threads);
+        let part = buckets.div_ceil(threads).min(PART_BUCKETS);
         let round = ROUND_BASES * threads;
         for start in (0..bases.count()).step_by(round) {
             let stretches = (start..(start + round).min(bases.count())).step_by(ROUND_BASES);
@@ -83,9 +85,16 @@ impl Anchors {
             let scans = &scans;
             std::thread::scope(|scope| {
                 let parts = anchors.marks.chunks_mut(part).zip(anchors.places.chunks_mut(part)).enumerate();
-                for (at, (marks, places)) in parts {
-                    let mut filler = Filler { marks, places, shift };
-                    scope.spawn(move || scans.iter().for_each(|parts| filler.insert(&parts[at])));
+                let mut parts: Vec<_> = parts.collect();
+                let share = parts.len().div_ceil(threads);
+                while !parts.is_empty() {
+                    let some = parts.split_off(parts.len().saturating_sub(share));
+                    scope.spawn(move || {
+                        for (at, (marks, places)) in some {
+                            let mut filler = Filler { marks, places, shift };
+                            scans.iter().for_each(|parts| filler.insert(&parts[at]));
+                        }
+                    });
                 }
             });
         }
@@ -135,7 +144,7 @@ fn mark_of(hash: u64) -> u8 {
 /// A k-mer to be put into the table.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Within the buckets of one thread.
+    /// Within its part of the table.
     bucket: u32,
     mark: u8,
     place: usize,

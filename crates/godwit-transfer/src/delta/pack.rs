@@ -129,7 +129,7 @@ fn pack_one(
                 }
             }
         }
-        None => compress(&[], LEVEL, &[]),
+        None => Vec::new(),
     };
     let mut packed = TEXT_MAGIC.to_vec();
     put_varint(&mut packed, text_bytes);

@@ -101,7 +101,10 @@ pub(super) fn only_text<R: Read>(reader: &mut ChunkReader<R>) -> Result<Vec<u8>,
     let text = cursor.varint().filter(|bytes| *bytes <= MAX_TEXT_BYTES).and_then(|text_bytes| {
         let mut head = Vec::new();
         put_varint(&mut head, text_bytes);
-        decompress(&bytes[head.len()..], text_bytes as usize, &[])
+        match &bytes[head.len()..] {
+            [] if text_bytes == 0 => Some(Vec::new()),
+            frame => decompress(frame, text_bytes as usize, &[]),
+        }
     });
     text.ok_or(DeltaError::Damaged { offset: 4, what: "its text cannot be decompressed" })
 }

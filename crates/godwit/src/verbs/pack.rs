@@ -5,7 +5,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use godwit_formats::bgzf::open_text;
+use godwit_formats::bgzf::{BgzfError, open_text};
 use godwit_formats::{is_system_failure, with_causes};
 use godwit_model::Region;
 use godwit_transfer::delta::{
@@ -30,10 +30,8 @@ impl From<DeltaError> for Failure {
         let exit = match &error {
             DeltaError::Reference(source) if is_system_failure(source) => Exit::Machine,
             DeltaError::Input(source) if is_system_failure(source) => Exit::Machine,
-            // Readers of packed data say themselves what is wrong with it.
-            DeltaError::Stream { source, .. } if source.get_ref().is_some_and(|inner| !is_system_failure(inner)) => {
-                Exit::Input
-            }
+            // The reader of compressed text says itself what is wrong with it.
+            DeltaError::Stream { source, .. } if is_bad_text(source) => Exit::Input,
             DeltaError::Io { .. } | DeltaError::Stream { .. } | DeltaError::Thread(_) => Exit::Machine,
             DeltaError::NoReference { .. } | DeltaError::NoSuchContig { .. } | DeltaError::BeyondEnd { .. } => {
                 Exit::Usage
@@ -44,6 +42,12 @@ impl From<DeltaError> for Failure {
         };
         Self::new(exit, with_causes(&error))
     }
+}
+
+/// Whether reading failed because of what compressed text is, not because of the machine.
+fn is_bad_text(error: &std::io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<BgzfError>());
+    inner.is_some_and(|inner| !is_system_failure(inner))
 }
 
 /// `godwit pack`.
