@@ -57,7 +57,7 @@ fn run_all(page: &Path, directory: &Path) -> usize {
 
 #[test]
 fn every_command_of_the_guide_works_as_it_stands() {
-    needs!("bash", "samtools", "bcftools");
+    needs!("bash", "samtools", "bcftools", "makeblastdb");
     let (start, pages): (Vec<PathBuf>, Vec<PathBuf>) = pages().into_iter().partition(|page| page.ends_with("start.md"));
     // The page that all others begin from.
     let data = scratch::directory("guide-start");
