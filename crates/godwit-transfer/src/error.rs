@@ -45,18 +45,6 @@ pub enum TransferError {
         /// Which.
         place: String,
     },
-    /// A file does not have the checksum that a file beside it says.
-    #[error(
-        "{place} has MD5 {found}, its .md5 file says {expected}; the source is damaged, or its .md5 is of another file"
-    )]
-    Checksum {
-        /// Which.
-        place: String,
-        /// What it has.
-        found: String,
-        /// What it should have.
-        expected: String,
-    },
     /// The other end has a problem with its files.
     #[error("{problem}")]
     Elsewhere {
@@ -122,7 +110,7 @@ impl From<TransferError> for Status {
             TransferError::Refused { .. } => Self::permission_denied(text),
             TransferError::Changed { .. } => Self::failed_precondition(text),
             TransferError::Busy { .. } => Self::aborted(text),
-            TransferError::Damaged { .. } | TransferError::Checksum { .. } => Self::data_loss(text),
+            TransferError::Damaged { .. } => Self::data_loss(text),
             TransferError::File { .. } | TransferError::Elsewhere { .. } => Self::resource_exhausted(text),
             TransferError::Flight(error) => error.into(),
             TransferError::Silent { .. } | TransferError::Interrupted => Self::unavailable(text),

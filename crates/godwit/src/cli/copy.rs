@@ -11,9 +11,10 @@ use super::values::{parse_duration, parse_rate, parse_streams};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
+#[command(override_usage = "godwit copy [OPTIONS] <SRC>... <DST>")]
 pub struct CopyArgs {
     /// Files and directories to copy, and where to: paths here, or grpc+tls://HOST:PORT/PATH (grpc+tcp:// without encryption)
-    #[arg(value_name = "SRC.. DST", required = true, num_args = 2..)]
+    #[arg(value_name = "SRC", required = true, num_args = 2..)]
     pub places: Vec<String>,
     /// What the copy is to others on the way
     #[arg(long, value_enum, default_value_t = ModeName::Fair, value_name = "MODE")]

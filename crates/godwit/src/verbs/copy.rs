@@ -98,7 +98,7 @@ fn exit_of(error: &TransferError) -> Exit {
     match error {
         TransferError::NotFound { .. } | TransferError::Refused { .. } => Exit::Usage,
         TransferError::File { .. } | TransferError::Busy { .. } => Exit::Machine,
-        TransferError::Changed { .. } | TransferError::Damaged { .. } | TransferError::Checksum { .. } => Exit::Input,
+        TransferError::Changed { .. } | TransferError::Damaged { .. } => Exit::Input,
         TransferError::Elsewhere { .. } | TransferError::Silent { .. } | TransferError::Flight(_) => Exit::Remote,
         TransferError::Some { first, .. } => exit_of(first),
         TransferError::Interrupted => Exit::Interrupted,
