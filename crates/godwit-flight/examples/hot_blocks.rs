@@ -17,8 +17,8 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use godwit_flight::{
-    Access, Address, Answers, BatchReader, Caller, DataPlane, DatasetError, Download, Routes, Server, Status, Tuning, Upload,
-    streamed,
+    Access, Address, Answers, BatchReader, Caller, DataPlane, DatasetError, Download, Routes, Server, Status, Tuning,
+    Upload, streamed,
 };
 
 /// Rows of a block: about 1 MB, as in the published measurement.
