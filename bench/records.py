@@ -152,7 +152,7 @@ def main():
         "",
         f"Records of {RECORD_BYTES} bytes, 65,536 in a batch, {options.rounds} rounds, iperf3 as it comes for a second before each number of streams; {bench.machine(around)}."
         f" {around['versions']['godwit']}, {bench.first_line(['iperf3', '--version'])}. Measurements of more than {options.most_bytes / 1e9:.1f} GB"
-        " were left out. iperf3 sends one buffer again and again; Flight sends distinct batches from memory. All ends share the cores.",
+        " were left out. Of an even number of rounds the faster one in the middle is told. iperf3 sends one buffer again and again; Flight sends distinct batches from memory. All ends share the cores.",
         "",
         *[f"![{figure['title']}]({figure['name']}.svg)" for figure in drawn],
         "",
