@@ -70,7 +70,7 @@ REASONS = {
     "count(*) of": "a server takes three trips and a process more than a call within Python; from a start, godwit is faster.",
     "7 groups of": "finding a row's group is 27 % of DataFusion's time, reading dictionaries of Parquet 15 %; DuckDB takes 0.7 of its CPU time.",
     "70,000 groups of": "finding a row's group is 53 % of DataFusion's time; DuckDB takes 0.6 of its CPU time.",
-    "100,000 rows, pyodbc over": "planning a statement and the driver take as long as the rows; from a million rows on it is kept.",
+    "100,000 rows, pyodbc over": "of 51 ms, 14 are what SQL adds to Flight of the same file, whatever its rows; at a million rows it is kept.",
 }
 
 
