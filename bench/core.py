@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The promises of the core in one table: aligning, marking, formats, nodes, the data plane, calling.
+"""The promises of the core in one table: aligning, marking, formats, nodes, the data plane, calling, the data node.
 
 Runs the benchmarks whose figures were promised, each with its peers, and gathers what they wrote to `results/`: what was promised, what
 was measured, how far rounds were apart. Then it runs the long tests that show what no figure does. What falls short has to have a reason here.
@@ -29,6 +29,12 @@ BENCHMARKS = {
     "align_and_call": ["--pairs", "300000"],
     "accuracy": [],
     "spark": ["--pairs", "250000"],
+    "query": ["--pairs", "300000"],
+    "scan": ["--pairs", "300000"],
+    "aggregate": [],
+    "export": [],
+    "order_line": [],
+    "records": [],
 }
 
 E2E = ["cargo", "test", "--quiet", "--locked", "--profile", "ci", "-p", "godwit-tests", "--test", "e2e", "--"]
