@@ -12,3 +12,4 @@ mod puts;
 mod query;
 mod refusals;
 mod regions;
+mod remote;

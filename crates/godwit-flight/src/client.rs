@@ -9,7 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use arrow_array::RecordBatch;
-use arrow_flight::{Action, FlightDescriptor, PutResult, Ticket};
+use arrow_flight::sql::{CommandStatementQuery, ProstMessageExt as _};
+use arrow_flight::{Action, FlightDescriptor, FlightInfo, PutResult, Ticket};
 use arrow_schema::{Schema, SchemaRef};
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, Request, Response};
@@ -124,6 +125,27 @@ impl Client {
             messages.push(message);
         }
         Ok(messages)
+    }
+
+    /// The tickets of a statement's rows (Flight SQL), in the order in which they are to be read.
+    ///
+    /// # Errors
+    /// [`FlightError`].
+    pub async fn ask_sql(&self, sql: &str) -> Result<Vec<Bytes>, FlightError> {
+        let query = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
+        let descriptor = FlightDescriptor::new_cmd(query.as_any().encode_to_vec());
+        let (sender, receiver) = mpsc::channel(1);
+        // The channel is empty and its receiver alive: this neither waits nor fails.
+        let _ = sender.try_send(frame_encoded(&descriptor));
+        drop(sender);
+        let response = self.call("GetFlightInfo", receiver.into()).await?;
+        let mut incoming = self.incoming(response)?;
+        let message = incoming.message().await?.unwrap_or_default();
+        let info =
+            FlightInfo::decode(message).map_err(|_| FlightError::Malformed { problem: "it is no FlightInfo" })?;
+        // A call that fails says so behind its last message.
+        incoming.message().await?;
+        Ok(info.endpoint.into_iter().filter_map(|endpoint| Some(endpoint.ticket?.ticket)).collect())
     }
 
     /// The other end.
@@ -378,29 +400,32 @@ impl Answers {
     /// # Errors
     /// [`FlightError`].
     pub async fn next(&mut self) -> Result<Option<Bytes>, FlightError> {
+        let Some(message) = self.incoming.message().await? else { return Ok(None) };
+        match PutResult::decode(message) {
+            Ok(answer) => Ok(Some(answer.app_metadata)),
+            Err(_) => Err(FlightError::Malformed { problem: "it is no PutResult" }),
+        }
+    }
+}
+
+impl IncomingMessages {
+    /// The next message of a call that carries no batches; `None` when it is done and went well.
+    async fn message(&mut self) -> Result<Option<Bytes>, FlightError> {
         let mut bytes = Vec::new();
         loop {
             let wanted = bytes.first_chunk::<PREFIX_BYTES>().map_or(PREFIX_BYTES, |prefix| {
                 PREFIX_BYTES + u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize
             });
-            if wanted as u64 > self.incoming.limit_bytes {
-                let limit_bytes = self.incoming.limit_bytes;
-                return Err(FlightError::TooLarge { bytes: wanted as u64, limit_bytes });
+            if wanted as u64 > self.limit_bytes {
+                return Err(FlightError::TooLarge { bytes: wanted as u64, limit_bytes: self.limit_bytes });
             }
-            let chunk = &mut self.incoming.chunk;
-            bytes.extend_from_slice(&chunk.split_to(chunk.len().min(wanted - bytes.len())));
-            if bytes.len() == wanted && wanted > PREFIX_BYTES {
-                let answer = PutResult::decode(&bytes[PREFIX_BYTES..]);
-                return match answer {
-                    Ok(answer) => Ok(Some(answer.app_metadata)),
-                    Err(_) => Err(FlightError::Malformed { problem: "it is no PutResult" }),
-                };
+            let taken = self.chunk.len().min(wanted - bytes.len());
+            bytes.extend_from_slice(&self.chunk.split_to(taken));
+            // A message may have no bytes but its prefix.
+            if bytes.len() == wanted && (wanted > PREFIX_BYTES || bytes[1..] == [0; 4]) {
+                return Ok(Some(Bytes::from(bytes).slice(PREFIX_BYTES..)));
             }
-            // A message of no bytes is an answer without metadata.
-            if bytes.len() == PREFIX_BYTES && bytes[1..] == [0; 4] {
-                return Ok(Some(Bytes::new()));
-            }
-            if bytes.len() < wanted && self.incoming.chunk.is_empty() && !self.incoming.more().await? {
+            if bytes.len() < wanted && self.chunk.is_empty() && !self.more().await? {
                 let whole = bytes.is_empty();
                 return if whole { Ok(None) } else { Err(FlightError::Malformed { problem: "the answers end in it" }) };
             }

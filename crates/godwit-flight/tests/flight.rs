@@ -433,7 +433,9 @@ async fn a_peer_that_falls_silent_is_noticed_within_seconds() {
 async fn impatient() -> std::net::SocketAddr {
     let tuning = Tuning { connect_timeout: Duration::from_millis(200), connections: 2, ..Tuning::default() };
     let any = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let server = Server::bind(&any, Plane, tonic::service::Routes::default(), Access::default(), tuning).await.unwrap();
+    let server = Server::bind(&any, Plane, tonic::service::Routes::default(), Access::default(), tuning)
+        .await
+        .expect("a port is free");
     let Address::Tcp(address) = server.address().clone() else { panic!("a TCP server") };
     tokio::spawn(server.serve());
     address

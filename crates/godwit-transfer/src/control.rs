@@ -46,7 +46,11 @@ const SYSTEM_AUTHORITIES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 impl Credentials {
-    fn access(&self, remote: &Remote) -> Result<Access<ClientTls>, TransferError> {
+    /// What lets a client in to a server.
+    ///
+    /// # Errors
+    /// [`TransferError::Refused`] where a certificate is none, or there is nobody to trust.
+    pub fn access(&self, remote: &Remote) -> Result<Access<ClientTls>, TransferError> {
         let tls = if remote.encrypted {
             let system = || SYSTEM_AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists());
             let none = || TransferError::refused("this system has no list of authorities; give --ca FILE");

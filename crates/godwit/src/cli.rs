@@ -1,5 +1,6 @@
 //! The command line. Names and meanings are a contract: scripts depend on them.
 
+mod access;
 mod align;
 mod call;
 mod calling;
@@ -36,6 +37,7 @@ use crate::failure::Failure;
 pub use marking::MarkingArgs;
 use values::{parse_aligner, parse_milliseconds, parse_rate, parse_size};
 
+pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
 pub use call::CallArgs;
 pub use calling::CallingArgs;

@@ -120,9 +120,12 @@ impl Open {
     }
 }
 
+/// The batches of a download.
+type Incoming = Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>;
+
 struct Guarded {
     /// `None` once they are ended.
-    batches: Option<Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>>,
+    batches: Option<Incoming>,
     waits: Pin<Box<dyn Future<Output = ()> + Send>>,
     _open: Open,
 }

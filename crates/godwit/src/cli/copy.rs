@@ -1,13 +1,12 @@
 //! What is copied, where to, and how.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use godwit_transfer::tune::CopyMode;
 
-use super::Common;
 use super::values::{parse_duration, parse_rate, parse_streams};
+use super::{AccessArgs, Common};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -40,18 +39,8 @@ pub struct CopyArgs {
     /// Tell what would be done, and do nothing
     #[arg(long, help_heading = THIS_RUN)]
     pub dry_run: bool,
-    /// File with the token that the server asks for
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Trust servers whose certificate is in this file, or signed by one in it, PEM [default: the system's list]
-    #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
-    /// Own certificate, PEM, for servers that ask for one
-    #[arg(long, value_name = "FILE", requires = "client_key")]
-    pub client_cert: Option<PathBuf>,
-    /// Key of the certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "client_cert")]
-    pub client_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Give up when nothing has arrived for so long (30s, 5m)
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = parse_duration)]
     pub patience: Duration,

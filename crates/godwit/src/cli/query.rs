@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use godwit_query::RowFormat;
 
-use super::Common;
+use super::{AccessArgs, Common};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -16,6 +16,11 @@ pub struct QueryArgs {
     /// Ask the datasets below this directory [default: the working directory]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub data: Option<PathBuf>,
+    /// Ask those of a server: grpc+tls://HOST:PORT (grpc+tcp:// without encryption)
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN, conflicts_with_all = ["data", "reference"])]
+    pub at: Option<String>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// How to write the rows
     #[arg(long, value_enum, default_value_t = RowFormatName::Table, value_name = "FORMAT")]
     pub format: RowFormatName,

@@ -1,9 +1,9 @@
 //! `godwit copy`: files from or to a server.
 
-use godwit_flight::Token;
 use godwit_transfer::place::Place;
-use godwit_transfer::{CopyOptions, CopySummary, Credentials, TransferError, copy};
+use godwit_transfer::{CopyOptions, CopySummary, TransferError, copy};
 
+use super::access::credentials;
 use super::cancel_on_signal;
 use crate::cli::{Compression, CopyArgs};
 use crate::failure::{Exit, Failure};
@@ -28,7 +28,7 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         patience: args.patience,
         strict: false,
     };
-    let credentials = credentials(args)?;
+    let credentials = credentials(&args.access)?;
     let progress = Progress::new(&args.common);
     let threads = args.common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
@@ -42,21 +42,6 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         progress.say(&told(&summary));
     }
     Ok(())
-}
-
-fn credentials(args: &CopyArgs) -> Result<Credentials, Failure> {
-    let token = match &args.token_file {
-        None => None,
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
-            let wrong =
-                || Failure::new(Exit::Input, format!("{} holds no token; `godwit token` makes one", path.display()));
-            Some(Token::new(text.trim()).ok_or_else(wrong)?)
-        }
-    };
-    let identity = args.client_cert.clone().zip(args.client_key.clone());
-    Ok(Credentials { token, authority: args.ca.clone(), identity })
 }
 
 fn told(summary: &CopySummary) -> String {

@@ -1,11 +1,14 @@
-//! `godwit query`: SQL on the datasets below a directory.
+//! `godwit query`: SQL on the datasets below a directory, or of a server.
 
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_query::{Engine, Limits, Printer, QueryError, RowFormat, Rows};
+use godwit_flight::{Address, Client, Code, FlightError, Tuning};
+use godwit_query::{Engine, Limits, Printer, QueryError, RemoteRows, RowFormat, Rows};
+use godwit_transfer::place::Place;
 
+use super::access::credentials;
 use super::{cancel_on_signal, root_of, scratch_of};
 use crate::cli::{Common, QueryArgs};
 use crate::failure::{Exit, Failure};
@@ -38,14 +41,53 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
 }
 
 async fn answer(args: &QueryArgs) -> Result<(), Failure> {
+    let answer = match &args.at {
+        Some(url) => Answer::There(Box::new(asked_at(url, args).await?)),
+        None => Answer::Here(asked_here(args).await?),
+    };
+    match &args.out {
+        Some(path) => to_file(answer, args.format.into(), path).await,
+        None => to_stdout(answer, args.format.into()).await,
+    }
+}
+
+/// Rows on their way, computed here or by a server.
+enum Answer {
+    Here(Rows),
+    There(Box<RemoteRows>),
+}
+
+async fn asked_at(url: &str, args: &QueryArgs) -> Result<RemoteRows, Failure> {
+    let Place::There(remote) = Place::parse(url)? else {
+        let problem = format!("--at {url}: write grpc+tls://HOST:PORT, or --data for a directory");
+        return Err(Failure::new(Exit::Usage, problem));
+    };
+    let access = credentials(&args.access)?.access(&remote)?;
+    let found = remote.address().map_err(|error| {
+        Failure::new(Exit::Remote, format!("cannot find {}: {error}; check the name", remote.server()))
+    });
+    let client = Client::connect(&Address::Tcp(found?), access, Tuning::default()).await?;
+    RemoteRows::ask(client, &args.statement).await.map_err(of_server)
+}
+
+/// What a server says of a statement that it does not run is the statement's fault, as it would be here.
+fn of_server(error: FlightError) -> Failure {
+    let exit = match &error {
+        FlightError::Status { status, .. } => match status.code() {
+            Code::InvalidArgument | Code::NotFound | Code::Unimplemented => Exit::Usage,
+            Code::DataLoss => Exit::Input,
+            _ => Exit::Remote,
+        },
+        _ => Exit::Remote,
+    };
+    Failure::new(exit, godwit_formats::with_causes(&error))
+}
+
+async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let root = root_of(directory, args.reference.as_deref(), &args.common)?;
     let engine = Engine::new(Arc::new(root), &limits(&args.common))?;
-    let rows = engine.query(&args.statement).await?;
-    match &args.out {
-        Some(path) => to_file(rows, args.format.into(), path).await,
-        None => to_stdout(rows, args.format.into()).await,
-    }
+    Ok(engine.query(&args.statement).await?)
 }
 
 /// What statements may have.
@@ -55,13 +97,13 @@ fn limits(common: &Common) -> Limits {
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-async fn to_stdout(rows: Rows, format: RowFormat) -> Result<(), Failure> {
+async fn to_stdout(rows: Answer, format: RowFormat) -> Result<(), Failure> {
     let out = Stdout { out: BufWriter::with_capacity(1 << 16, std::io::stdout()), closed: false };
     let mut out = write(rows, format, out).await?;
     out.flush().map_err(|error| Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
 }
 
-async fn to_file(rows: Rows, format: RowFormat, path: &Path) -> Result<(), Failure> {
+async fn to_file(rows: Answer, format: RowFormat, path: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(
             Exit::Machine,
@@ -78,9 +120,18 @@ async fn to_file(rows: Rows, format: RowFormat, path: &Path) -> Result<(), Failu
     Ok(())
 }
 
-async fn write<W: Write + Send>(mut rows: Rows, format: RowFormat, out: W) -> Result<W, Failure> {
-    let mut printer = Printer::new(format, rows.schema(), out)?;
-    while let Some(batch) = rows.next().await? {
+async fn write<W: Write + Send>(mut rows: Answer, format: RowFormat, out: W) -> Result<W, Failure> {
+    let schema = match &rows {
+        Answer::Here(rows) => rows.schema(),
+        Answer::There(rows) => rows.schema(),
+    };
+    let mut printer = Printer::new(format, schema, out)?;
+    loop {
+        let batch = match &mut rows {
+            Answer::Here(rows) => rows.next().await?,
+            Answer::There(rows) => rows.next().await.map_err(of_server)?,
+        };
+        let Some(batch) = batch else { break };
         printer.write(batch)?;
     }
     Ok(printer.finish()?)
