@@ -52,7 +52,7 @@ fn sam_and_cram_have_the_rows_of_bam() {
     packed(&sam);
     fs::copy(out.join("sample.cram"), &cram).expect("it can be copied");
     let reference = sample.indexed_by_godwit();
-    let words = ["--reference", text(&reference)];
+    let words = ["--reference", text(reference)];
     let expected: Vec<String> = samtools(&bam, &[]).iter().map(|line| without_qualities(line)).collect();
     for name in ["s.sam", "s.sam.gz", "c.cram"] {
         let found = rows(&directory, &format!("SELECT {SAM_FIELDS} FROM reads('{name}')"), &words);
