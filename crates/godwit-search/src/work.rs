@@ -125,6 +125,7 @@ impl<'a> Crew<'a> {
             answers.push(match answer {
                 Some(answer) => answer,
                 None => {
+                    self.restarts += 1;
                     self.replace(number, &job.prepare())?;
                     self.ask(number, request)?
                 }
