@@ -18,6 +18,8 @@ use crate::layout::Layout;
 use crate::protocol::{Answer, Request};
 use crate::worker::{Heard, Worker};
 
+/// How often a worker is started that ends before it is ready.
+const MAX_STARTS: u32 = 3;
 /// How often an item is handed out before it is taken to be the item's fault that workers end.
 const MAX_ISSUES: u32 = 3;
 /// Age from which on an idle worker takes another's item too. It is long beside any item's time, and short beside a hang.
@@ -199,22 +201,40 @@ impl<'a> Crew<'a> {
         SearchError::Died { ending, times, what: what.to_owned(), last_words }
     }
 
-    /// Starts a worker in the place of one that has ended, or ends here.
+    /// Starts a worker in the place of one that has ended, or ends here; again where it ends before it is ready.
     fn replace(&mut self, number: usize, preparation: &[Request]) -> Result<(), SearchError> {
-        let attempt = self.workers[number].take().map_or(Attempt(0), |mut worker| {
+        let mut attempt = self.workers[number].take().map_or(Attempt(0), |mut worker| {
             worker.kill();
-            let attempt = worker.attempt;
-            drop(worker);
-            attempt
+            worker.attempt
         });
-        let mut worker = (self.start)(number, Attempt(attempt.0 + 1), self.speaker.clone())?;
+        for _ in 1..MAX_STARTS {
+            attempt = Attempt(attempt.0 + 1);
+            if self.start_as(number, attempt, preparation)? {
+                return Ok(());
+            }
+            self.restarts += 1;
+        }
+        match self.start_as(number, Attempt(attempt.0 + 1), preparation)? {
+            true => Ok(()),
+            false => Err(self.died(number, MAX_STARTS, "opening the database and the queries")),
+        }
+    }
+
+    /// Starts a worker and has it prepare itself; false where it ends over it.
+    fn start_as(&mut self, number: usize, attempt: Attempt, preparation: &[Request]) -> Result<bool, SearchError> {
+        let mut worker = (self.start)(number, attempt, self.speaker.clone())?;
         worker.ask(&self.greeting);
         self.workers[number] = Some(worker);
-        self.answer_of(number)?;
-        for request in preparation {
-            self.ask(number, request)?;
+        if self.listen(number)?.is_none() {
+            return Ok(false);
         }
-        Ok(())
+        for request in preparation {
+            self.tell(number, request);
+            if self.listen(number)?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Has all items of a job done, numbered from 0; with no `count`, until one is said to be beyond the end. Reports are written.
