@@ -188,7 +188,7 @@ fn what_is_kept_is_for_its_owner_only() {
     let run = stopped().join(".godwit");
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(&run), 0o700);
-    assert_eq!(scratch::names(&run), ["blocks", "journal", "parts", "windows"]);
+    assert_eq!(scratch::names(&run), ["blocks", "journal", "live", "parts", "windows"]);
     scratch::names(&run).iter().for_each(|name| assert_eq!(mode(&run.join(name)), 0o600, "{name}"));
 }
 
@@ -343,7 +343,7 @@ fn data_in_another_directory_is_found_again_and_removed() {
     let words = |run: Godwit| run.arg("--temp").arg(&temp);
     let stopped = with_fault(words(align(&out)), &out, Fault::Kill, all / 10).run();
     assert!(stopped.status.code().is_none(), "{}", stopped.report());
-    assert_eq!(scratch::names(&out.join(".godwit")), ["journal"]);
+    assert_eq!(scratch::names(&out.join(".godwit")), ["journal", "live"]);
     let resumed = words(align(&out)).arg("--resume").succeeds();
     assert!(resumed.stderr.contains("{\"event\":\"resumed\""), "{}", resumed.report());
     undisturbed.assert_same(&out);
