@@ -10,8 +10,8 @@ use arrow_flight::sql::{
     ActionBeginTransactionResult, ActionCancelQueryRequest, ActionCancelQueryResult,
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult,
     ActionCreatePreparedSubstraitPlanRequest, ActionEndSavepointRequest, ActionEndTransactionRequest, Any, Command,
-    CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt, SqlInfo,
-    SqlSupportedTransaction, SubstraitPlan, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
+    CommandGetTables, CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult, ProstMessageExt,
+    SqlInfo, SqlSupportedTransaction, SubstraitPlan, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
     TicketStatementQuery,
 };
 use arrow_flight::{Action, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
@@ -180,6 +180,14 @@ fn handle(what: &str, in_transaction: bool) -> String {
     format!("{what}{} HANDLE", if in_transaction { " WITH TXN" } else { "" })
 }
 
+/// Filters of the listing of tables, which must be the scenario's.
+fn expect_tables(command: &CommandGetTables) -> Result<(), Status> {
+    let patterns = [&command.catalog, &command.db_schema_filter_pattern, &command.table_name_filter_pattern];
+    let expected = ["catalog", "db_schema_filter_pattern", "table_filter_pattern"];
+    expect(patterns.map(Option::as_deref), expected.map(Some))?;
+    expect((&command.table_types[..], command.include_schema), (&["table".into(), "view".into()][..], true))
+}
+
 /// Columns of what a command asks for, which must ask as the scenario says where it is asked for flight info.
 fn schema_of(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
     let table = |catalog: &Option<String>, schema: &Option<String>, table: &str| {
@@ -196,14 +204,7 @@ fn schema_of(command: &Command, is_info: bool) -> Result<SchemaRef, Status> {
         }
         Command::CommandGetTables(command) => {
             if is_info {
-                let patterns =
-                    [&command.catalog, &command.db_schema_filter_pattern, &command.table_name_filter_pattern];
-                let expected = ["catalog", "db_schema_filter_pattern", "table_filter_pattern"];
-                expect(patterns.map(Option::as_deref), expected.map(Some))?;
-                expect(
-                    (&command.table_types[..], command.include_schema),
-                    (&["table".into(), "view".into()][..], true),
-                )?;
+                expect_tables(command)?;
             }
             command.clone().into_builder().schema()
         }
