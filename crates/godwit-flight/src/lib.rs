@@ -20,6 +20,7 @@ mod low_water;
 pub mod measure;
 mod message;
 mod node;
+pub mod pool;
 mod segments;
 pub mod server;
 mod sql;

@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod progress;
+mod table;
 mod verbs;
 mod wrap;
 

@@ -23,6 +23,12 @@ pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).filter(|rate| *rate > 0).ok_or_else(|| "out of range".into())
 }
 
+/// More than nothing, and at most as much as the network can take many times over.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "a share is a number, as in 0.5".to_string())?;
+    if share > 0.0 && share <= 100.0 { Ok(share) } else { Err("a share is more than 0 and at most 100".into()) }
+}
+
 /// Most connections of a copy.
 const MOST_STREAMS: u32 = 200;
 
@@ -157,6 +163,8 @@ mod tests {
         assert_eq!(parse_rate("10G"), Ok(10_000_000_000));
         assert_eq!(parse_rate("500Mbit/s"), Ok(500_000_000));
         assert!(parse_rate("10X").is_err() && parse_rate("0G").is_err());
+        assert_eq!(parse_share("0.5"), Ok(0.5));
+        assert!(["0", "-1", "NaN", "inf", "half"].iter().all(|text| parse_share(text).is_err()));
         assert_eq!(parse_milliseconds("40ms"), Ok(40.0));
         assert!(parse_milliseconds("-1").is_err() && parse_milliseconds("soon").is_err());
     }
