@@ -1,6 +1,7 @@
 //! End-to-end tests: the built binary judged against bwa, samtools and Picard.
 
 mod pack;
+mod python;
 mod run;
 mod search;
 mod serve;
