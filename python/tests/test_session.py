@@ -71,6 +71,11 @@ class OfADirectory(unittest.TestCase):
         self.assertEqual(last, [(max(table["position"].to_pylist()),)])
         self.assertEqual(pa.table(query).num_rows, sum(batch.num_rows for batch in query))
 
+    def test_columns_come_in_the_order_that_was_asked_for(self):
+        table = self.session.reads("sample", columns=["position", "name"]).to_arrow()
+        self.assertEqual(table.schema.names, ["position", "name"])
+        self.assertEqual(table.select(["name", "position"]), self.session.reads("sample", columns=["name", "position"]).to_arrow())
+
     def test_statements(self):
         table = self.session.sql("SELECT count(*) AS n FROM reads('sample.bam') WHERE region('chr2')").to_arrow()
         self.assertEqual(table["n"].to_pylist(), [len(samtools(RUN / "sample.bam", "chr2"))])

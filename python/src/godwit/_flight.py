@@ -7,7 +7,7 @@ import json
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -38,6 +38,14 @@ def statement_command(sql: str) -> bytes:
 def dataset_command(dataset: str, **options: Any) -> bytes:
     """The JSON command for rows of a dataset; options that are `None` are left out."""
     return json.dumps({"dataset": dataset, **{name: value for name, value in options.items() if value is not None}}).encode()
+
+
+def in_order(columns: Sequence[str] | None, schema: pa.Schema) -> list[str] | None:
+    """Columns in the order of the dataset, as a command has to name them; what it does not have last, for the server to refuse."""
+    if columns is None:
+        return None
+    order = {name: at for at, name in enumerate(schema.names)}
+    return sorted(dict.fromkeys(columns), key=lambda name: order.get(name, len(order)))
 
 
 class Connection:

@@ -23,8 +23,10 @@ class Query:
     ``duckdb.from_arrow(query.to_reader())``.
     """
 
-    def __init__(self, connection: Connection, command: bytes, text: str):
+    def __init__(self, connection: Connection, command: bytes, text: str, columns: list[str] | None = None):
+        """``columns``: the order that was asked for, where the server has another."""
         self._connection = connection
+        self._columns = columns
         self._command = command
         self._text = text
         self._known: pa.Schema | None = None
@@ -34,8 +36,15 @@ class Query:
 
     def _info(self) -> flight.FlightInfo:
         info = self._connection.info(self._command)
-        self._known = info.schema
+        schema = info.schema
+        if self._columns is not None:
+            schema = pa.schema([schema.field(name) for name in self._columns], schema.metadata)
+        self._known = schema
         return info
+
+    def _rows(self, info: flight.FlightInfo) -> Iterator[pa.RecordBatch]:
+        batches = self._connection.fetch_all(info.endpoints)
+        return batches if self._columns is None else (batch.select(self._columns) for batch in batches)
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,14 +55,14 @@ class Query:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches as they come, in the order of the rows, fetched ahead over as many streams as the server offers."""
-        yield from self._connection.fetch_all(self._info().endpoints)
+        yield from self._rows(self._info())
 
     __iter__ = to_batches
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The same as a reader of pyarrow, which DuckDB and others take."""
         info = self._info()
-        return pa.RecordBatchReader.from_batches(info.schema, self._connection.fetch_all(info.endpoints))
+        return pa.RecordBatchReader.from_batches(self.schema, self._rows(info))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The Arrow PyCapsule interface."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import RemoteError, UsageError, of_exit
-from ._flight import Connection, dataset_command, statement_command
+from ._flight import Connection, dataset_command, in_order, statement_command
 from ._program import last_error, program
 from ._query import Query
 
@@ -134,35 +134,37 @@ class Session:
         where: str | None = None,
         parts: int | None = None,
     ) -> Query:
-        dataset = self._named(kind, name)
+        found = self._named(kind, name)
+        dataset = found.name
         regions = None if region is None else [region] if isinstance(region, str) else list(region)
         regions = None if regions is None else [plain(region) for region in regions]
         text = f"{dataset}" + (f" {' '.join(regions)}" if regions else "")
         if where is None:
-            named = list(columns) if columns is not None else None
-            command = dataset_command(dataset, columns=named, regions=regions, parts=parts or os.cpu_count() or 1)
-            return Query(self._connection, command, text)
+            ordered = in_order(columns, found.schema)
+            command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or os.cpu_count() or 1)
+            return Query(self._connection, command, text, list(columns) if columns is not None and list(columns) != ordered else None)
         listed = ", ".join(_identifier(column) for column in columns) if columns is not None else "*"
         overlap = " OR ".join(f"region('{_escaped(region)}')" for region in regions or [])
         conditions = f"({where})" + (f" AND ({overlap})" if overlap else "")
         return self.sql(f"SELECT {listed} FROM {_identifier(dataset)} WHERE {conditions}")
 
-    def _named(self, kind: str | None, name: str) -> str:
-        """The path of a dataset by its path or its name."""
+    def _named(self, kind: str | None, name: str) -> Dataset:
+        """A dataset by its path or its name."""
         listed = [dataset for dataset in self.datasets() if kind is None or dataset.kind == kind]
-        if any(dataset.name == name for dataset in listed):
-            return name
-        alike = [dataset.name for dataset in listed if dataset.stem == name]
+        for dataset in listed:
+            if dataset.name == name:
+                return dataset
+        alike = [dataset for dataset in listed if dataset.stem == name]
         if not alike:
             what = "dataset" if kind is None else f"dataset of {kind}"
             raise UsageError(f"there is no {what} {name!r}; there are {', '.join(sorted(dataset.name for dataset in listed)) or 'none'}")
         for ending in PREFERRED:
-            fitting = [path for path in alike if path.endswith(ending)]
+            fitting = [dataset for dataset in alike if dataset.name.endswith(ending)]
             if len(fitting) == 1:
                 return fitting[0]
         if len(alike) == 1:
             return alike[0]
-        raise UsageError(f"{name!r} is the name of {', '.join(sorted(alike))}; say which by its path")
+        raise UsageError(f"{name!r} is the name of {', '.join(sorted(dataset.name for dataset in alike))}; say which by its path")
 
 
 def plain(region: str) -> str:
