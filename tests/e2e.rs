@@ -2,6 +2,7 @@
 
 mod pack;
 mod plan;
+mod python;
 mod run;
 mod search;
 mod serve;

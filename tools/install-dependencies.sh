@@ -124,7 +124,6 @@ if [ "$profile" = bench ]; then
     "$clients" >/dev/null || fail "the Python clients that are measured could not be installed; see above"
 fi
 
-columns=$root/tests/tools/columns/fetch.sh
-if [ "$profile" != run ] && [ -x "$columns" ]; then
-    "$columns" >/dev/null || fail "the Python readers of columns could not be installed; see above"
+if [ "$profile" != run ]; then
+    "$root/tools/python-packages.sh" columns "$root/tests/tools/columns/requirements.txt" >/dev/null || fail "the Python readers of columns could not be installed; see above"
 fi

@@ -125,7 +125,7 @@ fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
     let root = scratch::directory("puts-killed");
     for victim in ["client", "server"] {
         let served = writable(&root, &[]);
-        let python = python().expect("tests/tools/columns/fetch.sh made it");
+        let python = python().expect("tools/python-packages.sh made it");
         let mut command: Command = python.command();
         command.arg(script("putting.py")).args(["-", &served.address, "half", "lost"]).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().expect("it can be started");
