@@ -154,9 +154,8 @@ fn a_region_is_fetched_by_ranges_of_what_it_needs() {
     let mut random = Random::new(7201);
     let mut lines = "@HD\tVN:1.6\tSO:coordinate\n@SQ\tSN:chr1\tLN:150000\n".to_owned();
     for read in 0..READS {
-        let letters = |random: &mut Random, from: &[u8]| -> String {
-            (0..100).map(|_| char::from(*random.pick(from))).collect()
-        };
+        let letters =
+            |random: &mut Random, from: &[u8]| -> String { (0..100).map(|_| char::from(*random.pick(from))).collect() };
         let bases = letters(&mut random, b"ACGT");
         let qualities = letters(&mut random, b"!#%+5:;<=>?@ABCDEFGHI");
         let _ = writeln!(lines, "r{read}\t0\tchr1\t{}\t60\t100M\t*\t0\t0\t{bases}\t{qualities}", 1 + read * 4);
@@ -245,7 +244,8 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
     s3.make_public("open");
     let settings = s3.settings();
     let with = |name: &'static str, value: &str| -> Vec<(&str, String)> {
-        let others = settings.iter().filter(|(found, _)| *found != name).map(|(name, value)| (*name, (*value).to_owned()));
+        let others =
+            settings.iter().filter(|(found, _)| *found != name).map(|(name, value)| (*name, (*value).to_owned()));
         others.chain([(name, value.to_owned())]).collect()
     };
     let anonymous = || {

@@ -206,6 +206,9 @@ fn malformed_arrow_is_refused_and_the_server_goes_on() {
     assert!(left(&root).is_empty());
     let peak_kb = crate::serve::hostile::peak_kb(served.process_id()).expect("the server is still there");
     assert!(peak_kb < 512 << 10, "{peak_kb} kB");
+    // Decoders that gave up were caught: an administrator who reads of panics would look for a bug.
+    let (code, said) = served.end(libc::SIGTERM);
+    assert_eq!((code, said.contains("panicked")), (Some(0), false), "{said}");
 }
 
 #[test]

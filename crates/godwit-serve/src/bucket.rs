@@ -85,7 +85,10 @@ impl Bucket {
     /// [`DatasetError::Remote`] where the bucket cannot be listed.
     pub(crate) fn open(address: &Path) -> Result<Self, DatasetError> {
         let wrong = || DatasetError::Refused {
-            problem: format!("{} is no address of a bucket; write s3://BUCKET or s3://BUCKET/PREFIX", address.display()),
+            problem: format!(
+                "{} is no address of a bucket; write s3://BUCKET or s3://BUCKET/PREFIX",
+                address.display()
+            ),
         };
         let rest = address.to_str().and_then(|text| text.strip_prefix(SCHEME)).ok_or_else(wrong)?;
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -185,8 +188,10 @@ impl Bucket {
         is_directory: bool,
     ) -> Result<Option<Seen>, DatasetError> {
         let Some(key) = self.key_of(path) else { return Ok(None) };
-        let keys: Vec<Key> =
-            std::iter::once(Some(key.clone())).chain(indexes.iter().map(|index| self.key_of(index))).flatten().collect();
+        let keys: Vec<Key> = std::iter::once(Some(key.clone()))
+            .chain(indexes.iter().map(|index| self.key_of(index)))
+            .flatten()
+            .collect();
         let store = self.store.clone();
         let request = async move { future::join_all(keys.iter().map(|key| store.head(key))).await };
         let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! A directory, and what is below it.
 
-use std::collections::HashMap;
 use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -263,7 +263,8 @@ impl Root {
 
     /// The names of what a bucket has.
     fn names_in(bucket: &Bucket) -> Result<Vec<String>, DatasetError> {
-        let names: BTreeSet<String> = bucket.names()?.iter().filter_map(|key| dataset_of(key)).map(str::to_owned).collect();
+        let names: BTreeSet<String> =
+            bucket.names()?.iter().filter_map(|key| dataset_of(key)).map(str::to_owned).collect();
         Ok(names.into_iter().collect())
     }
 }

@@ -109,9 +109,7 @@ impl Store {
     /// [`DatasetError`].
     pub(crate) fn open(&self, file: &SeenFile) -> Result<Arc<dyn RandomAccess>, DatasetError> {
         Ok(match self {
-            Self::Here => {
-                Arc::new(LocalFile::open(&file.path).map_err(|source| cannot_open(&file.path, source))?)
-            }
+            Self::Here => Arc::new(LocalFile::open(&file.path).map_err(|source| cannot_open(&file.path, source))?),
             Self::Bucket(bucket) => Arc::new(bucket.object(file)?),
         })
     }
@@ -179,7 +177,8 @@ fn find_here(path: &Path, indexes: &[PathBuf], or_directory: bool) -> Result<Opt
         Err(error) => return Err(cannot_open(path, error)),
     };
     if metadata.is_file() {
-        let file_at = |path: &PathBuf| fs::metadata(path).ok().filter(Metadata::is_file).map(|found| seen_here(path, &found));
+        let file_at =
+            |path: &PathBuf| fs::metadata(path).ok().filter(Metadata::is_file).map(|found| seen_here(path, &found));
         let index = indexes.iter().find_map(file_at);
         return Ok(Some(Seen::new(path, vec![seen_here(path, &metadata)], index, &[])));
     }

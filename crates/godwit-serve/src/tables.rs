@@ -45,7 +45,8 @@ fn files_of(store: &Store, seen: &Seen, ending: &str) -> Result<Vec<SeenFile>, D
     if !seen.is_directory {
         return Ok(seen.files.clone());
     }
-    let with_name = |name: &str| seen.files.iter().find(|file| file.path.file_name().is_some_and(|found| found == name));
+    let with_name =
+        |name: &str| seen.files.iter().find(|file| file.path.file_name().is_some_and(|found| found == name));
     if let Some(list) = with_name(puts::LIST) {
         let text = store.read_small(list)?;
         let gone = |name: &str| DatasetError::Changed { name: seen.path.join(name).display().to_string() };
@@ -54,7 +55,9 @@ fn files_of(store: &Store, seen: &Seen, ending: &str) -> Result<Vec<SeenFile>, D
     let mut files = seen.files.clone();
     files.retain(|file| file.path.extension().is_some_and(|found| found == ending));
     if files.is_empty() {
-        return Err(DatasetError::Refused { problem: format!("there is no .{ending} file in {}", seen.path.display()) });
+        return Err(DatasetError::Refused {
+            problem: format!("there is no .{ending} file in {}", seen.path.display()),
+        });
     }
     Ok(files)
 }

@@ -6,12 +6,12 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
+use godwit_model::panics::unless_it_panics;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -98,8 +98,8 @@ impl Place {
         };
         let bytes = self.bytes(end)?;
         // Bytes of strangers have made readers panic; nothing they hold outlives a panic.
-        let loaded = catch_unwind(AssertUnwindSafe(|| ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new())));
-        loaded.unwrap_or_else(|_| Err(panicked())).map_err(|source| bytes.blamed(self.path(), source))
+        let loaded = unless_it_panics(|| ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::new()));
+        loaded.unwrap_or_else(|| Err(panicked())).map_err(|source| bytes.blamed(self.path(), source))
     }
 }
 
@@ -219,7 +219,7 @@ impl ParquetBatches {
             .with_batch_size(BATCH_ROWS)
             .with_row_groups(groups.collect())
             .with_projection(mask);
-        let built = catch_unwind(AssertUnwindSafe(|| builder.build())).unwrap_or_else(|_| Err(panicked()));
+        let built = unless_it_panics(|| builder.build()).unwrap_or_else(|| Err(panicked()));
         built.map_err(|source| ParquetReadError::Damaged { path: place.path().to_owned(), source })
     }
 }
@@ -230,8 +230,8 @@ impl Iterator for ParquetBatches {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some((path, reader)) = &mut self.reader {
-                let read = catch_unwind(AssertUnwindSafe(|| reader.next()));
-                let read = read.unwrap_or_else(|_| Some(Err(ArrowError::from(panicked()))));
+                let read = unless_it_panics(|| reader.next());
+                let read = read.unwrap_or_else(|| Some(Err(ArrowError::from(panicked()))));
                 let failed = |source| ParquetReadError::Rows { path: path.clone(), source };
                 match read {
                     Some(Ok(batch)) => return Some(Ok(batch)),

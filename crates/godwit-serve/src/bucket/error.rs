@@ -123,7 +123,9 @@ mod tests {
     fn what_servers_say_becomes_one_line_without_what_was_signed() {
         let path = || "x".to_owned();
         let body = |code: &str| {
-            format!("Server returned non-2xx status code: 403 Forbidden: <Error><Code>{code}</Code><StringToSign>AWS4 SECRET</StringToSign>")
+            format!(
+                "Server returned non-2xx status code: 403 Forbidden: <Error><Code>{code}</Code><StringToSign>AWS4 SECRET</StringToSign>"
+            )
         };
         let denied = object_store::Error::PermissionDenied { path: path(), source: body("AccessDenied").into() };
         let said = of(denied);

@@ -66,7 +66,8 @@ impl RandomAccess for Object {
         let bytes = self.fetch(offset, end)?;
         let wanted = (end - offset) as usize;
         if bytes.len() != wanted {
-            let problem = format!("{}: {} bytes came of {wanted} that were asked for", self.path.display(), bytes.len());
+            let problem =
+                format!("{}: {} bytes came of {wanted} that were asked for", self.path.display(), bytes.len());
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
         }
         space[..wanted].copy_from_slice(&bytes);

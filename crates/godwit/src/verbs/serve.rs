@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use godwit_flight::{Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
+use godwit_flight::{
+    Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
+};
 use godwit_serve::{Root, Temporary};
 use godwit_transfer::Files;
 
