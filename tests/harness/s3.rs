@@ -106,7 +106,8 @@ impl S3 {
     /// # Panics
     /// When it is refused.
     pub fn put(&self, file: &Path, key: &str) {
-        self.curl(&["--upload-file", file.to_str().expect("scratch paths are text")], key);
+        let key = key.replace('%', "%25").replace(' ', "%20").replace('&', "%26");
+        self.curl(&["--upload-file", file.to_str().expect("scratch paths are text")], &key);
     }
 
     /// Puts all files below a directory, but for what is hidden.

@@ -164,16 +164,17 @@ fn a_region_is_fetched_by_ranges_of_what_it_needs() {
     Tool::need("samtools").run(["view", "-b", "-o", text(&bam), text(&sam)]);
     Tool::need("samtools").run(["index", text(&bam)]);
     let s3 = S3::start("objects-ranges-server");
-    s3.make_bucket("b");
-    s3.put(&bam, "b/big.bam");
-    s3.put(&directory.join("big.bam.bai"), "b/big.bam.bai");
+    s3.make_bucket("bucket");
+    s3.put(&bam, "bucket/big.bam");
+    s3.put(&directory.join("big.bam.bai"), "bucket/big.bam.bai");
     let whole = fs::metadata(&bam).expect("it is there").len();
     assert!(whole > 3 << 20, "{whole}");
     let settings = s3.settings();
     let mut before = (0, 0);
     for region in ["chr1:60000-60100", "chr1:119000-119001"] {
         let sql = format!("SELECT {SAM_FIELDS} FROM reads('big.bam') WHERE region('{region}')");
-        let mut asked = godwit().arg("query").arg(&sql).args(["--data", "s3://b", "--format", "tsv", "--threads", "1"]);
+        let mut asked =
+            godwit().arg("query").arg(&sql).args(["--data", "s3://bucket", "--format", "tsv", "--threads", "1"]);
         for (name, value) in settings {
             asked = asked.env(name, value);
         }
@@ -186,7 +187,7 @@ fn a_region_is_fetched_by_ranges_of_what_it_needs() {
         assert!(bytes > 0 && bytes < whole / 8 && requests <= 6, "{region}: {bytes} of {whole} in {requests} requests");
         before = now;
     }
-    let counted = rows("s3://b", "SELECT count(*) FROM reads('big.bam')", &settings);
+    let counted = rows("s3://bucket", "SELECT count(*) FROM reads('big.bam')", &settings);
     assert_eq!(counted, [READS.to_string()]);
 }
 
@@ -205,9 +206,9 @@ fn an_object_that_takes_the_place_of_another_is_noticed() {
     let (bam, less) = (out.join("sample.bam"), directory.join("less.bam"));
     Tool::need("samtools").run(["view", "-b", "-F", "16", "-o", text(&less), text(&bam)]);
     let s3 = S3::start("objects-changed-server");
-    s3.make_bucket("b");
-    s3.put(&bam, "b/x.bam");
-    let served = Served::start_with(Path::new("s3://b"), "127.0.0.1:0", &[], &s3.settings());
+    s3.make_bucket("bucket");
+    s3.put(&bam, "bucket/x.bam");
+    let served = Served::start_with(Path::new("s3://bucket"), "127.0.0.1:0", &[], &s3.settings());
     let count = |file: &Path| samtools(file, &[]).len().to_string();
     let words = [served.address.as_str(), "before_and_after", "{\"dataset\":\"x.bam\"}"];
     let marks = [directory.join("asked"), directory.join("changed")];
@@ -215,7 +216,7 @@ fn an_object_that_takes_the_place_of_another_is_noticed() {
     std::thread::scope(|scope| {
         let client = scope.spawn(|| lines(&run_python("flight_clients.py", Path::new("-"), &words)));
         godwit_tests::patience::wait_until("the client has its ticket", || marks[0].exists() || client.is_finished());
-        s3.put(&less, "b/x.bam");
+        s3.put(&less, "bucket/x.bam");
         fs::write(&marks[1], "").expect("it can be written");
         let told = client.join().expect("the client ends");
         assert_eq!(told[0], count(&bam));
@@ -235,12 +236,12 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
     let table = directory.join("t.csv");
     fs::write(&table, "n\n1\n2\n").expect("it can be written");
     let s3 = S3::start("objects-refused-server");
-    s3.make_bucket("b");
+    s3.make_bucket("bucket");
     s3.make_bucket("open");
-    s3.put(&table, "b/t.csv");
+    s3.put(&table, "bucket/t.csv");
     s3.put(&table, "open/t.csv");
     fs::write(directory.join("c.cram"), "CRAM").expect("it can be written");
-    s3.put(&directory.join("c.cram"), "b/c.cram");
+    s3.put(&directory.join("c.cram"), "bucket/c.cram");
     s3.make_public("open");
     let settings = s3.settings();
     let with = |name: &'static str, value: &str| -> Vec<(&str, String)> {
@@ -259,17 +260,17 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
     let as_is = || with("AWS_REGION", "us-east-1");
     for (data, sql, settings, code, said) in [
         ("s3://none-such", sql, as_is(), 6, "there is no bucket \"none-such\""),
-        ("s3://b", sql, with("AWS_SECRET_ACCESS_KEY", "another-secret"), 6, "AWS_SECRET_ACCESS_KEY"),
-        ("s3://b", sql, anonymous(), 6, "set AWS_ACCESS_KEY_ID"),
-        ("s3://b", sql, with("AWS_ENDPOINT_URL", &nobody), 6, "cannot reach the object store"),
-        ("s3://b", sql, with("AWS_ALLOW_HTTP", ""), 4, "AWS_ALLOW_HTTP=true"),
-        ("s3://b", sql, with("AWS_ENDPOINT_URL", "127.0.0.1:1"), 4, "AWS_ENDPOINT_URL"),
-        ("s3://b", sql, with("AWS_SECRET_ACCESS_KEY", ""), 4, "AWS_ variables"),
+        ("s3://bucket", sql, with("AWS_SECRET_ACCESS_KEY", "another-secret"), 6, "AWS_SECRET_ACCESS_KEY"),
+        ("s3://bucket", sql, anonymous(), 6, "set AWS_ACCESS_KEY_ID"),
+        ("s3://bucket", sql, with("AWS_ENDPOINT_URL", &nobody), 6, "cannot reach the object store"),
+        ("s3://bucket", sql, with("AWS_ALLOW_HTTP", ""), 4, "AWS_ALLOW_HTTP=true"),
+        ("s3://bucket", sql, with("AWS_ENDPOINT_URL", "127.0.0.1:1"), 4, "AWS_ENDPOINT_URL"),
+        ("s3://bucket", sql, with("AWS_SECRET_ACCESS_KEY", ""), 4, "AWS_ variables"),
         ("s3://", sql, as_is(), 2, "write s3://BUCKET"),
-        ("s3://b/../c", sql, as_is(), 2, "write s3://BUCKET"),
-        ("s3://b", "SELECT * FROM \"nothing.csv\"", as_is(), 2, "nothing.csv"),
-        ("s3://b/t.csv/more", sql, as_is(), 2, "t.csv"),
-        ("s3://b", "SELECT * FROM reads('c.cram')", as_is(), 2, "CRAM"),
+        ("s3://bucket/../c", sql, as_is(), 2, "write s3://BUCKET"),
+        ("s3://bucket", "SELECT * FROM \"nothing.csv\"", as_is(), 2, "nothing.csv"),
+        ("s3://bucket/t.csv/more", sql, as_is(), 2, "t.csv"),
+        ("s3://bucket", "SELECT * FROM reads('c.cram')", as_is(), 2, "CRAM"),
     ] {
         let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let asked = ask(data, sql, &settings);
@@ -281,12 +282,12 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
     let open: Vec<(&str, String)> = anonymous();
     let open: Vec<(&str, &str)> = open.iter().map(|(name, value)| (*name, value.as_str())).collect();
     assert_eq!(rows("s3://open", sql, &open), ["3"]);
-    let mut writable = godwit().args(["serve", "--root", "s3://b", "--listen", "127.0.0.1:0", "--writable"]);
+    let mut writable = godwit().args(["serve", "--root", "s3://bucket", "--listen", "127.0.0.1:0", "--writable"]);
     for (name, value) in settings {
         writable = writable.env(name, value);
     }
     writable.run().refuses(&[2], &["only read", "--writable"]);
-    let served = Served::start_with(Path::new("s3://b"), "127.0.0.1:0", &[], &settings);
+    let served = Served::start_with(Path::new("s3://bucket"), "127.0.0.1:0", &[], &settings);
     // What runs the statements of a server shows what it was started with to everybody on the machine.
     let listed = succeed(Command::new("ps").args(["-eo", "args"]));
     assert!(!String::from_utf8_lossy(&listed.stdout).contains(SECRET), "{}", served.greeting);

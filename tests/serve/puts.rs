@@ -120,6 +120,14 @@ fn whoever_reads_while_a_dataset_is_replaced_sees_one_state_of_it() {
 }
 
 #[test]
+fn a_prepared_statement_has_the_columns_that_its_table_has_by_now() {
+    needs!("python3");
+    let root = scratch::directory("puts-prepared");
+    let told = told(&writable(&root, &[]), &["prepared_while_columns_change"]);
+    assert_eq!(told, ["['a'] ['a']", "['a', 'b'] ['b', 'a']"]);
+}
+
+#[test]
 fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
     needs!("python3");
     let root = scratch::directory("puts-killed");

@@ -118,7 +118,10 @@ impl Bucket {
 
     /// What paths of its objects begin with.
     pub(crate) fn root(&self) -> PathBuf {
-        PathBuf::from(&self.url).join(self.prefix.as_ref())
+        match self.prefix.as_ref() {
+            "" => PathBuf::from(&self.url),
+            prefix => PathBuf::from(&self.url).join(prefix),
+        }
     }
 
     /// Waits for a request, which runs elsewhere.

@@ -174,7 +174,7 @@ mod tests {
         let all: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
         file.write_all(&all).unwrap();
         let object = Arc::new(LocalFile::open(file.path()).unwrap());
-        let bytes = Bytes::Fetched(Fetched::new(object, [100..300]).unwrap());
+        let bytes = Bytes::Fetched(Fetched::new(object, std::iter::once(100..300)).unwrap());
         assert_eq!(Length::len(&bytes), 200_000);
         for (start, length) in [(100, 200), (150, 10), (150, 1000), (0, 50), (199_990, 10)] {
             let found = bytes.get_bytes(start as u64, length).unwrap();

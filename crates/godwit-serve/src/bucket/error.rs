@@ -39,14 +39,10 @@ impl RemoteError {
             // A request is for one state of an object.
             object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. } => Self::Changed { path },
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-                let told = code.map(|code| format!(" ({code})")).unwrap_or_default();
-                let advice = if place.is_anonymous {
-                    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if it is not public"
-                } else {
-                    "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and what they permit"
-                };
-                Self::Denied { path, endpoint, told, advice }
+                Self::denied(place, path, code)
             }
+            // Of listing it is not told apart.
+            _ if matches!(status_in(&text), Some("401" | "403")) => Self::denied(place, path, code),
             error => match (status_in(&text), code) {
                 (Some(status), code) => {
                     let code = code.map(|code| format!(" ({code})")).unwrap_or_default();
@@ -55,6 +51,17 @@ impl RemoteError {
                 (None, _) => Self::Unreachable { endpoint, problem: last_cause(&error) },
             },
         }
+    }
+
+    fn denied(place: &BucketPlace, path: String, code: Option<&str>) -> Self {
+        let endpoint = place.endpoint.clone().unwrap_or_else(|| "Amazon".to_owned());
+        let told = code.map(|code| format!(" ({code})")).unwrap_or_default();
+        let advice = if place.is_anonymous {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if it is not public"
+        } else {
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and what they permit"
+        };
+        Self::Denied { path, endpoint, told, advice }
     }
 }
 
@@ -131,6 +138,8 @@ mod tests {
         let said = of(denied);
         assert!(said.contains("(AccessDenied)") && said.contains("AWS_ACCESS_KEY_ID"), "{said}");
         assert!(!said.contains("SECRET") && !said.contains('<'), "{said}");
+        let listing = object_store::Error::Generic { store: "S3", source: body("SignatureDoesNotMatch").into() };
+        assert!(of(listing).contains("does not let this be read (SignatureDoesNotMatch)"));
         let no_bucket = object_store::Error::NotFound { path: path(), source: body("NoSuchBucket").into() };
         assert!(of(no_bucket).starts_with("there is no bucket \"b\" at https://e"));
         let busy = "status code: 503 Slow: SECRET".to_owned();
