@@ -105,6 +105,12 @@ if [ "$profile" != run ] && [ -x "$gatk" ]; then
     "$gatk" >/dev/null || fail "GATK could not be fetched; see above"
 fi
 
+# An S3 server for the tests, built from source: a minute or two, once.
+s3=$root/tests/tools/s3/fetch.sh
+if [ "$profile" != run ] && [ -x "$s3" ]; then
+    "$s3" >/dev/null || fail "versitygw, the S3 server of the tests, could not be built; see above"
+fi
+
 # NCBI's libraries, which godwit-blast is built on. 190 MB: half a minute, once.
 if [ "$profile" != run ]; then
     "$root/tools/fetch-ncbi.sh" >/dev/null || fail "NCBI's libraries could not be installed; see above"

@@ -206,18 +206,23 @@ impl Node {
         if let Some(schema) = metadata_schema(command) {
             return Ok((schema, None));
         }
+        let mut told = None;
         let statement = match command {
             Command::CommandStatementQuery(query) => StatementText { sql: query.query.clone(), parameters: Vec::new() },
             Command::CommandPreparedStatementQuery(query) => {
                 let prepared =
                     self.inner.statements.get(caller, &query.prepared_statement_handle).map_err(|error| *error)?;
                 let parameters = prepared.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
+                told = prepared.schema();
                 StatementText { sql: prepared.sql, parameters }
             }
             other => return Err(refused(other.type_url())),
         };
-        let description = self.engine()?.describe(caller, statement.sql.clone()).await?;
-        Ok((description.schema, Some(statement)))
+        let schema = match told {
+            Some(schema) => schema,
+            None => self.engine()?.describe(caller, statement.sql.clone()).await?.schema,
+        };
+        Ok((schema, Some(statement)))
     }
 
     async fn sql_info(

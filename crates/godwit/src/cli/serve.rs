@@ -10,7 +10,7 @@ use crate::config::THIS_RUN;
 
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Serve the datasets below this directory
+    /// Serve the datasets below this directory, or below s3://BUCKET/PREFIX
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub root: PathBuf,
     /// Address and port; port 0 takes any
