@@ -191,7 +191,7 @@ impl Cli {
 }
 
 /// A command line and more options: after those that are there, before what `--` says are none.
-fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
+pub(crate) fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     line.splice(end..end, words.iter().cloned());
     line
