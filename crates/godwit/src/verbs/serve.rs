@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use godwit_flight::{Address, Catalog, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
 use godwit_serve::Temporary;
-use godwit_transfer::Files;
+use godwit_transfer::{Files, FilesOptions};
 
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -40,7 +40,13 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let files = Arc::new(Files::new(args.root.clone(), args.writable, args.ca.clone()).map_err(no_files)?);
+        let options = FilesOptions {
+            writable: args.writable,
+            authority: args.ca.clone(),
+            relays: args.relay,
+            also_at: args.also_at.clone(),
+        };
+        let files = Arc::new(Files::new(args.root.clone(), options).map_err(no_files)?);
         let node = Node::with_files(root, engine_of(args, temporary.as_ref()), Some(files), NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
