@@ -62,6 +62,23 @@ def before_and_after(address, command, asked, changed):
     print(rows(client, client.get_flight_info(descriptor)).num_rows)
 
 
+def pieces(address, command, target, *others):
+    """A file as it is, written to a target piece by piece, each from another of the locations that its endpoint names."""
+    info = connect(address).get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
+    asked = 0
+    with open(target, "wb") as out:
+        for number, endpoint in enumerate(info.endpoints):
+            places = [location.uri.decode() for location in endpoint.locations]
+            own = [place for place in places if place.startswith("arrow-flight-reuse-connection:")]
+            away = [place for place in places if place not in own]
+            assert sorted(away) == sorted(f"grpc+tcp://{other}" for other in others) and len(own) == bool(others), places
+            where = ([f"grpc+tcp://{address}"] + away)[number % (1 + len(away))]
+            asked += where != f"grpc+tcp://{address}"
+            for block in flight.connect(where).do_get(endpoint.ticket).read_all()["data"].to_pylist():
+                out.write(block)
+    print(len(info.endpoints), asked, info.total_bytes)
+
+
 def refused(address, *tickets):
     """What the server says of tickets that it did not make."""
     client = connect(address)
@@ -144,5 +161,5 @@ def guarded(address, certificate, header):
         print(type(error).__name__)
 
 
-WORK = {work.__name__: work for work in [guarded, listed, fetched, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
+WORK = {work.__name__: work for work in [guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
 WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -8,6 +8,7 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 use godwit_pipeline::{Resource, sample_name_problem};
+use godwit_transfer::place::Place;
 
 /// Bits a second, in decimal units as networks are sold: `10G`, `500M`.
 pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
@@ -39,6 +40,14 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     }
     let number = text.parse().ok().filter(|number| (1..=MOST_STREAMS).contains(number));
     number.map(|number| Streams(Some(number))).ok_or_else(|| format!("auto, or a number from 1 to {MOST_STREAMS}"))
+}
+
+/// A server as clients of Arrow Flight write it, without a path.
+pub(super) fn parse_server(text: &str) -> Result<String, String> {
+    match Place::parse(text) {
+        Ok(Place::There(remote)) if remote.path.trim_matches('/').is_empty() => Ok(remote.server()),
+        _ => Err("a server: grpc+tls://HOST:PORT, or grpc+tcp://".to_owned()),
+    }
 }
 
 /// Milliseconds, the unit spelled out or not.

@@ -10,7 +10,7 @@ use godwit_flight::{
     Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
 };
 use godwit_serve::{Root, Temporary};
-use godwit_transfer::Files;
+use godwit_transfer::{Files, FilesOptions};
 
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -70,7 +70,13 @@ fn files_of(args: &ServeArgs) -> Result<Option<Arc<dyn FileService>>, Failure> {
     if Root::is_elsewhere(&args.root) {
         return Ok(None);
     }
-    let files = Files::new(args.root.clone(), args.writable, args.ca.clone());
+    let options = FilesOptions {
+        writable: args.writable,
+        authority: args.ca.clone(),
+        relays: args.relay,
+        also_at: args.also_at.clone(),
+    };
+    let files = Files::new(args.root.clone(), options);
     Ok(Some(Arc::new(files.map_err(no_files)?)))
 }
 
