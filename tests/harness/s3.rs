@@ -1,9 +1,12 @@
 //! An S3 server that nobody here wrote: versitygw, which keeps objects as files.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::patience::wait_for;
 use crate::scratch;
@@ -29,7 +32,6 @@ pub struct S3 {
     child: Child,
     /// `http://127.0.0.1:PORT`.
     pub endpoint: String,
-    log: PathBuf,
 }
 
 impl S3 {
@@ -43,12 +45,11 @@ impl S3 {
         for made in [&objects, &sidecar] {
             fs::create_dir_all(made).expect("it can be made");
         }
-        let log = directory.join("access.log");
         for _ in 0..ATTEMPTS {
             let address = free_address();
             let mut command = Command::new(program());
             command.env("ROOT_ACCESS_KEY", KEY).env("ROOT_SECRET_KEY", SECRET);
-            command.args(["--port", &address, "--quiet", "--access-log"]).arg(&log);
+            command.args(["--port", &address, "--quiet"]);
             command.arg("posix").arg("--sidecar").arg(&sidecar).arg(&objects);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("it can be started");
@@ -57,7 +58,7 @@ impl S3 {
                 None => TcpStream::connect(&address).ok().map(|_| true),
             });
             if ready {
-                return Self { child, endpoint: format!("http://{address}"), log };
+                return Self { child, endpoint: format!("http://{address}") };
             }
         }
         panic!("the S3 server found no port");
@@ -98,7 +99,7 @@ impl S3 {
             "{{\"Version\":\"2012-10-17\",\"Statement\":[{{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":[\"s3:GetObject\",\
              \"s3:ListBucket\"],\"Resource\":[\"arn:aws:s3:::{bucket}\",\"arn:aws:s3:::{bucket}/*\"]}}]}}"
         );
-        self.curl(&["--request", "PUT", "--data-binary", &policy], &format!("{bucket}?policy"));
+        self.curl(&["--request", "PUT", "--data-binary", &policy], &format!("{bucket}?policy="));
     }
 
     /// Puts a file.
@@ -121,21 +122,43 @@ impl S3 {
         }
     }
 
-    /// Bytes of an object that were sent by now, and in how many answers.
+    /// Another way to it, on which the bytes of its answers are counted: the endpoint, and the count.
     ///
     /// # Panics
-    /// When the log has a line that is none.
-    pub fn sent(&self, key: &str) -> (u64, usize) {
-        let log = fs::read_to_string(&self.log).expect("the server writes it");
-        let lines = log.lines().filter(|line| line.contains(&format!(" s3_GetObject {key} ")));
-        // .. "s3_GetObject" KEY URI STATUS ERROR BYTES ..
-        let bytes = lines.map(|line| {
-            let (_, rest) = line.split_once(" s3_GetObject ").expect("it was looked for");
-            rest.split(' ').nth(4).and_then(|bytes| bytes.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    /// When there is no port.
+    pub fn counted(&self) -> (String, Arc<AtomicU64>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let endpoint = format!("http://{}", listener.local_addr().expect("it has an address"));
+        let server = self.endpoint.trim_start_matches("http://").to_owned();
+        let count = Arc::new(AtomicU64::new(0));
+        let counted = count.clone();
+        // It ends with the process of the tests.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(server) = TcpStream::connect(&server) else { continue };
+                let (Ok(mut asked), Ok(mut asks)) = (server.try_clone(), client.try_clone()) else { continue };
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut asks, &mut asked);
+                    let _ = asked.shutdown(Shutdown::Write);
+                });
+                let count = counted.clone();
+                std::thread::spawn(move || pass_on(server, client, &count));
+            }
         });
-        let all: Vec<u64> = bytes.collect();
-        (all.iter().sum(), all.len())
+        (endpoint, count)
     }
+}
+
+/// Passes answers on, counting their bytes before anybody has them.
+fn pass_on(mut server: TcpStream, mut client: TcpStream, count: &AtomicU64) {
+    let mut space = [0; 1 << 14];
+    while let Ok(bytes @ 1..) = server.read(&mut space) {
+        count.fetch_add(bytes as u64, Ordering::SeqCst);
+        if client.write_all(&space[..bytes]).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
 }
 
 impl Drop for S3 {
