@@ -74,7 +74,7 @@ fn the_python_of_the_page_runs() {
         let file = file.expect("it can be listed");
         link(&file.path(), directory.join(file.file_name()));
     }
-    for (mate, file) in sample.lanes[0].files.iter().enumerate() {
+    for (mate, file) in sample.lanes[0].reads.iter().enumerate() {
         link(file, directory.join(format!("reads_L001_R{}.fastq.gz", mate + 1)));
     }
     let page = std::fs::read_to_string(package().join("../docs/guide/python.md")).expect("the page is there");
