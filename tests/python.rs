@@ -25,7 +25,7 @@ fn interpreter(packages: &str) -> Command {
 fn of_a_run(python: &mut Command, tests: &str) -> String {
     let (sample, out) = aligned();
     python.env("GODWIT_TEST_RUN", &out).env("GODWIT_TEST_REFERENCE", sample.indexed_by_godwit());
-    let said = succeed(python.args(["-m", "unittest"]).arg(package().join("tests").join(tests)));
+    let said = succeed(python.arg(package().join("tests").join(tests)));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
     said

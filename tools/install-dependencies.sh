@@ -105,10 +105,10 @@ if [ "$profile" != run ] && [ -x "$gatk" ]; then
     "$gatk" >/dev/null || fail "GATK could not be fetched; see above"
 fi
 
-# An S3 server for the tests, built from source: a minute or two, once.
-s3=$root/tests/tools/s3/fetch.sh
-if [ "$profile" != run ] && [ -x "$s3" ]; then
-    "$s3" >/dev/null || fail "versitygw, the S3 server of the tests, could not be built; see above"
+# An S3 server for the tests, built from source: a minute or two, once. Its modules come from where nothing else does, so a
+# machine that cannot reach that skips what needs it.
+if [ "$profile" != run ] && ! "$root/tests/tools/s3/fetch.sh" >/dev/null; then
+    echo "install-dependencies: versitygw could not be built; tests of datasets in buckets will be skipped" >&2
 fi
 
 # NCBI's libraries, which godwit-blast is built on. 190 MB: half a minute, once.

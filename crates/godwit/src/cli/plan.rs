@@ -5,20 +5,21 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::values::{parse_rate, parse_share};
+use crate::config::THIS_RUN;
 
 #[derive(Args)]
 pub struct PlanArgs {
     /// Samples of the cohort
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", help_heading = THIS_RUN, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub samples: u32,
     /// Compute nodes
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "M", help_heading = THIS_RUN, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub nodes: u32,
     /// Storage nodes
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "K", help_heading = THIS_RUN, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub storage_nodes: u32,
     /// What steps take: run.json of `godwit run` or `godwit align` [default: the published BWA-GATK pipeline, 10x human genomes]
-    #[arg(long, value_name = "run.json")]
+    #[arg(long, value_name = "run.json", help_heading = THIS_RUN)]
     pub from: Option<PathBuf>,
     /// How streams are spread over storage nodes; none: all through one
     #[arg(long, value_enum, default_value_t = BalancePolicy::RoundRobin, value_name = "POLICY")]
