@@ -1,6 +1,8 @@
 //! End-to-end tests: the built binary judged against bwa, samtools and Picard.
 
 mod pack;
+mod plan;
+mod python;
 mod run;
 mod search;
 mod serve;

@@ -2,6 +2,7 @@
 
 mod data;
 mod identity;
+mod nodes;
 mod real_data;
 mod refusals;
 mod workers;

@@ -8,6 +8,7 @@ mod hostile;
 mod joins;
 mod kinds;
 mod live;
+mod objects;
 mod puts;
 mod query;
 mod refusals;

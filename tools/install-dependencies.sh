@@ -105,6 +105,12 @@ if [ "$profile" != run ] && [ -x "$gatk" ]; then
     "$gatk" >/dev/null || fail "GATK could not be fetched; see above"
 fi
 
+# An S3 server for the tests, built from source: a minute or two, once. Its modules come from where nothing else does, so a
+# machine that cannot reach that skips what needs it.
+if [ "$profile" != run ] && ! "$root/tests/tools/s3/fetch.sh" >/dev/null; then
+    echo "install-dependencies: versitygw could not be built; tests of datasets in buckets will be skipped" >&2
+fi
+
 # NCBI's libraries, which godwit-blast is built on. 190 MB: half a minute, once.
 if [ "$profile" != run ]; then
     "$root/tools/fetch-ncbi.sh" >/dev/null || fail "NCBI's libraries could not be installed; see above"
@@ -124,7 +130,6 @@ if [ "$profile" = bench ]; then
     "$clients" >/dev/null || fail "the Python clients that are measured could not be installed; see above"
 fi
 
-columns=$root/tests/tools/columns/fetch.sh
-if [ "$profile" != run ] && [ -x "$columns" ]; then
-    "$columns" >/dev/null || fail "the Python readers of columns could not be installed; see above"
+if [ "$profile" != run ]; then
+    "$root/tools/python-packages.sh" columns "$root/tests/tools/columns/requirements.txt" >/dev/null || fail "the Python readers of columns could not be installed; see above"
 fi

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use godwit_transfer::ranges::RangeSet;
-use godwit_transfer::session::{Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Span, StreamId};
+use godwit_transfer::session::{
+    Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Sources, Span, StreamId,
+};
 use godwit_transfer::tree::{BLOCK_BYTES, block_count};
 
 use crate::random::Random;
@@ -37,7 +39,7 @@ enum Happening {
     Connected { stream: StreamId, attempt: u32 },
     Broken { stream: StreamId, attempt: u32 },
     Sent { stream: StreamId, attempt: u32, request: RequestId },
-    Proved { file: FileId },
+    Proved { file: FileId, source: u32 },
     Tick,
 }
 
@@ -60,6 +62,10 @@ struct World {
     damage_percent: u64,
     break_percent: u64,
     outage: Option<(Duration, Duration)>,
+    /// A source that ends for good, and when.
+    ending: Option<(u32, Duration)>,
+    /// Where each stream is connected to.
+    connected: Vec<u32>,
     ms_per_block: u64,
     outcome: CopyOutcome,
     /// Blocks a stream may have in flight; what of them is sent again after a break is no fault.
@@ -76,12 +82,17 @@ impl World {
         self.outage.is_some_and(|(from, to)| self.now >= from && self.now < to)
     }
 
+    fn has_ended(&self, stream: StreamId) -> bool {
+        self.ending.is_some_and(|(source, at)| self.connected[stream as usize] == source && self.now >= at)
+    }
+
     fn act(&mut self, action: Action) {
         match action {
-            Action::Open { stream, .. } => {
+            Action::Open { stream, source } => {
+                self.connected[stream as usize] = source;
                 self.attempts[stream as usize] += 1;
                 let attempt = self.attempts[stream as usize];
-                let broken = self.is_out() || self.random.chance(self.break_percent);
+                let broken = self.is_out() || self.has_ended(stream) || self.random.chance(self.break_percent);
                 let wait = 20 + self.random.below(100);
                 self.at(
                     if broken { 1000 } else { wait },
@@ -100,11 +111,13 @@ impl World {
                 let wait = 40 + self.random.below(40);
                 self.at(wait, Happening::Sent { stream, attempt, request });
             }
-            Action::Finish { file } => {
+            Action::Finish { file, sources } => {
                 let wait = 40 + self.random.below(40);
-                self.at(wait, Happening::Proved { file });
+                let ended = |source| self.ending.is_some_and(|(ending, at)| source == ending && self.now >= at);
+                let source = sources.iter().find(|source| !ended(*source)).unwrap_or_default();
+                self.at(wait, Happening::Proved { file, source });
             }
-            Action::Refuse { .. } | Action::Done | Action::GiveUp => {}
+            Action::Refuse { .. } | Action::Done | Action::GiveUp | Action::Stop => {}
         }
     }
 
@@ -120,12 +133,12 @@ impl World {
                 self.requests.retain(|(of, _), _| *of != stream);
                 Event::Lost { stream }
             }),
-            Happening::Proved { file } => {
+            Happening::Proved { file, source } => {
                 // The disk of the receiver loses a block now and then.
                 if self.random.chance(3) {
                     let block = self.random.below(block_count(self.sizes[file as usize]));
                     self.written[file as usize].remove(block, block + 1);
-                    return Some(Event::Disproved { file, blocks: RangeSet::of(block, block + 1) });
+                    return Some(Event::Disproved { file, blocks: RangeSet::of(block, block + 1), source });
                 }
                 self.named.insert(file);
                 Some(Event::Finished { file })
@@ -139,7 +152,7 @@ impl World {
         if self.attempts[stream as usize] != attempt {
             return None;
         }
-        if self.is_out() || self.random.below(2000) < self.break_percent {
+        if self.is_out() || self.has_ended(stream) || self.random.below(2000) < self.break_percent {
             self.attempts[stream as usize] += 1;
             let attempt = self.attempts[stream as usize];
             self.at(5, Happening::Broken { stream, attempt });
@@ -153,7 +166,7 @@ impl World {
         let wait = 1 + self.random.below(self.ms_per_block);
         self.at(wait, Happening::Sent { stream, attempt, request });
         if self.gone.contains(&file) {
-            return Some(Event::Unavailable { file });
+            return Some(Event::Unavailable { file, source: self.connected[stream as usize] });
         }
         if self.random.chance(self.damage_percent) {
             self.outcome.damaged += 1;
@@ -179,10 +192,12 @@ impl World {
         self.coming.clear();
         self.requests.clear();
         self.attempts = vec![0; options.streams as usize];
+        self.connected = vec![0; options.streams as usize];
         let work = self.sizes.iter().zip(&self.written).zip(0..).map(|((size, written), file)| {
             let named = self.named.contains(&file);
             let size_bytes = if named { 0 } else { *size };
-            FileWork { size_bytes, missing: if named { RangeSet::default() } else { written.gaps(block_count(*size)) } }
+            let missing = if named { RangeSet::default() } else { written.gaps(block_count(*size)) };
+            FileWork { size_bytes, missing, sources: (1..options.sources).fold(Sources::only(0), Sources::and) }
         });
         let (mut session, actions) = Session::new(work.collect(), options.clone(), self.now);
         let mut actions = actions;
@@ -248,11 +263,17 @@ pub fn copy(seed: u64) -> Result<CopyOutcome, String> {
         .collect();
     let gone = if random.chance(10) { BTreeSet::from([random.below(files) as FileId]) } else { BTreeSet::new() };
     let streams = 1 + random.below(24) as u32;
-    let options = SessionOptions { streams, ..SessionOptions::default() };
+    let sources = 1 + random.below(3) as u32;
+    let options = SessionOptions { streams, sources, ..SessionOptions::default() };
     let kills = random.below(4) as u32;
     let outage = random.chance(30).then(|| {
         let from = Duration::from_millis(random.below(5000));
         (from, from + Duration::from_secs(60))
+    });
+    // Whether a source that ended had a file that is gone elsewhere is never known: such a copy waits for it.
+    let ending = (sources > 1 && gone.is_empty() && random.chance(30)).then(|| {
+        let ending = random.below(u64::from(sources)) as u32;
+        (ending, Duration::from_millis(random.below(5000)))
     });
     let mut world = World {
         now: Duration::ZERO,
@@ -269,6 +290,8 @@ pub fn copy(seed: u64) -> Result<CopyOutcome, String> {
         damage_percent: random.below(4),
         break_percent: random.below(30),
         outage,
+        ending,
+        connected: Vec::new(),
         ms_per_block: 1 + random.below(200),
         random,
     };

@@ -23,6 +23,7 @@ pub mod processes;
 pub mod qc;
 pub mod random;
 pub mod reads;
+pub mod s3;
 pub mod sam;
 pub mod scratch;
 pub mod served;

@@ -31,7 +31,16 @@ impl Served {
     /// # Panics
     /// When the server does not get ready.
     pub fn start_at(root: &Path, address: &str, words: &[&str]) -> Self {
+        Self::start_with(root, address, words, &[])
+    }
+
+    /// The same, with variables of the environment.
+    ///
+    /// # Panics
+    /// When the server does not get ready.
+    pub fn start_with(root: &Path, address: &str, words: &[&str], settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(binary::path());
+        command.envs(settings.iter().copied());
         command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
         command.arg("serve").arg("--root").arg(root).args(["--listen", address]).args(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("godwit can be started");

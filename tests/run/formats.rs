@@ -66,9 +66,16 @@ pub fn lines(text: &str) -> Vec<String> {
 }
 
 pub fn python() -> Option<Tool> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/fetch.sh");
-    let python = String::from_utf8(succeed(&mut std::process::Command::new(script)).stdout).expect("it prints a path");
-    Tool::find(python.trim_end())
+    python_with("columns")
+}
+
+/// A Python with the packages of `tests/tools/NAME/requirements.txt`.
+pub fn python_with(name: &str) -> Option<Tool> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let requirements = tests.join("tools").join(name).join("requirements.txt");
+    let script = tests.join("../tools/python-packages.sh");
+    let said = succeed(std::process::Command::new(script).arg(name).arg(requirements)).stdout;
+    Tool::find(String::from_utf8(said).expect("it prints a path").trim_end())
 }
 
 pub fn script(name: &str) -> PathBuf {
@@ -79,7 +86,7 @@ pub fn run_python(name: &str, directory: &Path, words: &[&str]) -> String {
     let words = words.iter().map(AsRef::as_ref);
     let path = script(name);
     let first = [path.as_os_str(), directory.as_os_str()];
-    let output = python().expect("tests/tools/columns/fetch.sh made it").run(first.into_iter().chain(words));
+    let output = python().expect("tools/python-packages.sh made it").run(first.into_iter().chain(words));
     String::from_utf8(output.stdout).expect("it prints text")
 }
 

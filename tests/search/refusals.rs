@@ -1,5 +1,8 @@
 //! What cannot be searched is refused, by name and before anything is written.
 
+use std::time::{Duration, SystemTime};
+
+use godwit_tests::patience::wait_until;
 use godwit_tests::{needs, scratch};
 
 use super::data::data;
@@ -78,4 +81,20 @@ fn without_an_engine_it_is_said_how_to_get_one() {
     let out = scratch::directory("no-engine").join("out");
     let search = data().search("", "blastp -db proteins -query far.fa", &out).env("GODWIT_BLAST", "/no/such/program");
     search.run().refuses(&[4], &["fetch-ncbi.sh"]);
+}
+
+#[test]
+fn a_database_that_changes_while_it_is_searched_gives_no_output() {
+    needs!("makeblastdb");
+    let (directory, out) = (scratch::directory("changing"), scratch::directory("changing-out"));
+    for name in scratch::names(&data().directory).iter().filter(|name| name.starts_with("genes.n")) {
+        std::fs::copy(data().directory.join(name), directory.join(name)).expect("it can be copied");
+    }
+    let command = format!("tblastx -db {} -query some.fa -outfmt 6", directory.join("genes").display());
+    let search = data().search("--fragments 8 --workers 2", &command, &out.join("hits")).start();
+    wait_until("the search to begin", || !scratch::names(&out).is_empty());
+    let volume = std::fs::File::options().append(true).open(directory.join("genes.nsq")).expect("it was copied");
+    volume.set_modified(SystemTime::now() + Duration::from_secs(60)).expect("its time can be set");
+    search.finish().refuses(&[4], &["genes.nsq", "changed while it was searched"]);
+    assert_eq!(scratch::names(&out), [] as [&str; 0]);
 }

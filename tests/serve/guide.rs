@@ -23,7 +23,7 @@ fn the_python_of_the_page_about_serving_runs() {
     assert!(blocks.len() >= 4, "the page has lost its Python");
     let served = Served::start(&root, &["--writable"]);
     let code = blocks.join("\n").replace("127.0.0.1:8815", &served.address);
-    let said = succeed(python().expect("tests/tools/columns/fetch.sh made it").command().args(["-c", &code]));
+    let said = succeed(python().expect("tools/python-packages.sh made it").command().args(["-c", &code]));
     let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");

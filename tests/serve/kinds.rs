@@ -70,7 +70,9 @@ fn sam_and_cram_have_the_rows_of_bam() {
         assert!(fetched(&served, name).starts_with(&format!("{} 1 name,flags,contig,", expected.len())), "{name}");
     }
     let sam_bytes = fs::read(&sam).expect("it is there");
-    fs::write(&sam, &sam_bytes[..sam_bytes.len() / 2]).expect("it can be written");
+    // Within the name of a read: a line that is cut within its tags may be a whole one.
+    let line = sam_bytes[..sam_bytes.len() / 2].iter().rposition(|byte| *byte == b'\n').expect("it has lines");
+    fs::write(&sam, &sam_bytes[..line + 4]).expect("it can be written");
     ask(&directory, "SELECT count(position) FROM reads('s.sam')", &[]).refuses(&[3], &["s.sam", "line"]);
     let cram_bytes = fs::read(&cram).expect("it is there");
     fs::write(&cram, &cram_bytes[..cram_bytes.len() / 2]).expect("it can be written");

@@ -120,12 +120,20 @@ fn whoever_reads_while_a_dataset_is_replaced_sees_one_state_of_it() {
 }
 
 #[test]
+fn a_prepared_statement_has_the_columns_that_its_table_has_by_now() {
+    needs!("python3");
+    let root = scratch::directory("puts-prepared");
+    let told = told(&writable(&root, &[]), &["prepared_while_columns_change"]);
+    assert_eq!(told, ["['a'] ['a']", "['a', 'b'] ['b', 'a']"]);
+}
+
+#[test]
 fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
     needs!("python3");
     let root = scratch::directory("puts-killed");
     for victim in ["client", "server"] {
         let served = writable(&root, &[]);
-        let python = python().expect("tests/tools/columns/fetch.sh made it");
+        let python = python().expect("tools/python-packages.sh made it");
         let mut command: Command = python.command();
         command.arg(script("putting.py")).args(["-", &served.address, "half", "lost"]).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().expect("it can be started");
@@ -206,6 +214,9 @@ fn malformed_arrow_is_refused_and_the_server_goes_on() {
     assert!(left(&root).is_empty());
     let peak_kb = crate::serve::hostile::peak_kb(served.process_id()).expect("the server is still there");
     assert!(peak_kb < 512 << 10, "{peak_kb} kB");
+    // Decoders that gave up were caught: an administrator who reads of panics would look for a bug.
+    let (code, said) = served.end(libc::SIGTERM);
+    assert_eq!((code, said.contains("panicked")), (Some(0), false), "{said}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use godwit_tests::served::Served;
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch};
 
+use crate::run::formats::{lines, run_python};
+
 /// A root with files, an empty directory beside it, and the server of the root.
 pub(super) fn served(label: &str, words: &[&str]) -> (PathBuf, PathBuf, Served) {
     let directory = scratch::directory(label);
@@ -120,4 +122,66 @@ fn what_cannot_be_copied_is_told() {
     godwit().args(["copy", &url(&served, "f"), here, "--streams", "0"]).run().refuses(&[2], &["auto"]);
     godwit().args(["copy", &url(&served, "f"), here, "--compress", "delta"]).run().refuses(&[2], &["delta"]);
     godwit().args(["copy", "/nowhere", &url(&served, "f")]).run().refuses(&[2], &["/nowhere"]);
+}
+
+#[test]
+fn a_file_comes_from_several_servers_and_through_one_in_between() {
+    let (root, mine, one) = served("copy-several", &["--relay"]);
+    fs::create_dir(root.join("d")).expect("it can be made");
+    for (name, count) in [("long", 20_000_001), ("short", 99)] {
+        fs::write(root.join("d").join(name), content(count)).expect("it can be written");
+    }
+    let (two, gone) = (Served::start(&root, &[]), Served::start(&root, &[]));
+    let gone_url = url(&gone, "d");
+    drop(gone);
+    let copy = |target: &Path, words: &[&str]| {
+        godwit().args(["copy", &url(&two, "d"), text(target), "--json"]).args(words).run()
+    };
+    let is_there = |target: &Path| {
+        for name in ["long", "short"] {
+            let same = fs::read(root.join("d").join(name)).expect("it is there")
+                == fs::read(target.join(name)).expect("it is there");
+            assert!(same, "{name}");
+        }
+    };
+    let several = copy(&mine.join("several"), &["--also-from", &url(&one, "d"), "--also-from", &gone_url]);
+    assert!(several.status.success() && several.stderr.contains("\"servers\":2"), "{}", several.report());
+    assert!(several.stderr.contains("done without"), "{}", several.report());
+    is_there(&mine.join("several"));
+    let through = copy(&mine.join("through"), &["--relay", &url(&one, "")]);
+    assert!(through.status.success(), "{}", through.report());
+    is_there(&mine.join("through"));
+    copy(&mine.join("x"), &["--relay", &url(&two, "")]).refuses(&[2], &["--relay"]);
+    copy(&mine.join("x"), &["--relay", "here"]).refuses(&[2], &["no server"]);
+    copy(&mine.join("x"), &["--also-from", "here"]).refuses(&[2], &["--also-from"]);
+    let up = godwit().args(["copy", text(&mine.join("through")), &url(&two, ""), "--relay", &url(&one, "")]).run();
+    up.refuses(&[2], &["to this machine"]);
+}
+
+#[test]
+fn pyarrow_fetches_a_file_in_pieces_from_each_of_its_servers() {
+    needs!("python3");
+    let directory = scratch::directory("copy-pieces");
+    let (root, mirror) = (directory.join("root"), directory.join("mirror"));
+    for made in [&root, &mirror] {
+        fs::create_dir(made).expect("it can be made");
+    }
+    let modified = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(1_700_000_000_123_456_789);
+    for place in [&root, &mirror] {
+        fs::write(place.join("f"), content(7_000_001)).expect("it can be written");
+        let file = fs::OpenOptions::new().write(true).open(place.join("f")).expect("it is there");
+        file.set_modified(modified).expect("it can be set");
+    }
+    let other = Served::start(&mirror, &[]);
+    let served = Served::start(&root, &["--also-at", &format!("grpc+tcp://{}", other.address)]);
+    let command = "godwit.files.info {\"path\":\"f\",\"piece_bytes\":2000000}";
+    let fetch = |address: &str, others: &[&str]| {
+        let target = directory.join("fetched");
+        let words = [&[address, "pieces", command, text(&target)], others].concat();
+        let told = lines(&run_python("flight_clients.py", Path::new("-"), &words));
+        assert!(fs::read(&target).expect("it is there") == content(7_000_001));
+        told
+    };
+    assert_eq!(fetch(&served.address, &[&other.address]), ["4 2 7000001"]);
+    assert_eq!(fetch(&other.address, &[]), ["4 0 7000001"]);
 }

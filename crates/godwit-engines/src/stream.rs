@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -14,6 +13,7 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::writer::StreamWriter as ArrowWriter;
 use arrow_ipc::{Message, MessageHeader, convert, reader, root_as_message};
 use arrow_schema::{Schema, SchemaRef};
+use godwit_model::panics::unless_it_panics;
 use godwit_model::schema::{self, metadata};
 
 /// First four bytes of every encapsulated message (Arrow columnar format 1.4, "Encapsulated message format").
@@ -165,7 +165,7 @@ fn body_bytes(message: &Message) -> Result<usize, StreamError> {
 
 /// Runs a decoder of foreign bytes; arrow-ipc 59.3 panics on some malformed input.
 fn guarded<T>(decode: impl FnOnce() -> Result<T, StreamError>) -> Result<T, StreamError> {
-    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(malformed("the Arrow decoder gave up on a message")))
+    unless_it_panics(decode).unwrap_or_else(|| Err(malformed("the Arrow decoder gave up on a message")))
 }
 
 /// The schema of a kind of stream, without metadata; `None` for a kind that does not exist.

@@ -9,7 +9,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 /// Largest batch: what goes through the cache between two ends well.
-pub(crate) const BATCH_BYTES: usize = 2 << 20;
+pub const BATCH_BYTES: usize = 2 << 20;
 
 /// The schema of bytes.
 pub fn schema() -> SchemaRef {
@@ -36,7 +36,7 @@ pub fn bytes(batch: &RecordBatch) -> &[u8] {
 }
 
 /// Pieces cut into batches of at most [`BATCH_BYTES`], one behind the other.
-pub(crate) fn cut(pieces: Vec<Buffer>) -> impl Iterator<Item = RecordBatch> {
+pub fn cut(pieces: Vec<Buffer>) -> impl Iterator<Item = RecordBatch> {
     pieces.into_iter().flat_map(|piece| {
         let starts = (0..piece.len()).step_by(BATCH_BYTES);
         starts.map(move |start| of_bytes(piece.slice_with_length(start, BATCH_BYTES.min(piece.len() - start))))

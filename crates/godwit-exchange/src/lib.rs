@@ -4,7 +4,8 @@
 //! [`Ledger`] decides all of it, without a socket or a clock: events and the time flow in, actions flow out. [`Head`] and
 //! [`Node`] are the two ends of the network that carries them, on Arrow Flight: small things on a connection of their own,
 //! so that data never holds up a sign of life. What a slice holds, how it is made, kept and merged, is the business of
-//! `godwit-pipeline`. Regions to be called travel the same way; who calls which is decided by `godwit_fleet::Leases`.
+//! `godwit-pipeline`. Regions to be called, and what workers of a search are asked and say, travel the same way; who gets
+//! which is decided by `godwit_fleet::Leases`.
 
 pub mod bytes_batch;
 mod error;

@@ -31,6 +31,26 @@ pub enum Report {
         /// What has to be the same on all nodes, in the words of the job.
         facts: Value,
     },
+    /// Its search engine was found, and this is what it would search.
+    ReadyToSearch {
+        /// Workers that it has room for.
+        workers: usize,
+        /// The engine and its version.
+        engine: String,
+        /// Checksum of the queries.
+        queries: String,
+    },
+    /// A worker of a search has ended.
+    WorkerEnded {
+        /// Its number.
+        worker: usize,
+        /// Which start of it.
+        attempt: u64,
+        /// How.
+        how: String,
+        /// What it said last.
+        last_words: String,
+    },
     /// It has room for one more block, or region.
     Wants,
     /// Its caller failed on a region.
@@ -131,6 +151,13 @@ pub enum Gift {
         /// Wall time of the caller.
         seconds: f64,
     },
+    /// What a worker of a search says: a frame of its protocol is the data.
+    Frame {
+        /// Its number.
+        worker: usize,
+        /// Which start of it.
+        attempt: u64,
+    },
 }
 
 /// What the head tells a node to do.
@@ -219,6 +246,29 @@ pub enum Order {
         /// Number of the item of work.
         item: u64,
     },
+    /// Start a worker of a search.
+    StartWorker {
+        /// Its number.
+        worker: usize,
+        /// Which start of it.
+        attempt: u64,
+    },
+    /// Hand a frame to a worker of a search; the frame is a download.
+    AskWorker {
+        /// Its number.
+        worker: usize,
+        /// Which start of it.
+        attempt: u64,
+        /// Number of the frame.
+        frame: u64,
+    },
+    /// End a worker of a search.
+    EndWorker {
+        /// Its number.
+        worker: usize,
+        /// Which start of it.
+        attempt: u64,
+    },
     /// All is done.
     Finish,
 }
@@ -236,6 +286,11 @@ pub enum Ticket {
     Representatives,
     /// Which records are duplicates, from the head.
     Verdicts,
+    /// What a worker of a search is asked, from the head.
+    Frame {
+        /// Its number among all.
+        frame: u64,
+    },
     /// Slices, from a node.
     Slices {
         /// Of which block.

@@ -11,6 +11,7 @@ mod attempts;
 mod error;
 pub mod launcher;
 pub mod leases;
+pub mod plan;
 mod private;
 mod quote;
 pub mod rendezvous;

@@ -108,6 +108,11 @@ impl Client {
         &self.wire
     }
 
+    /// Whether calls can still be made on it, as far as is known here.
+    pub fn is_open(&self) -> bool {
+        !self.requests.is_closed()
+    }
+
     /// Has the server do something, by name; its answer is a list of messages.
     ///
     /// # Errors

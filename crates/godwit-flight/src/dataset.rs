@@ -47,6 +47,9 @@ pub enum DatasetError {
     /// Its data are damaged, or not what its name says.
     #[error(transparent)]
     Data(Box<dyn std::error::Error + Send + Sync>),
+    /// Another machine, or the way there, keeps it from being read.
+    #[error(transparent)]
+    Remote(Box<dyn std::error::Error + Send + Sync>),
     /// This machine keeps it from being read.
     #[error(transparent)]
     Machine(Box<dyn std::error::Error + Send + Sync>),
@@ -127,6 +130,11 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
 
     /// Parquet files that it consists of, in order, for engines with a reader of their own.
     fn parquet_files(&self) -> Option<&[PathBuf]> {
+        None
+    }
+
+    /// Their addresses, where engines read them through a store of objects that whoever opened the catalog gives them.
+    fn parquet_urls(&self) -> Option<&[String]> {
         None
     }
 
@@ -244,7 +252,7 @@ impl From<DatasetError> for tonic::Status {
             DatasetError::AlreadyThere { .. } => Self::already_exists(text),
             DatasetError::Changed { .. } => Self::failed_precondition(text),
             DatasetError::Data(_) => Self::data_loss(text),
-            DatasetError::Machine(_) => Self::unavailable(text),
+            DatasetError::Machine(_) | DatasetError::Remote(_) => Self::unavailable(text),
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Tickets, descriptors and actions that begin with [`FILES_MARK`] are not looked into here.
 
+use arrow_schema::SchemaRef;
 use bytes::Bytes;
 
 use crate::codec::Chunk;
@@ -12,6 +13,19 @@ use crate::sql::Pending;
 /// What tickets, commands of descriptors, and names of actions begin with that are about files.
 pub const FILES_MARK: &str = "godwit.files.";
 
+/// Where a file is to be had, in pieces.
+#[derive(Clone, Debug)]
+pub struct FileInfo {
+    /// Columns of the batches that tickets stand for.
+    pub schema: SchemaRef,
+    /// Tickets of the pieces, in the order of the file.
+    pub tickets: Vec<Bytes>,
+    /// Other servers that take the same tickets, as URIs of Arrow Flight.
+    pub also_at: Vec<String>,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
 /// Reads and writes files for callers.
 pub trait FileService: Send + Sync + 'static {
     /// Does what an action says. The answer is a list of messages.
@@ -19,6 +33,9 @@ pub trait FileService: Send + Sync + 'static {
 
     /// Who shows a token that was granted here for one purpose; `None` where it is no such token.
     fn granted(&self, token: &[u8]) -> Option<Caller>;
+
+    /// Says where the file is to be had that the command of a descriptor names.
+    fn info(&self, caller: Caller, command: Bytes) -> Pending<'_, FileInfo>;
 
     /// Sends what a ticket stands for.
     fn send(&self, caller: Caller, ticket: Bytes) -> Pending<'_, Download>;

@@ -20,6 +20,7 @@ mod low_water;
 pub mod measure;
 mod message;
 mod node;
+pub mod pool;
 mod segments;
 pub mod server;
 mod sql;
@@ -36,7 +37,7 @@ pub use dataset::{
     BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, read_only,
 };
 pub use error::FlightError;
-pub use files::{FILES_MARK, FileService};
+pub use files::{FILES_MARK, FileInfo, FileService};
 pub use gate::{Caller, Gate, Identities, IdentityError};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};

@@ -142,13 +142,34 @@ impl Node {
     }
 
     async fn info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+        if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
+            return self.file_info(caller, descriptor).await;
+        }
         match asked(&descriptor)? {
             Asked::Dataset(command) => self.dataset_info(caller, descriptor, command).await,
             Asked::Sql(command) => self.sql_info(caller, descriptor, *command).await,
         }
     }
 
+    /// A file as it is: an endpoint for each of its pieces, with each server that has it.
+    async fn file_info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+        let file = self.files()?.info(caller.clone(), descriptor.cmd.clone()).await?;
+        let mut info = info_with(descriptor, &file.schema)?.with_ordered(true).with_total_bytes(file.bytes as i64);
+        for ticket in file.tickets {
+            let mut endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket));
+            // No location at all is this server, too, but not beside others.
+            if !file.also_at.is_empty() {
+                endpoint = endpoint.with_location(SAME_SERVER);
+            }
+            info = info.with_endpoint(file.also_at.iter().fold(endpoint, |endpoint, at| endpoint.with_location(at)));
+        }
+        Ok(info)
+    }
+
     async fn schema_of(&self, caller: &Caller, descriptor: &FlightDescriptor) -> Result<SchemaRef, Status> {
+        if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
+            return Ok(self.files()?.info(caller.clone(), descriptor.cmd.clone()).await?.schema);
+        }
         match asked(descriptor)? {
             Asked::Dataset(command) => {
                 let (dataset, scan) = self.open(command).await?;
@@ -206,18 +227,23 @@ impl Node {
         if let Some(schema) = metadata_schema(command) {
             return Ok((schema, None));
         }
+        let mut told = None;
         let statement = match command {
             Command::CommandStatementQuery(query) => StatementText { sql: query.query.clone(), parameters: Vec::new() },
             Command::CommandPreparedStatementQuery(query) => {
                 let prepared =
                     self.inner.statements.get(caller, &query.prepared_statement_handle).map_err(|error| *error)?;
                 let parameters = prepared.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
+                told = prepared.schema();
                 StatementText { sql: prepared.sql, parameters }
             }
             other => return Err(refused(other.type_url())),
         };
-        let description = self.engine()?.describe(caller, statement.sql.clone()).await?;
-        Ok((description.schema, Some(statement)))
+        let schema = match told {
+            Some(schema) => schema,
+            None => self.engine()?.describe(caller, statement.sql.clone()).await?.schema,
+        };
+        Ok((schema, Some(statement)))
     }
 
     async fn sql_info(
@@ -309,6 +335,9 @@ impl DataPlane for Node {
         self.look_up(taken).await
     }
 }
+
+/// The server that a client asked, as a location (Arrow Flight RPC, "Connection Reuse").
+const SAME_SERVER: &str = "arrow-flight-reuse-connection://?";
 
 fn refused(what: &str) -> Status {
     let name = what.rsplit('.').next().unwrap_or(what);

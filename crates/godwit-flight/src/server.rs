@@ -1,6 +1,7 @@
 //! The serving end.
 //!
-//! `DoGet`, `DoPut` and `DoExchange` are answered here; every other call goes to the tonic service the server was given.
+//! `DoGet`, `DoPut` and `DoExchange` are answered here; every other call goes to the tonic service the server was given. How the
+//! server is (`grpc.health.v1.Health`) is told to everybody, before they say who they are.
 //! Batches of a [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as
 //! fast as the [`DataPlane`] asks for them, and HTTP/2's windows hold the client back. An exchange is both at once.
 
@@ -25,6 +26,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Status;
 use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::{HealthReporter, health_reporter};
 use tower_service::Service;
 
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
@@ -38,6 +41,8 @@ use crate::tls::ServerTls;
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 use crate::wire::{Wire, WireOwner};
 
+const HEALTH: &str = "/grpc.health.v1.Health/";
+const FLIGHT: &str = "arrow.flight.protocol.FlightService";
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";
@@ -149,6 +154,7 @@ pub struct Server<D> {
 struct Plane<D> {
     data: D,
     rest: Routes,
+    health: HealthReporter,
     gate: Gate,
     tls: Option<ServerTls>,
     tuning: Tuning,
@@ -184,7 +190,10 @@ impl<D: DataPlane> Server<D> {
         tuning: Tuning,
     ) -> Result<Self, FlightError> {
         let (listener, address) = Listener::bind(address).await?;
-        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, gate, tls, tuning }) })
+        let (health, service) = health_reporter();
+        health.set_service_status(FLIGHT, ServingStatus::Serving).await;
+        let rest = rest.add_service(service);
+        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, health, gate, tls, tuning }) })
     }
 
     /// Where it is.
@@ -215,10 +224,19 @@ impl<D: DataPlane> Server<D> {
                 connections.spawn(converse(socket, plane.clone(), stopped.clone()));
             }
         }
+        tell_of_the_end(plane.health.clone()).await;
         drop((listener, stopping, stopped));
         let ended = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(drain, ended).await;
         connections.len()
+    }
+}
+
+/// Whoever watches hears that nothing more is served, and then nothing more: a watch that goes on would keep its connection open.
+async fn tell_of_the_end(mut health: HealthReporter) {
+    for service in ["", FLIGHT] {
+        health.set_service_status(service, ServingStatus::NotServing).await;
+        health.clear_service_status(service).await;
     }
 }
 
@@ -253,6 +271,9 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
 
 impl<D: DataPlane> Plane<D> {
     async fn answer(&self, mut request: Request<Incoming>, wire: Wire) -> Response<Reply> {
+        if request.uri().path().starts_with(HEALTH) {
+            return self.by_tonic(request).await;
+        }
         let granted = || shown_token(request.headers()).and_then(|token| self.data.granted(&token));
         let caller = match granted().map_or_else(|| self.gate.admit(request.headers()), Ok) {
             Ok(caller) => caller.over(wire),
@@ -267,12 +288,16 @@ impl<D: DataPlane> Plane<D> {
             DO_EXCHANGE => self.exchange(caller, request.into_body()).await,
             _ => {
                 request.extensions_mut().insert(caller);
-                // Routes are cloned per call, as tonic itself does; calling one cannot fail.
-                let Ok(response) = self.rest.clone().call(request).await;
-                return response.map(Reply::Tonic);
+                return self.by_tonic(request).await;
             }
         };
         answered.map_or_else(refused, |reply| response(reply, None))
+    }
+
+    async fn by_tonic(&self, request: Request<Incoming>) -> Response<Reply> {
+        // Routes are cloned per call, as tonic itself does; calling one cannot fail.
+        let Ok(response) = self.rest.clone().call(request).await;
+        response.map(Reply::Tonic)
     }
 
     async fn get(&self, caller: Caller, mut body: Incoming) -> Result<Reply, Status> {

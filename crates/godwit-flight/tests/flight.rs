@@ -20,6 +20,8 @@ use godwit_flight::{
     Token, Tuning, Upload,
 };
 use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_health::pb::health_check_response::ServingStatus as HealthStatus;
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -562,4 +564,33 @@ fn files_that_hold_no_certificate_are_named() {
     let (_, other_key) = identity(directory.path(), "other");
     assert!(matches!(ServerTls::from_files(&certificate, &other_key, None), Err(TlsError::Refused { .. })));
     assert!(matches!(ClientTls::from_files(&certificate, "no name", None), Err(TlsError::Name { .. })));
+}
+
+/// The client is that of another crate: a stock implementation of the protocol of gRPC's health checks.
+#[tokio::test]
+async fn whoever_asks_is_told_how_the_server_is_until_it_ends() {
+    let any = Address::Tcp(([127, 0, 0, 1], 0).into());
+    let access = Access { token: Some(Token::new("a-token-that-is-long-enough").unwrap()), tls: None };
+    let rest = tonic::service::Routes::new(FlightServiceServer::new(Stock));
+    let server = Server::bind(&any, Plane, rest, access, Tuning::default()).await.expect("a free port");
+    let address = server.address().clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let drained = tokio::spawn(server.serve_until(async move { drop(stopped.await) }, Duration::from_secs(60)));
+    let channel = tonic::transport::Endpoint::new(url(&address)).unwrap().connect().await.unwrap();
+    let mut health = HealthClient::new(channel);
+    let of = |service: &str| HealthCheckRequest { service: service.into() };
+    for service in ["", "arrow.flight.protocol.FlightService"] {
+        let answer = health.check(of(service)).await.expect("no token is asked for").into_inner();
+        assert_eq!(answer.status(), HealthStatus::Serving);
+    }
+    assert_eq!(health.check(of("another")).await.unwrap_err().code(), Code::NotFound);
+    // What is no question about health is not let in so.
+    let refused = download(&connect(&address).await, "1x1").await.unwrap_err();
+    assert!(refused.to_string().contains("token"), "{refused}");
+    let mut watched = health.watch(of("")).await.unwrap().into_inner();
+    assert_eq!(watched.message().await.unwrap().expect("it is told at once").status(), HealthStatus::Serving);
+    stop.send(()).unwrap();
+    assert_eq!(watched.message().await.unwrap().expect("the end is told").status(), HealthStatus::NotServing);
+    assert!(watched.message().await.unwrap().is_none());
+    assert_eq!(drained.await.unwrap(), 0, "a watch kept its connection open");
 }

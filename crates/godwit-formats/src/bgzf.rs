@@ -36,7 +36,7 @@ pub(crate) use point::Spacing;
 pub use point::{Coding, Point, Start, WINDOW_BYTES, WithinMember};
 pub use read_ahead::STDIN;
 pub(crate) use read_ahead::{Accept, ReadAhead};
-pub use reader::{Reader, Unpacked, open_text};
+pub use reader::{Reader, Unpacked, open_text, open_text_of};
 pub use seek::{SeekReader, VirtualOffset};
 pub(crate) use stretch::StretchReader;
 pub use writer::{RecordPlace, Writer};

@@ -11,6 +11,7 @@ mod error;
 mod layout;
 mod packed_column;
 mod parquet_file;
+mod parquet_ranges;
 mod parquet_reader;
 mod table_writer;
 mod tags;

@@ -3,7 +3,7 @@
 //! Flows in: text, plain, gzip or BGZF. Flows out: record batches. What a column holds is said by its first values: whole numbers,
 //! numbers, true and false, else text. A later value that does not fit is an error that names its line, not a guess.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -13,7 +13,8 @@ use arrow_array::{
 use arrow_csv::reader::{Decoder, Format};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
-use crate::bgzf::{BgzfError, Reader, open_text};
+use crate::bgzf::{BgzfError, Reader, open_text_of};
+use crate::random_access::RandomAccess;
 
 /// Rows that say what columns hold, at most.
 const SAMPLE_ROWS: usize = 1000;
@@ -87,7 +88,7 @@ impl std::fmt::Display for Line {
 /// What is known of a file before its rows are read.
 #[derive(Clone, Debug)]
 pub struct CsvFile {
-    path: PathBuf,
+    source: Arc<dyn RandomAccess>,
     delimiter: u8,
     schema: SchemaRef,
 }
@@ -97,8 +98,9 @@ impl CsvFile {
     ///
     /// # Errors
     /// [`CsvError`].
-    pub fn open(path: &Path, delimiter: u8) -> Result<Self, CsvError> {
-        let mut input = open_text(path, 1)?;
+    pub fn open(source: Arc<dyn RandomAccess>, delimiter: u8) -> Result<Self, CsvError> {
+        let path = source.path();
+        let mut input = open_text_of(&source, 1)?;
         let mut sample = Vec::new();
         while sample.len() < SAMPLE_BYTES {
             let data = input.data()?;
@@ -137,7 +139,7 @@ impl CsvFile {
             _ => DataType::Utf8,
         };
         let fields: Vec<Field> = fields.iter().map(|field| Field::new(field.name(), kind(field), true)).collect();
-        Ok(Self { path: path.to_owned(), delimiter, schema: Arc::new(Schema::new(fields)) })
+        Ok(Self { schema: Arc::new(Schema::new(fields)), delimiter, source })
     }
 
     /// The columns.
@@ -158,7 +160,7 @@ impl CsvFile {
             builder = builder.with_projection(columns.to_vec());
             schema = Arc::new(schema.project(columns)?);
         }
-        let input = open_text(&self.path, 1)?;
+        let input = open_text_of(&self.source, 1)?;
         Ok(CsvRows { input, schema, decoder: builder.build_decoder(), lines: 0 })
     }
 }
@@ -263,12 +265,13 @@ mod tests {
     use arrow_array::types::{Float64Type, Int64Type};
 
     use super::*;
+    use crate::random_access::LocalFile;
 
     fn read(text: &str, columns: Option<&[usize]>) -> Result<Vec<RecordBatch>, CsvError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.csv");
         std::fs::write(&path, text).unwrap();
-        let mut rows = CsvFile::open(&path, b',')?.rows(columns)?;
+        let mut rows = CsvFile::open(Arc::new(LocalFile::open(&path).unwrap()), b',')?.rows(columns)?;
         std::iter::from_fn(|| rows.next_batch().transpose()).collect()
     }
 

@@ -106,7 +106,12 @@ impl IntervalReader {
     /// # Errors
     /// [`IntervalError::Bgzf`].
     pub fn open(path: &Path, format: IntervalFormat) -> Result<Self, IntervalError> {
-        Ok(Self { input: open_text(path, 1)?, format, line: Vec::new(), number: 0, ended: false })
+        Ok(Self::new(open_text(path, 1)?, format))
+    }
+
+    /// As [`IntervalReader::open`] for a file that is open and of which nothing was consumed.
+    pub fn new(input: Reader, format: IntervalFormat) -> Self {
+        Self { input, format, line: Vec::new(), number: 0, ended: false }
     }
 
     /// The next lines that are `wanted`, as a batch; `None` at the end of the file.

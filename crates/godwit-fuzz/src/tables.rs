@@ -26,7 +26,8 @@ pub(crate) fn arrow(bytes: &[u8]) {
 /// CSV, plain or packed: all columns have the rows that none has.
 pub(crate) fn csv(bytes: &[u8]) {
     let path = Scratch::get().write("x.csv", bytes);
-    let Ok(file) = CsvFile::open(&path, b',') else { return };
+    let source = LocalFile::open(&path).expect("it was written");
+    let Ok(file) = CsvFile::open(Arc::new(source), b',') else { return };
     let rows = |columns: Option<&[usize]>| {
         let mut batches = file.rows(columns).ok()?;
         let mut rows = 0;

@@ -4,7 +4,6 @@
 //! the header of a message and its body. Flows out: batches whose offsets and text were checked.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
@@ -13,6 +12,8 @@ use arrow_ipc::reader::{StreamReader, read_dictionary, read_record_batch};
 use arrow_ipc::writer::StreamWriter;
 use arrow_ipc::{MessageHeader, root_as_message};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
+
+use crate::panics;
 
 /// Bytes of a batch once its buffers are unpacked, at most: what is taken of one that is not packed.
 const MAX_UNPACKED_BYTES: u64 = 1 << 30;
@@ -120,8 +121,7 @@ impl IpcDecoder {
 /// # Errors
 /// Those of `read`; [`IpcError::Malformed`] where it panics.
 pub fn unless_it_panics<T>(read: impl FnOnce() -> Result<T, IpcError>) -> Result<T, IpcError> {
-    catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or(Err(IpcError::Malformed { problem: "its buffers contradict its header" }))
+    panics::unless_it_panics(read).unwrap_or(Err(IpcError::Malformed { problem: "its buffers contradict its header" }))
 }
 
 fn parsed(header: &[u8]) -> Result<arrow_ipc::Message<'_>, IpcError> {

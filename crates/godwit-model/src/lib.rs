@@ -8,6 +8,7 @@ mod causes;
 pub mod flags;
 mod genome;
 pub mod ipc;
+pub mod panics;
 mod partition;
 mod ploidy;
 mod record;

@@ -1,4 +1,5 @@
-//! A node of a run. What it works on, its head tells it: [calling](crate::call::node) regions, or aligning.
+//! A node of a run. What it works on, its head tells it: [calling](crate::call::node) regions, [searching](crate::search::node)
+//! sequences, or aligning.
 //!
 //! One that aligns takes blocks that the head gives it, keeps their slices, fetches those it owns from other nodes, and
 //! writes its partitions into the one file of the run. One thread takes the head's orders and hands them to those that
@@ -33,6 +34,7 @@ use crate::error::{Blame, PipelineError};
 use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::SpillFile;
+use crate::search::{self, SearchWork};
 
 use aligner::NodeAligner;
 pub(crate) use aligning::BlockPieces;
@@ -74,6 +76,8 @@ pub(crate) enum NodeWork {
     Align(AlignWork),
     /// Regions.
     Call(CallWork),
+    /// Ranges of a database and queries.
+    Search(SearchWork),
 }
 
 /// What nodes have to know to align.
@@ -225,6 +229,7 @@ fn work_once(
     let worked = work.and_then(|work| match work {
         NodeWork::Align(work) => take_part(&link, id, &work, head, options, cancelled),
         NodeWork::Call(work) => call::node::take_part(&link, id, &work, options, cancelled),
+        NodeWork::Search(work) => search::node::take_part(&link, id, &work, options, cancelled),
     });
     if let Err(error) = &worked
         && !matches!(error, PipelineError::Exchange(_))
@@ -395,9 +400,7 @@ fn lead(
                     Order::Write { part } => drop(to_write.send(writing::Task::Write(part))),
                     Order::Place { part, offset } => drop(to_write.send(writing::Task::Place(part, offset))),
                     Order::Refused { why } => return Err(ExchangeError::Refused { why }.into()),
-                    other @ (Order::Welcome { .. } | Order::Call { .. } | Order::Leave { .. }) => {
-                        return Err(nonsense(&other));
-                    }
+                    other => return Err(nonsense(&other)),
                 },
             }
         })();

@@ -174,6 +174,8 @@ struct WorkflowRun<'w> {
 struct JobDone {
     records: u64,
     already_complete: bool,
+    /// Files that it read and wrote, the reference apart.
+    files: Vec<PathBuf>,
 }
 
 impl WorkflowRun<'_> {
@@ -231,12 +233,14 @@ impl WorkflowRun<'_> {
     ) -> Result<(), PipelineError> {
         self.observer.event(&Event::Step { sample: of.to_owned(), step: name });
         let started = Instant::now();
-        let JobDone { records, already_complete } = job()?;
+        let JobDone { records, already_complete, files } = job()?;
         let seconds = match already_complete {
             true => report::seconds_in(report).unwrap_or(0.0),
             false => crate::observer::seconds(started.elapsed()),
         };
-        steps.push(StepTime { step: name, seconds, records, done_before: already_complete });
+        // Pipes have no size, and what was removed since has none either.
+        let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+        steps.push(StepTime { step: name, seconds, records, file_bytes, done_before: already_complete });
         Ok(())
     }
 
@@ -248,17 +252,21 @@ impl WorkflowRun<'_> {
         let (options, name, directory) = (self.options, &sample.name, self.directory(sample));
         let (align_report, align_options) = (directory.join("run.json"), self.align_options(sample));
         if options.known_sites.is_empty() {
-            return self.align_and_call(sample, &align_options, steps);
+            return self.align_and_call(sample, (&align_options, self.aligned_files(sample)), steps);
         }
         self.step(name, "align", &align_report, steps, || {
             let report = align(&align_options, None, self.observer, self.cancelled)?;
-            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+            let files = self.aligned_files(sample);
+            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
         })?;
         let out = directory.join(format!("{name}.recal.bam"));
-        let recalibration = self.recalibrate_options(directory.join(format!("{name}.bam")), out.clone());
+        let aligned = self.aligned(sample);
+        let recalibration = self.recalibrate_options(aligned.clone(), out.clone());
         self.step(name, "recalibrate", &report_path(&out), steps, || {
             let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
-            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+            // It is read twice: to learn from and to change.
+            let files = vec![aligned.clone(), aligned, out.clone()];
+            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
         })?;
         let calling = self.call_options(vec![out], (CallerChoice::Gatk, GVCF), &self.gvcf(sample));
         self.call(name, "call", &self.with_ploidy(calling, sample), steps)
@@ -268,7 +276,7 @@ impl WorkflowRun<'_> {
     fn align_and_call(
         &self,
         sample: &SheetSample,
-        align: &AlignOptions,
+        (align, files): (&AlignOptions, Vec<PathBuf>),
         steps: &mut Vec<StepTime>,
     ) -> Result<(), PipelineError> {
         let (options, of) = (self.options, &*sample.name);
@@ -283,14 +291,25 @@ impl WorkflowRun<'_> {
             let aligned = align_first(align, &calling, None, self.observer, self.cancelled)?;
             rest = Some(aligned.rest);
             let RunReport { records, already_complete, .. } = aligned.report;
-            Ok(JobDone { records, already_complete })
+            Ok(JobDone { records, already_complete, files })
         })?;
         let Some(rest) = rest else { return Ok(()) };
         self.step(of, "call", &report_path(rest.out()), steps, || {
             let report = rest.call(None, self.observer, self.cancelled)?;
             tell(&align.out, rest.out())?;
-            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+            let files = vec![self.aligned(sample), rest.out().to_owned()];
+            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
         })
+    }
+
+    fn aligned(&self, sample: &SheetSample) -> PathBuf {
+        self.directory(sample).join(format!("{}.bam", sample.name))
+    }
+
+    /// What aligning a sample reads and writes.
+    fn aligned_files(&self, sample: &SheetSample) -> Vec<PathBuf> {
+        let reads = sample.lanes.iter().flat_map(|lane| lane.files.iter().cloned());
+        reads.chain([self.aligned(sample)]).collect()
     }
 
     fn gvcf(&self, sample: &SheetSample) -> PathBuf {
@@ -319,7 +338,8 @@ impl WorkflowRun<'_> {
         self.step("all samples", "filter", &report_path(&filtering.out), steps, || {
             let report = filter(&filtering, self.observer, self.cancelled)?;
             *filters = Some(report.how);
-            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+            let files = vec![filtering.variants.clone(), filtering.out.clone()];
+            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
         })
     }
 
@@ -332,7 +352,8 @@ impl WorkflowRun<'_> {
     ) -> Result<(), PipelineError> {
         self.step(of, step, &report_path(&options.out), steps, || {
             let report = call(options, None, self.observer, self.cancelled)?;
-            Ok(JobDone { records: report.records, already_complete: report.already_complete })
+            let files = options.reads.iter().chain([&options.out]).cloned().collect();
+            Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
         })
     }
 

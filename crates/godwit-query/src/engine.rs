@@ -8,12 +8,14 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{Explain, LogicalPlan};
+use datafusion::object_store::ObjectStore;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -125,6 +127,18 @@ impl Engine {
         }
         state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables }));
         Ok(Self { context: SessionContext::new_with_state(state) })
+    }
+
+    /// With what files are read through whose addresses begin with `start`; where there is nothing of the kind, none are.
+    ///
+    /// # Errors
+    /// [`QueryError::Execution`] where that is no start of an address.
+    pub fn with_objects(self, objects: Option<(&str, Arc<dyn ObjectStore>)>) -> Result<Self, QueryError> {
+        if let Some((start, store)) = objects {
+            let start = ObjectStoreUrl::parse(start)?;
+            self.context.runtime_env().register_object_store(start.as_ref(), store);
+        }
+        Ok(self)
     }
 
     /// Runs a statement. Nothing but a query is run.

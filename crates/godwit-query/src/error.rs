@@ -45,6 +45,9 @@ pub enum QueryError {
 
 impl From<DataFusionError> for QueryError {
     fn from(error: DataFusionError) -> Self {
+        if let Some(found) = dataset_error_of(&error) {
+            return Self::Dataset(again(found));
+        }
         let root = error.find_root();
         let problem = root.strip_backtrace();
         match root {
@@ -53,13 +56,21 @@ impl From<DataFusionError> for QueryError {
             }
             DataFusionError::NotImplemented(_) => Self::Statement { problem: first_line(&problem) },
             DataFusionError::ResourcesExhausted(_) => Self::Memory { problem: first_line(&problem) },
-            DataFusionError::External(source) => match source.downcast_ref::<DatasetError>() {
-                Some(found) => Self::Dataset(again(found)),
-                None => Self::Execution { problem },
-            },
             _ => Self::Execution { problem },
         }
     }
+}
+
+/// The error of a dataset among the causes of another: tables and stores of objects say what is wrong as such.
+fn dataset_error_of(error: &DataFusionError) -> Option<&DatasetError> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// Later lines are hints for those who write planners.
@@ -77,6 +88,7 @@ fn again(error: &DatasetError) -> DatasetError {
         DatasetError::AlreadyThere { name } => DatasetError::AlreadyThere { name: name.clone() },
         DatasetError::Changed { name } => DatasetError::Changed { name: name.clone() },
         DatasetError::Data(_) => DatasetError::Data(text()),
+        DatasetError::Remote(_) => DatasetError::Remote(text()),
         DatasetError::Machine(_) => DatasetError::Machine(text()),
     }
 }

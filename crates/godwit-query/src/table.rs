@@ -1,5 +1,6 @@
 //! Datasets as tables.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -56,21 +57,24 @@ pub(crate) fn provider(name: &str, dataset: Arc<dyn Dataset>) -> Result<Arc<dyn 
         let schema = without_metadata(&dataset.schema());
         return Ok(Arc::new(DatasetTable { name: name.to_owned(), dataset, schema }));
     };
-    let urls: Result<Vec<_>> = files
-        .iter()
-        .map(|file| {
-            let path = std::path::absolute(file)?;
-            let text = path.to_str().ok_or_else(|| {
-                DataFusionError::Plan(format!("{} is no UTF-8; rename it to ask it with SQL", path.display()))
-            })?;
-            ListingTableUrl::parse(percent_encoded(text))
-        })
-        .collect();
+    let urls: Result<Vec<_>> = match dataset.parquet_urls() {
+        Some(urls) => urls.iter().map(ListingTableUrl::parse).collect(),
+        None => files.iter().map(|file| url_of(file)).collect(),
+    };
     let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
     let config = ListingTableConfig::new_with_multi_paths(urls?)
         .with_listing_options(options)
         .with_schema(without_metadata(&dataset.schema()));
     Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// The address of a file of this machine.
+fn url_of(file: &Path) -> Result<ListingTableUrl> {
+    let path = std::path::absolute(file)?;
+    let text = path.to_str().ok_or_else(|| {
+        DataFusionError::Plan(format!("{} is no UTF-8; rename it to ask it with SQL", path.display()))
+    })?;
+    ListingTableUrl::parse(percent_encoded(text))
 }
 
 /// A path as a URL in which nothing is a pattern.

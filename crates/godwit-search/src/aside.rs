@@ -6,6 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::SearchError;
 
+/// Bytes of a page, or a multiple: what a client of a network file system writes back as one.
+pub(crate) const PAGE_BYTES: u64 = 64 << 10;
+
+/// Writes bytes at a place in a file that is there.
+pub(crate) fn write_at(path: &Path, bytes: &[u8], offset: u64) -> Result<(), SearchError> {
+    use std::os::unix::fs::FileExt;
+    let written = File::options().write(true).open(path).and_then(|file| file.write_all_at(bytes, offset));
+    written.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })
+}
+
 /// A file on its way. Dropping it removes it.
 pub(crate) struct Aside {
     path: PathBuf,
@@ -39,9 +49,7 @@ impl Aside {
 
     /// Writes bytes at a place in it.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SearchError> {
-        use std::os::unix::fs::FileExt;
-        let file = File::options().write(true).open(&self.path).map_err(|source| self.wrong(source))?;
-        file.write_all_at(bytes, offset).map_err(|source| self.wrong(source))
+        write_at(&self.path, bytes, offset)
     }
 
     /// Puts bytes before what is in it.

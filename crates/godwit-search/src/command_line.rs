@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::SearchError;
+use crate::worker::Engine;
 
 /// A program of BLAST+.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,11 @@ impl BlastCommand {
             command.take(word, &mut rest)?;
         }
         Ok(command)
+    }
+
+    /// What workers are started with, for the queries of this file.
+    pub fn engine(&self, query: PathBuf) -> Engine {
+        Engine { program: self.program.name().to_owned(), arguments: self.arguments.clone(), query }
     }
 
     fn take(&mut self, word: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), SearchError> {

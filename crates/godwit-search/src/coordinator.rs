@@ -2,14 +2,10 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::Sender;
 use std::time::{Instant, SystemTime};
 
-use godwit_engines::EngineError;
-use godwit_engines::searcher::blast;
-use godwit_fleet::leases::{Attempt, ItemId};
+use godwit_fleet::leases::ItemId;
 
 use crate::aside::Aside;
 use crate::layout::Layout;
@@ -17,8 +13,7 @@ use crate::plan::{Circumstances, Plan, cut_by_weight};
 use crate::protocol::{Answer, Batch, HeaderLine, Ready, Request, Stages};
 use crate::summary::{CpuSeconds, Summary, WallSeconds};
 use crate::work::{Crew, Job, Outcome, Output};
-use crate::worker::{Heard, Worker};
-use crate::{BlastCommand, SearchError};
+use crate::{BlastCommand, Place, SearchError};
 
 /// The format whose header names what is in the body.
 const SAM: u32 = 17;
@@ -36,7 +31,7 @@ pub struct SearchOptions {
     pub command: BlastCommand,
     /// Ranges to cut the database into; `None`: as the plan sees fit.
     pub fragments: Option<u32>,
-    /// Processes that search, at least 1.
+    /// Processes that search on each machine, at least 1.
     pub workers: usize,
     /// Bytes that all reports may hold in memory before they go to a scratch file.
     pub memory_bytes: u64,
@@ -49,8 +44,20 @@ pub struct SearchOptions {
 /// How far a search is.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Queries whose reports are written.
+    /// Queries whose reports are made.
     pub queries: u64,
+    /// Queries in all.
+    pub of: u64,
+    /// How much of the search is done, 0 to 1: queries whose reports are made, and the part of the database that those at hand
+    /// were searched in.
+    pub share: f64,
+}
+
+impl Step {
+    fn new(queries: u64, of: u64, at_hand: f64) -> Self {
+        let share = ((queries as f64 + at_hand) / of.max(1) as f64).min(1.0);
+        Self { queries, of: of.max(queries), share }
+    }
 }
 
 /// A search; see the module.
@@ -63,6 +70,8 @@ pub struct Search<'a> {
     done: Counts,
     seconds: WallSeconds,
     engine: String,
+    /// Queries in all, about.
+    queries: u64,
 }
 
 #[derive(Default)]
@@ -70,7 +79,6 @@ struct Counts {
     queries: u64,
     batches: u32,
     hits_bytes: u64,
-    searched_again: u32,
     lines: Vec<HeaderLine>,
 }
 
@@ -79,46 +87,37 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// [`SearchError`]: no engine, options it does not take, a database or queries it cannot read.
-    pub fn open(options: &'a SearchOptions, query: &'a Path, cancelled: &'a AtomicBool) -> Result<Self, SearchError> {
+    pub fn open(
+        options: &'a SearchOptions,
+        query: &Path,
+        place: Box<dyn Place + 'a>,
+        cancelled: &'a AtomicBool,
+    ) -> Result<Self, SearchError> {
         let begun = Instant::now();
-        let program = blast::find_worker()?;
-        let engine = format!("BLAST {}", blast::worker_version(&program)?);
-        let query_letters = letters(query)?;
-        let name = options.command.program.name();
-        let start = move |number: usize, attempt: Attempt, heard: Sender<Heard>| {
-            let mut command = Command::new(&program);
-            command.arg(name).args(&options.command.arguments).arg("-query").arg(query);
-            // NCBI's programs report their use to NCBI; a worker does not.
-            command.env("BLAST_USAGE_REPORT", "false");
-            let tells = options.tells && number == 0 && attempt == Attempt(0);
-            let failed = |source| EngineError::Io { program: program.clone(), action: "start", source };
-            Worker::start(command, number, attempt, heard, tells).map_err(failed)
+        let engine = place.engine();
+        let (queries, letters) = weigh(query)?;
+        let known = Circumstances {
+            fragments: options.fragments,
+            workers: place.workers() as u32,
+            query_letters: letters,
+            batch_letters: 0,
         };
         let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
         let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_BYTES);
-        let wanted =
-            options.fragments.unwrap_or_else(|| match Plan::choose(circumstances(options, query_letters, 0)) {
-                Plan::Database { fragments } => fragments,
-                Plan::Queries => 1,
-            });
+        let wanted = match Plan::choose(known) {
+            Plan::Database { fragments } => fragments,
+            Plan::Queries => 1,
+        };
         let scratch = options.scratch.as_os_str().as_encoded_bytes();
         let greeting = Request::new(b'I').u32(wanted).u64(share).text(scratch).text(line.as_bytes());
-        let (crew, answers) = Crew::gather(options.workers, greeting, name, Box::new(start), cancelled)?;
-        let ready = answers.into_iter().next().and_then(|answer| match answer {
-            Answer::Ready(ready) => Some(ready),
-            _ => None,
-        });
-        let ready = ready.ok_or_else(|| SearchError::Protocol { problem: "a worker did not greet".into() })?;
-        let plan = match options.fragments {
-            Some(_) => Plan::Database { fragments: ready.ranges.len() as u32 },
-            None => match Plan::choose(circumstances(options, query_letters, ready.batch_size.max(0) as u64)) {
-                Plan::Queries if !ready.batch_sizes_vary => Plan::Queries,
-                _ => Plan::Database { fragments: ready.ranges.len() as u32 },
-            },
+        let (crew, ready) = Crew::gather(place, greeting, options.command.program.name(), cancelled)?;
+        let plan = match Plan::choose(Circumstances { batch_letters: ready.batch_size.max(0) as u64, ..known }) {
+            Plan::Queries if !ready.batch_sizes_vary => Plan::Queries,
+            _ => Plan::Database { fragments: ready.ranges.len() as u32 },
         };
         let volumes = stamps(&ready.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
-        Ok(Self { options, crew, ready, plan, volumes, done: Counts::default(), seconds, engine })
+        Ok(Self { options, crew, ready, plan, volumes, done: Counts::default(), seconds, engine, queries })
     }
 
     /// Searches, and writes the output. `step` hears how far it is.
@@ -169,7 +168,7 @@ impl<'a> Search<'a> {
 
     fn split_queries(&mut self, output: &mut Output, step: &dyn Fn(Step)) -> Result<(), SearchError> {
         let begun = Instant::now();
-        let mut job = BatchJob { size: self.ready.batch_size, batches: Vec::new(), queries: 0, step };
+        let mut job = BatchJob { size: self.ready.batch_size, batches: Vec::new(), queries: 0, of: self.queries, step };
         self.crew.run(&mut job, None, Some(output))?;
         self.done.queries = job.queries;
         self.done.batches = job.batches.len() as u32;
@@ -187,7 +186,9 @@ impl<'a> Search<'a> {
             if batch.queries == 0 {
                 return Ok(());
             }
-            let mut ranges = RangeJob::new(&self.ready, batch, open.clone());
+            let (before, of) = (self.done.queries, self.queries);
+            let tell = |share: f64| step(Step::new(before, of, share * f64::from(batch.queries)));
+            let mut ranges = RangeJob::new(&self.ready, batch, open.clone(), &tell);
             if !batch.alone {
                 let begun = Instant::now();
                 let count = ranges.order.len() as u64;
@@ -201,7 +202,7 @@ impl<'a> Search<'a> {
             self.seconds.report += begun.elapsed().as_secs_f64();
             self.done.queries += u64::from(batch.queries);
             self.done.batches += 1;
-            step(Step { queries: self.done.queries });
+            step(Step::new(self.done.queries, of, 0.0));
             if batch.last {
                 return Ok(());
             }
@@ -218,7 +219,7 @@ impl<'a> Search<'a> {
 
     /// Has every worker open a batch. They all see the same.
     fn open_batch(&mut self, open: &Request) -> Result<Batch, SearchError> {
-        let answers = self.crew.ask_all(open, &Opening)?;
+        let answers = self.crew.ask_all(open)?;
         match answers.first() {
             Some(Answer::Batch(batch)) => Ok(*batch),
             Some(other) => Err(unasked(other)),
@@ -229,7 +230,7 @@ impl<'a> Search<'a> {
     fn report(
         &mut self,
         batch: Batch,
-        ranges: &RangeJob,
+        ranges: &RangeJob<'_>,
         open: Request,
         output: &mut Output,
     ) -> Result<(), SearchError> {
@@ -243,14 +244,11 @@ impl<'a> Search<'a> {
         };
         let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let lines = vec![Vec::new(); slices.len()];
-        let alone = vec![batch.alone; slices.len()];
         let count = slices.len() as u64;
-        let mut job =
-            SliceJob { slices, alone, whole: batch.whole, hits: &ranges.hits, lines, open, again: 0, sent_bytes: 0 };
+        let mut job = SliceJob { slices, batch, hits: &ranges.hits, lines, open, sent_bytes: 0 };
         let mut layout = Output { path: output.path.clone(), layout: Layout::from(output.layout.end()) };
         self.crew.run(&mut job, Some(count), Some(&mut layout))?;
         output.layout = Layout::from(layout.layout.end());
-        self.done.searched_again += job.again;
         self.done.hits_bytes += job.sent_bytes;
         self.done.lines.extend(job.lines.into_iter().flatten());
         Ok(())
@@ -266,16 +264,19 @@ impl<'a> Search<'a> {
 
     fn summarize(mut self, bytes: u64) -> Result<Summary, SearchError> {
         let mut stages = Vec::new();
-        for worker in 0..self.crew.count() {
-            match self.crew.ask(worker, &Request::new(b'S'))? {
+        for answer in self.crew.ask_last(&Request::new(b'S'))? {
+            match answer {
                 Answer::Stages(found) => stages.push(found),
                 other => return Err(unasked(&other)),
             }
-            self.crew.tell(worker, &Request::new(b'Q'));
         }
+        (0..self.crew.count()).for_each(|worker| self.crew.tell(worker, &Request::new(b'Q')));
+        let (nodes, lost_nodes) = self.crew.place().nodes();
         let sum = |of: fn(&Stages) -> f64| stages.iter().map(of).sum::<f64>();
         let (search, traceback, format) = (sum(|s| s.search), sum(|s| s.traceback), sum(|s| s.format));
         let total = sum(|s| s.total) + own_cpu_seconds();
+        let started: u64 = stages.iter().map(|stages| stages.ranges_started).sum();
+        let range_starts = sum(|s| s.range_starts);
         let busiest = stages.iter().map(|stages| stages.search).fold(0.0, f64::max);
         Ok(Summary {
             program: self.options.command.program.name(),
@@ -286,35 +287,35 @@ impl<'a> Search<'a> {
                 Plan::Queries => 1,
                 Plan::Database { fragments } => fragments,
             },
-            workers: stages.len() as u32,
+            workers: self.crew.count() as u32,
+            nodes,
+            lost_nodes,
             queries: self.done.queries,
             batches: self.done.batches,
             bytes,
             hits_bytes: self.done.hits_bytes,
-            searched_again: self.done.searched_again,
             restarts: self.crew.restarts,
             seconds: self.seconds,
             cpu_seconds: CpuSeconds { search, traceback, format, other: total - search - traceback - format, total },
             imbalance: if search > 0.0 { busiest * stages.len() as f64 / search } else { 1.0 },
+            range_start_milliseconds: (started > 0).then(|| 1e3 * range_starts / started as f64),
             worker_memory_bytes: stages.iter().map(|stages| stages.memory_bytes).max().unwrap_or(0),
         })
     }
-}
-
-fn circumstances(options: &SearchOptions, query_letters: u64, batch_letters: u64) -> Circumstances {
-    Circumstances { fragments: options.fragments, workers: options.workers as u32, query_letters, batch_letters }
 }
 
 fn unasked(answer: &Answer) -> SearchError {
     SearchError::Protocol { problem: format!("{answer:?} was not asked for") }
 }
 
-/// Letters of a FASTA file, about: all bytes of lines that are no names.
-fn letters(query: &Path) -> Result<u64, SearchError> {
+/// Sequences and letters of a FASTA file, about: all bytes of lines that are no names.
+fn weigh(query: &Path) -> Result<(u64, u64), SearchError> {
     let bytes = std::fs::read(query);
     let bytes = bytes.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
-    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| line.first() != Some(&b'>'));
-    Ok(lines.map(|line| line.len() as u64).sum())
+    let is_name = |line: &&[u8]| line.first() == Some(&b'>');
+    let lines = || bytes.split(|byte| *byte == b'\n');
+    let letters = lines().filter(|line| !is_name(line)).map(|line| line.len() as u64).sum();
+    Ok((lines().filter(is_name).count() as u64, letters))
 }
 
 /// The files of volumes, with what changes when they are written to.
@@ -341,48 +342,30 @@ fn own_cpu_seconds() -> f64 {
     nanoseconds.unwrap_or(0.0) / 1e9
 }
 
-/// Opening a batch: a new worker is told nothing before.
-struct Opening;
-
-impl Job for Opening {
-    fn request(&mut self, _item: ItemId) -> Request {
-        Request::new(b'S')
-    }
-
-    fn take(&mut self, _item: ItemId, _answer: Answer) -> Result<Outcome, SearchError> {
-        Ok(Outcome::Done)
-    }
-
-    fn prepare(&self) -> Vec<Request> {
-        Vec::new()
-    }
-
-    fn name(&self, _item: ItemId) -> String {
-        "opening a batch of queries".into()
-    }
-}
-
 /// The preliminary search of a batch, a range an item.
-struct RangeJob {
+struct RangeJob<'a> {
     /// Largest first.
     order: Vec<(u32, u32)>,
+    done: usize,
+    /// Hears which share of the ranges is done.
+    tell: &'a dyn Fn(f64),
     /// By query, by range.
     hits: Vec<Vec<Vec<u8>>>,
     extensions: i64,
     open: Request,
 }
 
-impl RangeJob {
-    fn new(ready: &Ready, batch: Batch, open: Request) -> Self {
+impl<'a> RangeJob<'a> {
+    fn new(ready: &Ready, batch: Batch, open: Request, tell: &'a dyn Fn(f64)) -> Self {
         let mut order = ready.ranges.clone();
         order.sort_by_key(|(.., letters)| std::cmp::Reverse(*letters));
         let order: Vec<(u32, u32)> = order.into_iter().map(|(first, last, _)| (first, last)).collect();
         let groups = if batch.whole { 1 } else { batch.queries as usize };
-        Self { hits: vec![vec![Vec::new(); order.len()]; groups], order, extensions: 0, open }
+        Self { hits: vec![vec![Vec::new(); order.len()]; groups], order, done: 0, tell, extensions: 0, open }
     }
 }
 
-impl Job for RangeJob {
+impl Job for RangeJob<'_> {
     fn request(&mut self, item: ItemId) -> Request {
         let (first, last) = self.order[item.0 as usize];
         Request::new(b'R').u64(item.0).u32(first).u32(last)
@@ -397,6 +380,8 @@ impl Job for RangeJob {
         for (query, hits) in hits.into_iter().enumerate() {
             self.hits[query][item.0 as usize] = hits;
         }
+        self.done += 1;
+        (self.tell)(self.done as f64 / self.order.len() as f64);
         Ok(Outcome::Done)
     }
 
@@ -413,23 +398,21 @@ impl Job for RangeJob {
 /// The reports of a batch, some queries an item.
 struct SliceJob<'a> {
     slices: Vec<(usize, usize)>,
-    /// Whether hits of ranges are of no use for the slice.
-    alone: Vec<bool>,
-    whole: bool,
+    batch: Batch,
     hits: &'a [Vec<Vec<u8>>],
     lines: Vec<Vec<HeaderLine>>,
     open: Request,
-    again: u32,
     sent_bytes: u64,
 }
 
 impl Job for SliceJob<'_> {
     fn request(&mut self, item: ItemId) -> Request {
         let index = item.0 as usize;
-        let ((first, last), alone) = (self.slices[index], self.alone[index]);
-        let mut request = Request::new(b'O').u64(item.0).u32(first as u32).u32(last as u32).u8(u8::from(alone));
-        if !alone {
-            let groups = if self.whole { self.hits } else { &self.hits[first..last] };
+        let (first, last) = self.slices[index];
+        let alone = u8::from(self.batch.alone);
+        let mut request = Request::new(b'O').u64(item.0).u32(first as u32).u32(last as u32).u8(alone);
+        if !self.batch.alone {
+            let groups = if self.batch.whole { self.hits } else { &self.hits[first..last] };
             for hits in groups.iter().flatten() {
                 self.sent_bytes += hits.len() as u64;
                 request = request.text(hits);
@@ -439,14 +422,9 @@ impl Job for SliceJob<'_> {
     }
 
     fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
-        let Answer::Report { item: found, proven, bytes, lines } = answer else { return Err(unasked(&answer)) };
+        let Answer::Report { item: found, bytes, lines } = answer else { return Err(unasked(&answer)) };
         if found != item {
             return Err(SearchError::Protocol { problem: "a report on other queries".into() });
-        }
-        if !proven {
-            self.alone[item.0 as usize] = true;
-            self.again += 1;
-            return Ok(Outcome::Again);
         }
         self.lines[item.0 as usize] = lines;
         // How many slices there are is known.
@@ -469,6 +447,7 @@ struct BatchJob<'a> {
     /// Lines for the header.
     batches: Vec<Vec<HeaderLine>>,
     queries: u64,
+    of: u64,
     step: &'a dyn Fn(Step),
 }
 
@@ -491,7 +470,7 @@ impl Job for BatchJob<'_> {
         }
         self.batches[index] = lines;
         self.queries += u64::from(queries);
-        (self.step)(Step { queries: self.queries });
+        (self.step)(Step::new(self.queries, self.of, 0.0));
         Ok(Outcome::Report { bytes, last })
     }
 

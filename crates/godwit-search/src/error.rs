@@ -43,6 +43,15 @@ pub enum SearchError {
         /// The first file found changed.
         path: PathBuf,
     },
+    /// Workers do not see the same database, or the same queries.
+    #[error(
+        "workers see different databases or queries under the same name; all nodes have to see the same files, none of which may \
+         change while they are searched"
+    )]
+    OtherDatabase,
+    /// Workers cannot be had where they were to run.
+    #[error(transparent)]
+    Place(Box<dyn std::error::Error + Send + Sync>),
     /// The engine is not on this machine, or is another's.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -97,6 +106,8 @@ pub enum Blame {
     Machine,
     /// The engine.
     Engine,
+    /// Other machines.
+    Remote,
     /// Nobody: it was stopped.
     Interrupted,
     /// Us.
@@ -109,8 +120,9 @@ impl SearchError {
         match self {
             Self::Unsupported { .. } | Self::Options { .. } => Blame::Usage,
             Self::Queries { .. } | Self::Database { .. } => Blame::Input,
-            Self::DatabaseChanged { .. } | Self::File { .. } | Self::Engine(_) => Blame::Machine,
+            Self::DatabaseChanged { .. } | Self::OtherDatabase | Self::File { .. } | Self::Engine(_) => Blame::Machine,
             Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
+            Self::Place(_) => Blame::Remote,
             Self::Protocol { .. } => Blame::Bug,
             Self::Interrupted => Blame::Interrupted,
         }

@@ -10,19 +10,22 @@
 //! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
 //! | `R`/`H` | item, ordinals of a range | item, extensions, hits of each query |
 //! | `E` | no more ranges of this batch | |
-//! | `O` | item, queries from, to, whether alone, hits | item, whether proven, bytes, lines for the header |
+//! | `O` | item, queries from, to, whether alone, hits | item, bytes, lines for the header |
 //! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, lines for the header |
 //! | `M` | extensions of each batch so far | size of the next |
 //! | `P`, `Z`, `F` | -, count of queries, lines for the header | text |
-//! | `W` | path, items with their offsets | |
-//! | `S` | | CPU seconds of search, traceback, format, all; bytes of memory |
+//! | `W` | path, bytes of a page, items with their offsets | what shares a page with others: offsets and bytes |
+//! | `S` | | CPU seconds of search, traceback, format, all; bytes of memory; CPU seconds of starting ranges, how many |
 //! | `Q` | end | |
 
-use std::io::{Read, Write};
+use std::io::Read;
 
 use godwit_fleet::leases::ItemId;
 
 use crate::SearchError;
+
+/// Bytes before the body of a frame.
+const HEAD_BYTES: usize = 9;
 
 /// A request on its way.
 #[derive(Clone, Debug)]
@@ -62,11 +65,10 @@ impl Request {
         self
     }
 
-    pub(crate) fn write(&self, to: &mut impl Write) -> std::io::Result<()> {
-        to.write_all(&[self.kind])?;
-        to.write_all(&(self.body.len() as u64).to_le_bytes())?;
-        to.write_all(&self.body)?;
-        to.flush()
+    /// The frame that is sent.
+    pub(crate) fn frame(&self) -> Vec<u8> {
+        let length = (self.body.len() as u64).to_le_bytes();
+        [&[self.kind][..], &length, &self.body].concat()
     }
 }
 
@@ -88,7 +90,6 @@ pub(crate) enum Answer {
     },
     Report {
         item: ItemId,
-        proven: bool,
         bytes: u64,
         lines: Vec<HeaderLine>,
     },
@@ -102,7 +103,11 @@ pub(crate) enum Answer {
     },
     Size(i32),
     Text(Vec<u8>),
-    Written,
+    /// Reports are in their places, but for what shares a page with others.
+    Written {
+        /// Offset and bytes.
+        edges: Vec<(u64, Vec<u8>)>,
+    },
     Stages(Stages),
     /// It ends, by its own will.
     Failed {
@@ -112,7 +117,7 @@ pub(crate) enum Answer {
 }
 
 /// What a worker knows once it has opened its files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     /// Paths of the database's volumes, without endings.
     pub(crate) volumes: Vec<String>,
@@ -142,27 +147,28 @@ pub(crate) struct Stages {
     pub(crate) format: f64,
     pub(crate) total: f64,
     pub(crate) memory_bytes: u64,
+    pub(crate) range_starts: f64,
+    pub(crate) ranges_started: u64,
 }
 
-/// Reads the next answer; `None` where the worker has closed its end.
+/// Reads the next frame; `None` where the worker has closed its end.
+pub(crate) fn read_frame(from: &mut impl Read) -> Option<Vec<u8>> {
+    let mut frame = vec![0; HEAD_BYTES];
+    from.read_exact(&mut frame).ok()?;
+    let length = u64::from_le_bytes(frame[1..].try_into().expect("eight bytes"));
+    let read = from.take(length).read_to_end(&mut frame).ok()?;
+    (read as u64 == length).then_some(frame)
+}
+
+/// What a frame says.
 ///
 /// # Errors
-/// [`SearchError::Protocol`] where it is none.
-pub(crate) fn read(from: &mut impl Read) -> Result<Option<Answer>, SearchError> {
-    let mut head = [0; 9];
-    if from.read_exact(&mut head).is_err() {
-        return Ok(None);
-    }
-    let length = u64::from_le_bytes(head[1..].try_into().expect("eight bytes"));
-    let mut body = Vec::new();
-    match from.take(length).read_to_end(&mut body) {
-        Ok(read) if read as u64 == length => {}
-        _ => return Ok(None),
-    }
-    let mut fields = Fields { rest: &body };
-    let answer = fields.answer(head[0]);
-    let problem = || format!("a frame {:?} of {length} bytes cannot be read", char::from(head[0]));
-    answer.map(Some).ok_or_else(|| SearchError::Protocol { problem: problem() })
+/// [`SearchError::Protocol`] where it is no answer.
+pub(crate) fn answer(frame: &[u8]) -> Result<Answer, SearchError> {
+    let answer = frame.split_at_checked(HEAD_BYTES).and_then(|(head, body)| Fields { rest: body }.answer(head[0]));
+    let kind = frame.first().map_or(' ', |kind| char::from(*kind));
+    let problem = || format!("a frame {kind:?} of {} bytes cannot be read", frame.len());
+    answer.ok_or_else(|| SearchError::Protocol { problem: problem() })
 }
 
 struct Fields<'a> {
@@ -186,8 +192,8 @@ impl Fields<'_> {
                 Answer::Hits { item, extensions, hits }
             }
             b'O' => {
-                let (item, proven, bytes) = (ItemId(self.u64()?), self.flag()?, self.u64()?);
-                Answer::Report { item, proven, bytes, lines: self.lines()? }
+                let (item, bytes) = (ItemId(self.u64()?), self.u64()?);
+                Answer::Report { item, bytes, lines: self.lines()? }
             }
             b'A' => {
                 let (item, queries, last) = (ItemId(self.u64()?), self.u32()?, self.flag()?);
@@ -195,13 +201,19 @@ impl Fields<'_> {
             }
             b'M' => Answer::Size(self.u32()? as i32),
             b'P' | b'Z' | b'F' => Answer::Text(std::mem::take(&mut self.rest).to_vec()),
-            b'W' => Answer::Written,
+            b'W' => {
+                let count = self.u32()?;
+                let edges = (0..count).map(|_| Some((self.u64()?, self.text()?))).collect::<Option<_>>()?;
+                Answer::Written { edges }
+            }
             b'S' => Answer::Stages(Stages {
                 search: self.f64()?,
                 traceback: self.f64()?,
                 format: self.f64()?,
                 total: self.f64()?,
                 memory_bytes: self.u64()?,
+                range_starts: self.f64()?,
+                ranges_started: self.u64()?,
             }),
             b'X' => {
                 let kind = self.u8()?;
@@ -274,17 +286,11 @@ impl Fields<'_> {
 mod tests {
     use super::*;
 
-    /// What a worker would send: requests are framed alike.
-    fn answer(request: Request) -> Result<Option<Answer>, SearchError> {
-        let mut bytes = Vec::new();
-        request.write(&mut bytes).unwrap();
-        read(&mut &*bytes)
-    }
-
     #[test]
     fn hits_come_as_they_were_sent() {
         let sent = Request::new(b'H').u64(7).u64(9).u32(2).text(b"ab").text(b"");
-        let Ok(Some(Answer::Hits { item, extensions, hits })) = answer(sent) else { panic!("no hits") };
+        let frame = read_frame(&mut &*sent.frame()).expect("it is whole");
+        let Ok(Answer::Hits { item, extensions, hits }) = answer(&frame) else { panic!("no hits") };
         assert_eq!((item, extensions, hits), (ItemId(7), 9, vec![b"ab".to_vec(), Vec::new()]));
     }
 
@@ -296,9 +302,10 @@ mod tests {
             Request::new(b'W').u8(1),
             Request::new(b'O').u64(1).u64(u64::MAX),
         ] {
-            assert!(matches!(answer(sent.clone()), Err(SearchError::Protocol { .. })), "{sent:?}");
+            assert!(matches!(answer(&sent.frame()), Err(SearchError::Protocol { .. })), "{sent:?}");
         }
-        assert!(read(&mut &b""[..]).unwrap().is_none());
-        assert!(read(&mut &b"W\x05\0\0\0\0\0\0\0ab"[..]).unwrap().is_none());
+        assert!(matches!(answer(b"W"), Err(SearchError::Protocol { .. })));
+        assert!(read_frame(&mut &b""[..]).is_none());
+        assert!(read_frame(&mut &b"W\x05\0\0\0\0\0\0\0ab"[..]).is_none());
     }
 }

@@ -19,6 +19,10 @@ pub struct Summary {
     pub fragments: u32,
     /// Processes that searched.
     pub workers: u32,
+    /// Machines that these were on.
+    pub nodes: u32,
+    /// Machines that were lost on the way.
+    pub lost_nodes: u32,
     /// Queries.
     pub queries: u64,
     /// Batches that the program cuts its queries into.
@@ -27,8 +31,6 @@ pub struct Summary {
     pub bytes: u64,
     /// Bytes of hits that went to owners of queries.
     pub hits_bytes: u64,
-    /// Parts of batches that one worker searched again as a whole, for their hits alone did not prove the order of one pass.
-    pub searched_again: u32,
     /// Workers that were started for others that ended.
     pub restarts: u32,
     /// Time on the clock.
@@ -37,6 +39,9 @@ pub struct Summary {
     pub cpu_seconds: CpuSeconds,
     /// The search time of the busiest worker over the mean of all; 1 is perfect.
     pub imbalance: f64,
+    /// CPU milliseconds from the end of a range to the first sequence of the next one that the worker was handed, in the mean;
+    /// handing over what was found is a part of it. `None` where no worker had two ranges of a batch.
+    pub range_start_milliseconds: Option<f64>,
     /// The largest resident memory of a worker, in bytes.
     pub worker_memory_bytes: u64,
 }

@@ -6,17 +6,17 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use godwit_engines::EngineError;
 use godwit_fleet::Leases;
 use godwit_fleet::leases::{Answer as Lease, Attempt, Commit, ItemId, Terms};
 
 use crate::SearchError;
+use crate::aside;
 use crate::layout::Layout;
-use crate::protocol::{Answer, Request};
-use crate::worker::{Heard, Worker};
+use crate::place::Place;
+use crate::protocol::{self, Answer, Ready, Request};
+use crate::worker::Ending;
 
 /// How often a worker is started that ends before it is ready.
 const MAX_STARTS: u32 = 3;
@@ -24,8 +24,8 @@ const MAX_STARTS: u32 = 3;
 const MAX_ISSUES: u32 = 3;
 /// Age from which on an idle worker takes another's item too. It is long beside any item's time, and short beside a hang.
 const STRAGGLER_AFTER: Duration = Duration::from_secs(600);
-/// How often it is looked whether the user has had enough.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// What a worker is at that is not ready yet.
+const OPENING: &str = "opening the database and the queries";
 
 /// What an answer means.
 pub(crate) enum Outcome {
@@ -33,8 +33,6 @@ pub(crate) enum Outcome {
     Done,
     /// The item is done, and the worker has a report of that size. Where it is the last, no more items are asked for.
     Report { bytes: u64, last: bool },
-    /// It is to be asked for again, in another way.
-    Again,
     /// There is no such item, nor any after it.
     End,
 }
@@ -61,16 +59,21 @@ pub(crate) struct Output {
     pub(crate) layout: Layout,
 }
 
-/// Starts the worker of that number, for that time; what it says goes to the sender.
-pub(crate) type Starter<'a> = Box<dyn Fn(usize, Attempt, Sender<Heard>) -> Result<Worker, EngineError> + 'a>;
+/// What is heard of a worker.
+struct Heard {
+    worker: usize,
+    /// What it says; `None`: it has ended.
+    answer: Option<Answer>,
+}
 
-/// The workers of a search, and how to start one.
+/// The workers of a search.
 pub(crate) struct Crew<'a> {
-    workers: Vec<Option<Worker>>,
-    start: Starter<'a>,
+    place: Box<dyn Place + 'a>,
+    /// Which start of each is there.
+    attempts: Vec<u64>,
     greeting: Request,
-    heard: Receiver<Heard>,
-    speaker: Sender<Heard>,
+    /// What the first one said when it was ready; others see the same.
+    ready: Option<Ready>,
     cancelled: &'a AtomicBool,
     program: &'static str,
     /// What is heard of workers while one of them is waited for.
@@ -79,56 +82,73 @@ pub(crate) struct Crew<'a> {
 }
 
 impl<'a> Crew<'a> {
-    /// Starts that many workers, all at once, and returns what each says when it is ready.
+    /// Starts all workers at once, and returns what they say when they are ready.
     pub(crate) fn gather(
-        count: usize,
+        place: Box<dyn Place + 'a>,
         greeting: Request,
         program: &'static str,
-        start: Starter<'a>,
         cancelled: &'a AtomicBool,
-    ) -> Result<(Self, Vec<Answer>), SearchError> {
-        let (speaker, heard) = std::sync::mpsc::channel();
-        let workers = Vec::new();
+    ) -> Result<(Self, Ready), SearchError> {
+        let attempts = vec![0; place.workers()];
         let waiting = VecDeque::new();
-        let mut crew = Self { workers, start, greeting, heard, speaker, cancelled, program, waiting, restarts: 0 };
-        for number in 0..count {
-            let mut worker = (crew.start)(number, Attempt(0), crew.speaker.clone())?;
-            worker.ask(&crew.greeting);
-            crew.workers.push(Some(worker));
+        let mut crew = Self { place, attempts, greeting, ready: None, cancelled, program, waiting, restarts: 0 };
+        for number in 0..crew.count() {
+            crew.place.start(number, 0)?;
+            crew.tell_greeting(number);
         }
-        let ready = (0..count).map(|number| crew.answer_of(number)).collect::<Result<_, _>>()?;
+        for number in 0..crew.count() {
+            match crew.listen(number)? {
+                Some(answer) => crew.check_ready(answer)?,
+                // On other machines anything may happen to a worker before it begins.
+                None if crew.place.is_spread() => crew.bury(number, &[])?,
+                None => return Err(crew.died(number, 1, OPENING)),
+            }
+        }
+        let ready =
+            crew.ready.clone().ok_or_else(|| SearchError::Protocol { problem: "there are no workers".into() })?;
         Ok((crew, ready))
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.workers.len()
+        self.attempts.len()
     }
 
-    /// Asks a worker that has nothing else to do.
+    /// Where they are.
+    pub(crate) fn place(&self) -> &dyn Place {
+        &*self.place
+    }
+
+    /// Asks a worker that has nothing else to do, and whoever takes its place where it ends over it.
     pub(crate) fn ask(&mut self, number: usize, request: &Request) -> Result<Answer, SearchError> {
-        self.tell(number, request);
-        self.answer_of(number)
+        for _ in 0..MAX_ISSUES {
+            self.tell(number, request);
+            match self.listen(number)? {
+                Some(answer) => return Ok(answer),
+                None => self.bury(number, &[])?,
+            }
+        }
+        Err(self.died(number, MAX_ISSUES, "answering a question"))
     }
 
     /// Says what has no answer.
     pub(crate) fn tell(&mut self, number: usize, request: &Request) {
-        if let Some(worker) = &mut self.workers[number] {
-            worker.ask(request);
-        }
+        self.place.ask(number, request.frame());
     }
 
-    /// Asks all, who have nothing else to do, and starts those anew that end over it.
-    pub(crate) fn ask_all(&mut self, request: &Request, job: &dyn Job) -> Result<Vec<Answer>, SearchError> {
+    fn tell_greeting(&mut self, number: usize) {
+        self.place.ask(number, self.greeting.frame());
+    }
+
+    /// Asks all, who have nothing else to do. Those that end over it are started anew, and asked again.
+    pub(crate) fn ask_all(&mut self, request: &Request) -> Result<Vec<Answer>, SearchError> {
         (0..self.count()).for_each(|number| self.tell(number, request));
         let mut answers = Vec::new();
         for number in 0..self.count() {
-            let answer = self.listen(number)?;
-            answers.push(match answer {
+            answers.push(match self.listen(number)? {
                 Some(answer) => answer,
                 None => {
-                    self.restarts += 1;
-                    self.replace(number, &job.prepare())?;
+                    self.bury(number, &[])?;
                     self.ask(number, request)?
                 }
             });
@@ -136,28 +156,28 @@ impl<'a> Crew<'a> {
         Ok(answers)
     }
 
-    fn answer_of(&mut self, number: usize) -> Result<Answer, SearchError> {
-        match self.listen(number)? {
-            Some(answer) => Ok(answer),
-            None => Err(self.died(number, 1, "opening the database and the queries")),
+    /// What each worker that is there says to a last question.
+    pub(crate) fn ask_last(&mut self, request: &Request) -> Result<Vec<Answer>, SearchError> {
+        (0..self.count()).for_each(|number| self.tell(number, request));
+        let mut answers = Vec::new();
+        for number in 0..self.count() {
+            answers.extend(self.listen(number)?);
         }
+        Ok(answers)
     }
 
     /// What a worker says next; `None`: it has ended.
     fn listen(&mut self, number: usize) -> Result<Option<Answer>, SearchError> {
-        let mut others = VecDeque::new();
-        let answer = loop {
-            let heard = self.next()?.expect("without a deadline there is something");
-            if heard.worker == number && self.is_current(&heard) {
-                break heard.answer?;
+        if let Some(at) = self.waiting.iter().position(|heard| heard.worker == number) {
+            return self.waiting.remove(at).map_or(Ok(None), |heard| self.checked(heard.answer));
+        }
+        loop {
+            let heard = self.hear()?;
+            if heard.worker == number {
+                return self.checked(heard.answer);
             }
-            if self.is_current(&heard) {
-                others.push_back(heard);
-            }
-        };
-        others.append(&mut self.waiting);
-        self.waiting = others;
-        self.checked(answer)
+            self.waiting.push_back(heard);
+        }
     }
 
     /// A failure that a worker tells of is everybody's: the next would fail over the same.
@@ -173,60 +193,74 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn is_current(&self, heard: &Heard) -> bool {
-        self.workers[heard.worker].as_ref().is_some_and(|worker| worker.attempt == heard.attempt)
+    /// Whether a worker that has opened its files sees what the first one saw.
+    fn check_ready(&mut self, answer: Answer) -> Result<(), SearchError> {
+        let Answer::Ready(ready) = answer else {
+            return Err(SearchError::Protocol { problem: "a worker did not greet".into() });
+        };
+        if *self.ready.get_or_insert_with(|| ready.clone()) == ready {
+            return Ok(());
+        }
+        Err(SearchError::OtherDatabase)
     }
 
-    fn next(&mut self) -> Result<Option<Heard>, SearchError> {
-        if let Some(heard) = self.waiting.pop_front() {
-            return Ok(Some(heard));
+    /// What is said next by whoever is there.
+    fn next(&mut self) -> Result<Heard, SearchError> {
+        match self.waiting.pop_front() {
+            Some(heard) => Ok(heard),
+            None => self.hear(),
         }
+    }
+
+    fn hear(&mut self) -> Result<Heard, SearchError> {
         loop {
             if self.cancelled.load(Ordering::Relaxed) {
                 return Err(SearchError::Interrupted);
             }
-            match self.heard.recv_timeout(PATIENCE) {
-                Ok(heard) => return Ok(Some(heard)),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => unreachable!("this holds a sender"),
+            let Some(said) = self.place.hear()? else { continue };
+            if self.attempts.get(said.worker) == Some(&said.attempt) {
+                let answer = said.frame.as_deref().map(protocol::answer).transpose()?;
+                return Ok(Heard { worker: said.worker, answer });
             }
         }
     }
 
     fn died(&mut self, number: usize, times: u32, what: &str) -> SearchError {
-        let (ending, last_words) = match self.workers[number].take() {
-            Some(worker) => worker.end(),
-            None => ("was never started".into(), "none".into()),
-        };
-        SearchError::Died { ending, times, what: what.to_owned(), last_words }
+        let Ending { how, last_words } = self.place.end(number);
+        SearchError::Died { ending: how, times, what: what.to_owned(), last_words }
+    }
+
+    /// A worker has ended, and another takes its place.
+    fn bury(&mut self, number: usize, preparation: &[Request]) -> Result<(), SearchError> {
+        self.restarts += 1;
+        self.replace(number, preparation)
     }
 
     /// Starts a worker in the place of one that has ended, or ends here; again where it ends before it is ready.
     fn replace(&mut self, number: usize, preparation: &[Request]) -> Result<(), SearchError> {
-        let mut attempt = self.workers[number].take().map_or(Attempt(0), |mut worker| {
-            worker.kill();
-            worker.attempt
-        });
         for _ in 1..MAX_STARTS {
-            attempt = Attempt(attempt.0 + 1);
-            if self.start_as(number, attempt, preparation)? {
+            if self.start_anew(number, preparation)? {
                 return Ok(());
             }
             self.restarts += 1;
         }
-        match self.start_as(number, Attempt(attempt.0 + 1), preparation)? {
+        match self.start_anew(number, preparation)? {
             true => Ok(()),
-            false => Err(self.died(number, MAX_STARTS, "opening the database and the queries")),
+            false => Err(self.died(number, MAX_STARTS, OPENING)),
         }
     }
 
     /// Starts a worker and has it prepare itself; false where it ends over it.
-    fn start_as(&mut self, number: usize, attempt: Attempt, preparation: &[Request]) -> Result<bool, SearchError> {
-        let mut worker = (self.start)(number, attempt, self.speaker.clone())?;
-        worker.ask(&self.greeting);
-        self.workers[number] = Some(worker);
-        if self.listen(number)?.is_none() {
-            return Ok(false);
+    fn start_anew(&mut self, number: usize, preparation: &[Request]) -> Result<bool, SearchError> {
+        self.place.kill(number);
+        // What the earlier one has said is of no use any more.
+        self.waiting.retain(|heard| heard.worker != number);
+        self.attempts[number] += 1;
+        self.place.start(number, self.attempts[number])?;
+        self.tell_greeting(number);
+        match self.listen(number)? {
+            Some(answer) => self.check_ready(answer)?,
+            None => return Ok(false),
         }
         for request in preparation {
             self.tell(number, request);
@@ -293,11 +327,8 @@ impl Shift<'_, '_> {
             if self.is_done() {
                 return self.dismiss();
             }
-            let heard = self.crew.next()?.expect("without a deadline there is something");
-            if !self.crew.is_current(&heard) {
-                continue;
-            }
-            match heard.answer.and_then(|answer| self.crew.checked(answer))? {
+            let heard = self.crew.next()?;
+            match self.crew.checked(heard.answer)? {
                 Some(answer) => self.take(heard.worker, answer)?,
                 None => self.bury(heard.worker)?,
             }
@@ -364,7 +395,8 @@ impl Shift<'_, '_> {
         if placed.is_empty() {
             return false;
         }
-        let mut request = Request::new(b'W').text(output.path.as_os_str().as_encoded_bytes());
+        let page = if self.crew.place().is_spread() { aside::PAGE_BYTES } else { 1 };
+        let mut request = Request::new(b'W').text(output.path.as_os_str().as_encoded_bytes()).u64(page);
         for item in &placed {
             let offset = output.layout.offset(item.0 as usize).unwrap_or_default();
             request = request.u64(item.0).u64(offset);
@@ -376,7 +408,10 @@ impl Shift<'_, '_> {
 
     fn take(&mut self, number: usize, answer: Answer) -> Result<(), SearchError> {
         let item = match (self.posts[number].busy.take(), answer) {
-            (Some(Task::Writing(_)), Answer::Written) => return Ok(()),
+            (Some(Task::Writing(_)), Answer::Written { edges }) => {
+                let path = self.output.as_ref().map(|output| output.path.clone()).unwrap_or_default();
+                return edges.iter().try_for_each(|(offset, bytes)| aside::write_at(&path, bytes, *offset));
+            }
             (Some(Task::Item(item)), answer) => {
                 let outcome = self.job.take(item, answer)?;
                 return self.settle(number, item, outcome);
@@ -388,10 +423,6 @@ impl Shift<'_, '_> {
 
     fn settle(&mut self, number: usize, item: ItemId, outcome: Outcome) -> Result<(), SearchError> {
         let (name, attempt, now) = (number.to_string(), self.attempt_of(number), self.begun.elapsed());
-        if let Outcome::Again = outcome {
-            self.leases.give_back(&name, attempt, item, now);
-            return Ok(());
-        }
         if let Outcome::End | Outcome::Report { last: true, .. } = outcome {
             self.open = false;
             self.leases.close();
@@ -410,7 +441,6 @@ impl Shift<'_, '_> {
 
     /// A worker has ended: what it had, and what it held, is done again.
     fn bury(&mut self, number: usize) -> Result<(), SearchError> {
-        self.crew.restarts += 1;
         let post = std::mem::take(&mut self.posts[number]);
         self.leases.leave(&number.to_string());
         let writing = match post.busy {
@@ -420,10 +450,10 @@ impl Shift<'_, '_> {
         for item in post.holds.into_iter().chain(writing) {
             self.leases.reopen(item);
         }
-        self.crew.replace(number, &self.job.prepare())
+        self.crew.bury(number, &self.job.prepare())
     }
 
     fn attempt_of(&self, number: usize) -> Attempt {
-        self.crew.workers[number].as_ref().map_or(Attempt(0), |worker| worker.attempt)
+        Attempt(self.crew.attempts[number])
     }
 }

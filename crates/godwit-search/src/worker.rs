@@ -1,47 +1,67 @@
 //! A worker: a process with the NCBI engine, asked over its standard input, answering over its standard output.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use godwit_fleet::leases::Attempt;
+use serde::{Deserialize, Serialize};
 
-use crate::SearchError;
-use crate::protocol::{self, Answer, Request};
+use crate::protocol;
 
 /// Lines of stderr that are kept.
 const LAST_WORDS: usize = 20;
 
-/// What is heard of a worker.
-pub(crate) struct Heard {
-    /// Its number.
-    pub(crate) worker: usize,
-    /// Which start of it.
-    pub(crate) attempt: Attempt,
-    /// What it says; `None`: it has ended.
-    pub(crate) answer: Result<Option<Answer>, SearchError>,
+/// What a worker's process is started with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Engine {
+    /// Name of the program that it is to be: `blastp`.
+    pub program: String,
+    /// Options for the engine.
+    pub arguments: Vec<String>,
+    /// The file of the queries.
+    pub query: std::path::PathBuf,
 }
 
-/// A running worker. Dropping it kills it.
-pub(crate) struct Worker {
-    /// Which start of it.
-    pub(crate) attempt: Attempt,
+impl Engine {
+    /// The command that starts a worker: `worker` is the program `godwit-blast`.
+    pub fn command(&self, worker: &Path) -> Command {
+        let mut command = Command::new(worker);
+        command.arg(&self.program).args(&self.arguments).arg("-query").arg(&self.query);
+        // NCBI's programs report their use to NCBI; a worker does not.
+        command.env("BLAST_USAGE_REPORT", "false");
+        command
+    }
+}
+
+/// How a worker ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ending {
+    /// `was killed by signal 9`.
+    pub how: String,
+    /// The end of its stderr, on one line.
+    pub last_words: String,
+}
+
+/// A running worker of this machine. Dropping it kills it.
+pub struct WorkerProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     last_words: Arc<Mutex<VecDeque<String>>>,
     readers: Vec<JoinHandle<()>>,
 }
 
-impl Worker {
-    /// Starts it. What it says goes to `heard`; what it complains of is passed on where `tells`, for one of all workers.
-    pub(crate) fn start(
+impl WorkerProcess {
+    /// Starts it. Each frame that it says goes to `heard`, on a thread of its own, and `None` when it has ended; that thread ends
+    /// where `heard` returns false. What the worker complains of is passed on to stderr where `tells`.
+    ///
+    /// # Errors
+    /// What the system says where it cannot be started.
+    pub fn start(
         mut command: Command,
-        number: usize,
-        attempt: Attempt,
-        heard: Sender<Heard>,
+        mut heard: impl FnMut(Option<Vec<u8>>) -> bool + Send + 'static,
         tells: bool,
     ) -> std::io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -53,9 +73,9 @@ impl Worker {
         let last_words = Arc::new(Mutex::new(VecDeque::new()));
         let listener = std::thread::spawn(move || {
             loop {
-                let answer = protocol::read(&mut stdout);
-                let ends = !matches!(answer, Ok(Some(_)));
-                if heard.send(Heard { worker: number, attempt, answer }).is_err() || ends {
+                let frame = protocol::read_frame(&mut stdout);
+                let ends = frame.is_none();
+                if !heard(frame) || ends {
                     return;
                 }
             }
@@ -73,21 +93,21 @@ impl Worker {
                 }
             }
         });
-        Ok(Self { attempt, child, stdin, last_words, readers: vec![listener, complaints] })
+        Ok(Self { child, stdin, last_words, readers: vec![listener, complaints] })
     }
 
     /// Asks. That nobody listens any more is heard from the other end.
-    pub(crate) fn ask(&mut self, request: &Request) {
-        let told = self.stdin.as_mut().map(|stdin| request.write(stdin));
+    pub fn ask(&mut self, frame: &[u8]) {
+        let told = self.stdin.as_mut().map(|stdin| stdin.write_all(frame).and_then(|()| stdin.flush()));
         if let Some(Err(_)) = told {
             self.stdin = None;
         }
     }
 
-    /// Waits for its end, which it was asked for or which was heard of. Returns how it ended, and its last words.
-    pub(crate) fn end(mut self) -> (String, String) {
+    /// Waits for its end, which it was asked for or which was heard of.
+    pub fn end(mut self) -> Ending {
         self.stdin = None;
-        let ending = match self.child.wait() {
+        let how = match self.child.wait() {
             Ok(status) => {
                 use std::os::unix::process::ExitStatusExt;
                 match (status.code(), status.signal()) {
@@ -102,17 +122,17 @@ impl Worker {
         }
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        (ending, if words.is_empty() { "none".into() } else { words.join(" | ") })
+        Ending { how, last_words: if words.is_empty() { "none".into() } else { words.join(" | ") } }
     }
 
     /// Kills it.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill();
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
         let _ = self.child.wait();

@@ -5,6 +5,7 @@
 #include <algo/blast/api/objmgr_query_data.hpp>
 
 #include "hooks.hpp"
+#include "stage_clock.hpp"
 
 USING_NCBI_SCOPE;
 USING_SCOPE(blast);
@@ -14,7 +15,9 @@ CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CAr
     : m_Program(program), m_Arguments(arguments) {
     m_Options.Reset(&*m_Arguments->SetOptions(args));
     const CBlastOptions& options = m_Options->GetOptions();
-    m_LowScorePerc = options.GetLowScorePerc();
+    // With it, what is kept of a subject would depend on the subjects before it, which workers do not see. No program of this
+    // version of the libraries sets it.
+    if (options.GetLowScorePerc() > 0) throw std::logic_error("the NCBI libraries keep hits by those of earlier subjects");
     m_Raw = options.GetCullingLimit() > 0 || options.GetBestHitOverhang() > 0 || options.GetSubjectBestHit();
 
     InitializeSubject(m_Arguments->GetBlastDatabaseArgs(), m_Options, false, m_Database, m_Scope);
@@ -112,6 +115,8 @@ BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool
     m_Info.queries = uint32_t(m_Queries->Size());
     m_Info.last = m_Input->End();
     if (!to_share) return m_Info;
+    // Masks are a part of the search here as they are there.
+    StageClock clock(m_Seconds.search);
     Prepare();
     CBlastOptions& options = m_Options->SetOptions();
     CRef<ILocalQueryData> data = m_Factory->MakeLocalQueryData(&options);

@@ -38,6 +38,9 @@ struct RangeHits {
 /// CPU seconds of this process, by stage.
 struct StageSeconds {
     double search = 0, traceback = 0, format = 0;
+    /// From the end of one range to the first subject of the next, of so many ranges; a part of `search`.
+    double range_starts = 0;
+    uint64_t ranges_started = 0;
 };
 
 class CEngine {
@@ -64,9 +67,8 @@ public:
     /// Searches a range; `next` is called at its end with what was found and says whether it set another.
     void Search(uint32_t first, uint32_t last, const std::function<bool(RangeHits&&, uint32_t&, uint32_t&)>& next);
 
-    /// The report on queries [first, last) of the batch, from hits of all ranges. False when these hits do not prove that one
-    /// pass over the database would have kept the same.
-    bool Report(uint32_t first, uint32_t last, const std::string& hits, std::string& report);
+    /// The report on queries [first, last) of the batch, from hits of all ranges.
+    void Report(uint32_t first, uint32_t last, const std::string& hits, std::string& report);
     /// The report on these queries, by one pass over the whole database.
     void ReportAlone(uint32_t first, uint32_t last, std::string& report);
     std::string Prolog();
@@ -85,8 +87,7 @@ private:
     void TakeRange(RangeHits& into);
     void TakeStream(BlastHSPStream* stream, uint32_t chunk, RangeHits& into);
     void FreshStream();
-    bool IsProven(const BlastHSPResults* results, const std::vector<HitList>& hits) const;
-    bool Give(std::vector<HitList>& hits);
+    void Give(std::vector<HitList>& hits);
     void Print(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);
 
     std::string m_Program;
@@ -106,7 +107,6 @@ private:
     std::string m_HeaderLines;
     /// Hits are moved as the engine writes them, for its writer keeps them in a way of its own (culling, best hits).
     bool m_Raw = false;
-    double m_LowScorePerc = 0;
     bool m_QueriesAreEmpty = false;
 
     uint32_t m_NextBatch = 0;

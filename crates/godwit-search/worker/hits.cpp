@@ -55,11 +55,10 @@ BlastHSP* GetHsp(FrameReader& from) {
 
 }  // namespace
 
-void PutHits(FrameWriter& to, const BlastHSPList& list, uint32_t chunk, int32_t ungapped) {
+void PutHits(FrameWriter& to, const BlastHSPList& list, uint32_t chunk) {
     to.Put<uint32_t>(chunk);
     to.Put<int32_t>(list.oid);
     to.Put<int32_t>(list.query_index);
-    to.Put<int32_t>(ungapped);
     to.Put<double>(list.best_evalue);
     to.Put<uint32_t>(list.hspcnt);
     for (Int4 index = 0; index < list.hspcnt; ++index) PutHsp(to, *list.hsp_array[index]);
@@ -73,7 +72,6 @@ std::vector<HitList> GetHits(const std::string& bytes) {
         hit.chunk = from.Get<uint32_t>();
         const Int4 oid = from.Get<int32_t>();
         const Int4 query = from.Get<int32_t>();
-        hit.ungapped = from.Get<int32_t>();
         const double best = from.Get<double>();
         const uint32_t count = from.Get<uint32_t>();
         BlastHSPList* list = Blast_HSPListNew(0);

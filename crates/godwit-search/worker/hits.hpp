@@ -1,4 +1,4 @@
-// Lists of HSPs of the preliminary search as bytes: 66 a HSP and 28 a list.
+// Lists of HSPs of the preliminary search as bytes: 66 a HSP and 24 a list.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,12 @@ struct HitList {
     BlastHSPList* list;
     /// Which part of a query that was split; 0 where none was.
     uint32_t chunk;
-    /// The highest ungapped score behind the list; where the subject was searched piecewise, that of its weakest piece.
-    int32_t ungapped;
 };
 
 /// Appends a list to the bytes of a message.
 ///
 /// Throws where the list carries what only other programs than ours fill in.
-void PutHits(FrameWriter& to, const BlastHSPList& list, uint32_t chunk, int32_t ungapped);
+void PutHits(FrameWriter& to, const BlastHSPList& list, uint32_t chunk);
 
 /// Reads all lists there are, in ascending order of chunk and subject. The caller owns them.
 std::vector<HitList> GetHits(const std::string& bytes);

@@ -1,12 +1,10 @@
 // What is seen and given between the stages of the NCBI engine, which itself stays as it is.
 //
-// The engine is a set of shared libraries that call each other through the dynamic linker. Four of those calls go through
+// The engine is a set of shared libraries that call each other through the dynamic linker. Three of those calls go through
 // functions of the same names in this program, which look, and call the library's.
 #pragma once
 
 #include <functional>
-#include <string>
-#include <unordered_map>
 
 #include <algo/blast/core/blast_hits.h>
 #include <algo/blast/core/blast_hspstream.h>
@@ -23,15 +21,13 @@ struct Watch {
     int end = 0;
     /// Called when the range is done; returns whether it set another.
     std::function<bool()> advance;
+    /// No subject of the range was given yet.
+    bool is_new = false;
+    /// Called with the first subject of a range.
+    std::function<void()> begun;
 
     /// The ungapped extensions that were kept since this was last set to 0; as BlastUngappedStats counts good_init_extends.
     int64_t extensions = 0;
-    /// For the subject at hand, by query: the highest ungapped score of the weakest piece.
-    std::unordered_map<int, int> ungapped_now;
-    /// The same for subjects of this range, by query and ordinal.
-    std::unordered_map<uint64_t, int> ungapped;
-    int subject = -1;
-
     /// The stream that hits were last written to.
     BlastHSPStream* stream = NULL;
     /// Takes each list before any stream does, and frees it; empty: lists go to the stream.
@@ -43,9 +39,8 @@ struct Watch {
     void SetRange(int first, int last) {
         begin = next = first;
         end = last;
+        is_new = true;
     }
-    /// The score kept for a query and a subject; INT32_MAX where there was no gapped extension.
-    int UngappedOf(int query, int oid) const;
 };
 
 /// Of this process, which searches with one thread.

@@ -46,7 +46,7 @@ public:
         if (m_InMemory + report.size() > m_Limit) {
             if (m_Spill < 0) m_Spill = open(m_Directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
             if (m_Spill < 0) throw runtime_error("cannot make a scratch file in " + m_Directory);
-            WriteAt(m_Spill, report, m_Spilled);
+            WriteAt(m_Spill, report.data(), report.size(), m_Spilled);
             place.start = m_Spilled;
             m_Spilled += off_t(report.size());
         } else {
@@ -56,30 +56,36 @@ public:
         m_Places[key] = std::move(place);
     }
 
-    /// Writes a report, which is then forgotten.
-    void Write(uint64_t key, int file, off_t offset) {
+    /// Writes a report, which is then forgotten, as far as it has pages to itself: on network file systems two machines that
+    /// write one page undo each other's work. What is left goes to `edges`.
+    void Write(uint64_t key, int file, uint64_t offset, uint64_t page, vector<pair<uint64_t, string>>& edges) {
         const auto found = m_Places.find(key);
         if (found == m_Places.end()) throw logic_error("a report was asked for that was never made");
         Place& place = found->second;
+        string report = std::move(place.memory);
         if (place.start >= 0) {
-            string report(place.bytes, '\0');
+            report.resize(place.bytes);
             if (pread(m_Spill, &report[0], report.size(), place.start) != ssize_t(report.size())) {
                 throw runtime_error("cannot read back a scratch file");
             }
-            WriteAt(file, report, offset);
         } else {
-            WriteAt(file, place.memory, offset);
-            m_InMemory -= place.memory.size();
+            m_InMemory -= report.size();
         }
         m_Places.erase(found);
+        const uint64_t end = offset + report.size();
+        const uint64_t from = min((offset + page - 1) / page * page, end);
+        const uint64_t to = max(end / page * page, from);
+        WriteAt(file, report.data() + (from - offset), to - from, off_t(from));
+        if (from > offset) edges.push_back({offset, report.substr(0, from - offset)});
+        if (end > to) edges.push_back({to, report.substr(to - offset)});
         // What is in the scratch file was all written when nothing is on the shelf.
         if (m_Places.empty()) m_Spilled = 0;
     }
 
-    static void WriteAt(int file, const string& bytes, off_t offset) {
+    static void WriteAt(int file, const char* bytes, size_t length, off_t offset) {
         size_t done = 0;
-        while (done < bytes.size()) {
-            const ssize_t put = pwrite(file, bytes.data() + done, bytes.size() - done, offset + off_t(done));
+        while (done < length) {
+            const ssize_t put = pwrite(file, bytes + done, length - done, offset + off_t(done));
             if (put < 0 && errno == EINTR) continue;
             if (put < 0) throw runtime_error(string("cannot write: ") + strerror(errno));
             done += size_t(put);
@@ -264,20 +270,18 @@ private:
         const uint32_t last = from.Get<uint32_t>();
         const bool alone = from.Get<uint8_t>() != 0;
         string report;
-        bool proven = true;
         if (alone) {
             m_Engine->ReportAlone(first, last, report);
         } else {
             string hits;
             while (!from.AtEnd()) hits += from.GetText();
-            proven = m_Engine->Report(first, last, hits, report);
+            m_Engine->Report(first, last, hits, report);
         }
         FrameWriter to;
         to.Put<uint64_t>(key);
-        to.Put<uint8_t>(proven);
         to.Put<uint64_t>(report.size());
         to.PutText(m_Engine->TakeHeaderLines());
-        if (proven) m_Shelf->Put(key, std::move(report));
+        m_Shelf->Put(key, std::move(report));
         m_Channel.Send('O', to.Bytes());
     }
 
@@ -285,12 +289,22 @@ private:
         const string path = from.GetText();
         const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
         if (file < 0) throw runtime_error("cannot open " + path + ": " + strerror(errno));
+        const uint64_t page = from.Get<uint64_t>();
+        vector<pair<uint64_t, string>> edges;
         while (!from.AtEnd()) {
             const uint64_t key = from.Get<uint64_t>();
-            m_Shelf->Write(key, file, off_t(from.Get<uint64_t>()));
+            m_Shelf->Write(key, file, from.Get<uint64_t>(), page, edges);
         }
+        // Where other machines write to it too, the one who names it cannot make this one's pages durable.
+        if (page > 1 && fsync(file) != 0) throw runtime_error("cannot write " + path + ": " + strerror(errno));
         if (close(file) != 0) throw runtime_error("cannot write " + path + ": " + strerror(errno));
-        m_Channel.Send('W', string());
+        FrameWriter to;
+        to.Put<uint32_t>(uint32_t(edges.size()));
+        for (const auto& [offset, bytes] : edges) {
+            to.Put<uint64_t>(offset);
+            to.PutText(bytes);
+        }
+        m_Channel.Send('W', to.Bytes());
     }
 
     void Stages() {
@@ -304,6 +318,8 @@ private:
         to.Put<double>(double(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                        double(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6);
         to.Put<uint64_t>(uint64_t(used.ru_maxrss) * 1024);
+        to.Put<double>(stages.range_starts);
+        to.Put<uint64_t>(stages.ranges_started);
         m_Channel.Send('S', to.Bytes());
     }
 

@@ -1,8 +1,6 @@
 // The stages of a search: hits out of the engine, hits into it, the report.
 #include <ncbi_pch.hpp>
 
-#include <ctime>
-
 #include <algo/blast/api/objmgr_query_data.hpp>
 #include <algo/blast/api/setup_factory.hpp>
 #include <algo/blast/api/traceback_stage.hpp>
@@ -10,39 +8,13 @@
 
 #include "engine.hpp"
 #include "hooks.hpp"
+#include "stage_clock.hpp"
 
 USING_NCBI_SCOPE;
 USING_SCOPE(blast);
 USING_SCOPE(objects);
 
 namespace {
-
-/// Adds the CPU time of a scope.
-class StageClock {
-    double& m_Total;
-    double m_Start;
-    static double Now() {
-        timespec now;
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-        return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
-    }
-
-public:
-    explicit StageClock(double& total) : m_Total(total), m_Start(Now()) {}
-    ~StageClock() { m_Total += Now() - m_Start; }
-};
-
-/// Switches off what lets the hits seen so far keep later subjects from being extended: workers see other subjects before.
-class WithoutLowScore {
-    CBlastOptions& m_Options;
-    double m_Percent;
-
-public:
-    explicit WithoutLowScore(CBlastOptions& options) : m_Options(options), m_Percent(options.GetLowScorePerc()) {
-        m_Options.SetLowScorePerc(0);
-    }
-    ~WithoutLowScore() { m_Options.SetLowScorePerc(m_Percent); }
-};
 
 /// Empties the watch on the way out, errors included.
 class WatchScope {
@@ -51,9 +23,8 @@ public:
         g_Watch.advance = nullptr;
         g_Watch.take = nullptr;
         g_Watch.merge = nullptr;
+        g_Watch.begun = nullptr;
         g_Watch.stream = NULL;
-        g_Watch.ungapped.clear();
-        g_Watch.ungapped_now.clear();
     }
 };
 
@@ -67,7 +38,6 @@ void CEngine::Prepare() {
 }
 
 void CEngine::Iterate() {
-    WithoutLowScore all(m_Options->SetOptions());
     m_Data = m_Prelim->Run();
 }
 
@@ -80,7 +50,7 @@ void CEngine::TakeStream(BlastHSPStream* stream, uint32_t chunk, RangeHits& into
         FrameWriter to;
         for (Int4 index = 0; index < kept->hsplist_count; ++index) {
             const BlastHSPList& list = *kept->hsplist_array[index];
-            PutHits(to, list, chunk, g_Watch.UngappedOf(query, list.oid));
+            PutHits(to, list, chunk);
         }
         into.hits[m_Info.whole ? 0 : query] += to.Bytes();
         kept = Blast_HitListFree(kept);
@@ -96,12 +66,19 @@ void CEngine::Search(uint32_t first, uint32_t last,
     found.hits.resize(groups);
     g_Watch.extensions = 0;
     bool merged = false;
+    // The first range of a batch waits for the tables of its queries; others follow when the one before is done.
+    double ended = -1;
+    g_Watch.begun = [&]() {
+        if (ended < 0) return;
+        m_Seconds.range_starts += StageClock::Now() - ended;
+        ++m_Seconds.ranges_started;
+    };
     // Hands over what was found, and asks for more.
     const auto deliver = [&](uint32_t& from, uint32_t& to) {
+        ended = StageClock::Now();
         if (!m_Raw && !merged) TakeStream(g_Watch.stream, 0, found);
         found.extensions = g_Watch.extensions;
         g_Watch.extensions = 0;
-        g_Watch.ungapped.clear();
         RangeHits done = std::move(found);
         found = RangeHits();
         found.hits.resize(groups);
@@ -110,7 +87,7 @@ void CEngine::Search(uint32_t first, uint32_t last,
     if (m_Raw) {
         g_Watch.take = [&](BlastHSPList* list) {
             FrameWriter to;
-            PutHits(to, *list, 0, INT32_MAX);
+            PutHits(to, *list, 0);
             found.hits[0] += to.Bytes();
             Blast_HSPListFree(list);
         };
@@ -133,7 +110,6 @@ void CEngine::Search(uint32_t first, uint32_t last,
         g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
             merged = true;
             TakeStream(stream, chunk, found);
-            g_Watch.ungapped.clear();
         };
         Prepare();
         Iterate();
@@ -157,35 +133,8 @@ void CEngine::FreshStream() {
     m_Data->m_HspStream.Reset(new TBlastHSPStream(stream, BlastHSPStreamFree));
 }
 
-/// Whether one pass over the database would have kept the same lists.
-///
-/// Once a query has as many lists as are kept, one pass extends no subject whose ungapped score is at most a share of the worst
-/// kept score so far (BlastHitSavingParameters::low_score), which depends on the order of subjects. The share only grows;
-/// where all that is kept is above its last value, it has kept nothing out.
-bool CEngine::IsProven(const BlastHSPResults* results, const vector<HitList>& hits) const {
-    if (m_LowScorePerc <= 0 || results == NULL) return true;
-    unordered_map<uint64_t, int32_t> scores;
-    for (Int4 query = 0; query < results->num_queries; ++query) {
-        const BlastHitList* kept = results->hitlist_array[query];
-        if (kept == NULL || !kept->heapified) continue;
-        if (scores.empty()) {
-            for (const HitList& hit : hits) {
-                scores[(uint64_t(uint32_t(hit.list->query_index)) << 32) | uint32_t(hit.list->oid)] = hit.ungapped;
-            }
-        }
-        const double share = m_LowScorePerc * kept->low_score;
-        for (Int4 index = 0; index < kept->hsplist_count; ++index) {
-            const uint32_t oid = uint32_t(kept->hsplist_array[index]->oid);
-            const auto known = scores.find((uint64_t(uint32_t(query)) << 32) | oid);
-            if (known != scores.end() && known->second <= share) return false;
-        }
-    }
-    return true;
-}
-
-/// Gives lists to the engine as if it had just found them.
-bool CEngine::Give(vector<HitList>& hits) {
-    bool proven = true;
+/// Gives lists to the engine as if it had just found them. What a stream keeps it owns.
+void CEngine::Give(vector<HitList>& hits) {
     if (!m_Split) {
         if (m_Prelim.Empty()) Prepare();
         if (m_Data.Empty()) {
@@ -193,48 +142,26 @@ bool CEngine::Give(vector<HitList>& hits) {
             Iterate();
         }
         FreshStream();
-        // What a stream keeps it owns and may free: scores are looked up in a copy of what is needed.
-        vector<HitList> known;
-        for (HitList& hit : hits) {
-            HitList copy = hit;
-            copy.list = Blast_HSPListNew(0);
-            copy.list->oid = hit.list->oid;
-            copy.list->query_index = hit.list->query_index;
-            known.push_back(copy);
-        }
         BlastHSPStream* stream = m_Data->m_HspStream->GetPointer();
         for (HitList& hit : hits) BlastHSPStreamWrite(stream, &hit.list);
-        if (!m_Raw) proven = IsProven(stream->results, known);
-        for (HitList& copy : known) Blast_HSPListFree(copy.list);
-        return proven;
+        return;
     }
     size_t next = 0;
     g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
-        vector<HitList> known;
-        for (; next < hits.size() && hits[next].chunk == chunk; ++next) {
-            HitList copy = hits[next];
-            copy.list = Blast_HSPListNew(0);
-            copy.list->oid = hits[next].list->oid;
-            copy.list->query_index = hits[next].list->query_index;
-            known.push_back(copy);
-            BlastHSPStreamWrite(stream, &hits[next].list);
-        }
-        proven = IsProven(stream->results, known) && proven;
-        for (HitList& copy : known) Blast_HSPListFree(copy.list);
+        for (; next < hits.size() && hits[next].chunk == chunk; ++next) BlastHSPStreamWrite(stream, &hits[next].list);
     };
     Prepare();
     g_Watch.SetRange(0, 0);
     Iterate();
-    return proven;
 }
 
-bool CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string& report) {
+void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string& report) {
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.traceback);
         WatchScope scope;
         vector<HitList> hits = GetHits(bytes);
-        if (!Give(hits)) return false;
+        Give(hits);
         TSearchMessages messages = m_Prelim->GetSearchMessages();
         CRef<IBlastSeqInfoSrc> subjects(m_Database->MakeSeqInfoSrc());
         CBlastTracebackSearch traceback(m_Factory, m_Data, CRef<CBlastOptions>(&m_Options->SetOptions()), subjects, messages);
@@ -243,7 +170,6 @@ bool CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string&
         results->SetFilteredQueryRegions(m_Prelim->GetFilteredQueryRegions());
     }
     Print(*results, first, last, report);
-    return true;
 }
 
 void CEngine::ReportAlone(uint32_t first, uint32_t last, string& report) {

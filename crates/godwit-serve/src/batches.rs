@@ -4,9 +4,15 @@ use arrow_array::RecordBatch;
 use godwit_flight::{BatchReader, DatasetError, Part};
 use godwit_formats::is_system_failure;
 
+use crate::bucket::remote_cause;
+
 /// An error of a reader, by whose fault it is.
 pub(crate) fn blamed<E: std::error::Error + Send + Sync + 'static>(error: E) -> DatasetError {
-    if is_system_failure(&error) { DatasetError::Machine(error.into()) } else { DatasetError::Data(error.into()) }
+    match remote_cause(&error) {
+        Some(remote) => remote.into(),
+        None if is_system_failure(&error) => DatasetError::Machine(error.into()),
+        None => DatasetError::Data(error.into()),
+    }
 }
 
 /// Batches that `fill` makes, until it has no more or fails: then it is not asked again.

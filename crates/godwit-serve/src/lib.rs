@@ -1,15 +1,17 @@
-//! Datasets below a directory: what files are there, and their rows as Arrow batches.
+//! Datasets below a directory or in a bucket: what files are there, and their rows as Arrow batches.
 //!
-//! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory. Names are paths below it. Which file is what goes by
+//! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. Which file is what goes by
 //! its name, as users see it; what is in it is looked at when it is opened. What clients put is kept beside it, as Parquet; no
 //! other file is written. Nothing is asked of who reads or puts.
 
 mod batches;
+mod bucket;
 mod live;
 mod puts;
 mod reads;
 mod region_lookup;
 mod root;
+mod store;
 mod streamed_reads;
 mod tables;
 mod variants;

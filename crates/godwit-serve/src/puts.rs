@@ -28,7 +28,7 @@ use crate::batches::blamed;
 use crate::root::cannot_open;
 
 /// The list of a dataset's parts.
-const LIST: &str = "_parts";
+pub(crate) const LIST: &str = "_parts";
 
 /// What keeps a dataset from being kept.
 #[derive(Debug, thiserror::Error)]
@@ -51,16 +51,19 @@ fn cannot_write(path: &Path, source: io::Error) -> DatasetError {
     DatasetError::Machine(Box::new(PutError::Write { path: path.to_owned(), source }))
 }
 
+/// The names in a list. Names alone: a list leads nowhere else.
+pub(crate) fn names_in(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().filter(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.'))
+}
+
 /// The files of a dataset that was put, in order; `None` where it was not.
-pub(crate) fn listed(directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+fn listed(directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     let text = match fs::read_to_string(directory.join(LIST)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Names alone: a list leads nowhere else.
-    let names = text.lines().filter(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.'));
-    Ok(Some(names.map(|name| directory.join(name)).collect()))
+    Ok(Some(names_in(&text).map(|name| directory.join(name)).collect()))
 }
 
 /// A directory that datasets are put below.

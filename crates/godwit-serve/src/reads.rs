@@ -8,13 +8,13 @@ use arrow_schema::{Schema, SchemaRef};
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::bam::BamFile;
 use godwit_formats::columnar::{ColumnLayout, Columns};
-use godwit_formats::random_access::LocalFile;
 use godwit_formats::sam::Header;
 use godwit_model::schema::columnar;
 use godwit_model::{Genome, Region, SpanSet};
 
 use crate::batches::{blamed, until_done};
 use crate::region_lookup::{Lookup, deal};
+use crate::store::{Seen, Store};
 
 /// Endings of its index.
 pub(crate) const INDEX_ENDINGS: [&str; 2] = ["bai", "csi"];
@@ -68,12 +68,11 @@ pub(crate) struct BamDataset {
 }
 
 impl BamDataset {
-    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let source = LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?;
-        let file = BamFile::open(Arc::new(source)).map_err(blamed)?;
-        let lookup = Lookup::beside(path, &INDEX_ENDINGS, "samtools index");
+    pub(crate) fn open(store: &Store, seen: &Seen) -> Result<Self, DatasetError> {
+        let file = BamFile::open(store.open(seen.file()?)?).map_err(blamed)?;
+        let lookup = Lookup::beside(store, seen, "samtools index")?;
         let table = ReadsTable::new(file.header())?;
-        Ok(Self { file, lookup, table, version })
+        Ok(Self { file, lookup, table, version: seen.version })
     }
 
     fn spans(&self, regions: &[Region]) -> Result<SpanSet, DatasetError> {

@@ -1,11 +1,12 @@
 //! The index beside a file, and what it is good for.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use godwit_flight::{DatasetError, Part};
-use godwit_formats::index::{FileChunk, RegionIndex};
+use godwit_formats::index::{FileChunk, IndexReadError, RegionIndex};
 use godwit_formats::with_causes;
+
+use crate::batches::blamed;
+use crate::bucket::remote_cause;
+use crate::store::{Seen, SeenFile, Store};
 
 /// The index of a file.
 #[derive(Debug)]
@@ -21,42 +22,32 @@ pub(crate) enum Lookup {
     },
 }
 
-/// The index file of a file, by one of some endings: `a.bam.bai`, or `a.bai`.
-pub(crate) fn index_beside(path: &Path, endings: &[&str]) -> Option<PathBuf> {
-    let appended = endings.iter().map(|ending| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".");
-        name.push(ending);
-        PathBuf::from(name)
-    });
-    let replaced = endings.iter().map(|ending| path.with_extension(ending));
-    appended.chain(replaced).find(|index| index.is_file())
-}
-
 impl Lookup {
     /// Reads the index beside a file. `command` makes it.
-    pub(crate) fn beside(path: &Path, endings: &[&str], command: &str) -> Self {
-        let Some(index_path) = index_beside(path, endings) else { return Self::Missing };
-        let unusable = |problem: String| Self::Unusable {
-            problem: format!("{problem} make it again with `{command} {}`", path.display()),
+    ///
+    /// # Errors
+    /// Those of the way to a store elsewhere; here an index that cannot be read is one of no use.
+    pub(crate) fn beside(store: &Store, seen: &Seen, command: &str) -> Result<Self, DatasetError> {
+        let (file, Some(index)) = (seen.file()?, &seen.index) else { return Ok(Self::Missing) };
+        let unusable = |problem: String| {
+            let problem = format!("{problem} make it again with `{command} {}`", file.path.display());
+            Ok(Self::Unusable { problem })
         };
-        let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
-        if let (Ok(of_file), Ok(of_index)) = (modified(path), modified(&index_path))
+        if let Some((of_file, of_index)) = file.modified.zip(index.modified)
             && of_index < of_file
         {
             return unusable(format!(
                 "{} is older than its file, so it may be of another one; touch it if it is known to be right, or",
-                index_path.display()
+                index.path.display()
             ));
         }
-        let index = match RegionIndex::read(&index_path) {
-            Ok(index) => index,
-            Err(error) => return unusable(with_causes(&error) + ";"),
-        };
-        if fs::metadata(path).is_ok_and(|file| index.last_offset() > file.len()) {
-            return unusable(format!("{} points behind the end of its file;", index_path.display()));
+        match read_index(store, index)? {
+            Ok(found) if found.last_offset() > file.bytes => {
+                unusable(format!("{} points behind the end of its file;", index.path.display()))
+            }
+            Ok(found) => Ok(Self::Index(Box::new(found))),
+            Err(problem) => unusable(problem + ";"),
         }
-        Self::Index(Box::new(index))
     }
 
     /// The index; `None` where everything has to be read.
@@ -85,6 +76,20 @@ impl Lookup {
         let starts = [first].into_iter().chain(cuts.iter().copied());
         let ends = cuts.iter().copied().chain([u64::MAX]);
         starts.zip(ends).map(|stretch| Part { stretches: vec![stretch] }).collect()
+    }
+}
+
+/// An index, or why it is none.
+fn read_index(store: &Store, index: &SeenFile) -> Result<Result<RegionIndex, String>, DatasetError> {
+    let input = match store.open_text(index) {
+        Ok(input) => input,
+        Err(error @ (DatasetError::Remote(_) | DatasetError::Changed { .. })) => return Err(error),
+        Err(error) => return Ok(Err(with_causes(&error))),
+    };
+    match RegionIndex::read_from(input) {
+        Ok(found) => Ok(Ok(found)),
+        Err(error @ IndexReadError::Bgzf(_)) if remote_cause(&error).is_some() => Err(blamed(error)),
+        Err(error) => Ok(Err(with_causes(&error))),
     }
 }
 

@@ -1,21 +1,21 @@
 //! A directory, and what is below it.
 
+use std::collections::BTreeSet;
 use std::collections::HashMap;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::SchemaRef;
 use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, read_only};
 use godwit_formats::intervals::IntervalFormat;
-use xxhash_rust::xxh3::xxh3_64;
 
+use crate::bucket::{self, Bucket};
 use crate::live::{self, LiveDataset, LiveRuns};
 use crate::puts::{Shelf, Shelves, Temporary};
 use crate::reads::{self, BamDataset};
-use crate::region_lookup::index_beside;
+use crate::store::{Seen, Store};
 use crate::streamed_reads::{CramAccess, Origin, StreamedReads};
 use crate::tables::{ArrowDataset, CsvDataset, ParquetDataset};
 use crate::variants::{self, VcfDataset};
@@ -56,8 +56,6 @@ enum Format {
     Arrow,
     /// With what is between its columns.
     Csv(u8),
-    /// A run that is not over.
-    Live,
     Whole(Content),
 }
 
@@ -77,8 +75,6 @@ impl Format {
             Some(Self::Parquet)
         } else if is(&[".arrow", ".arrows", ".feather"]) {
             Some(Self::Arrow)
-        } else if is(&[live::ENDING]) {
-            Some(Self::Live)
         } else {
             let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".bgz")).unwrap_or(&name);
             let is = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -105,7 +101,7 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Live | Self::Whole(_) => &[],
+            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) => &[],
         }
     }
 
@@ -115,11 +111,13 @@ impl Format {
     }
 }
 
-/// The datasets below a directory. Names are paths below it, with `/` between their parts. What begins with a dot is hidden.
+/// The datasets below a directory, or a prefix of a bucket. Names are paths below it, with `/` between their parts. What begins with a
+/// dot is hidden.
 ///
 /// Links are followed, wherever they lead: who may make one there may put the data there, too.
 #[derive(Debug)]
 pub struct Root {
+    store: Store,
     directory: PathBuf,
     /// Where those are that end with the server.
     temporary: Option<PathBuf>,
@@ -130,14 +128,33 @@ pub struct Root {
 }
 
 impl Root {
-    /// The datasets below a directory.
+    /// The datasets below a directory, or below `s3://BUCKET/PREFIX`.
     ///
     /// # Errors
-    /// [`DatasetError::Machine`] where it is no directory, or cannot be read.
-    pub fn new(directory: &Path, cram: CramAccess) -> Result<Self, DatasetError> {
-        fs::read_dir(directory).map_err(|source| cannot_open(directory, source))?;
-        let directory = directory.to_owned();
-        Ok(Self { directory, temporary: None, shelves: None, runs: None, cram, open: Mutex::default() })
+    /// [`DatasetError::Machine`] where it is no directory, or cannot be read; [`DatasetError::Remote`] where the bucket cannot.
+    pub fn new(root: &Path, cram: CramAccess) -> Result<Self, DatasetError> {
+        let (store, directory) = if Self::is_elsewhere(root) {
+            let bucket = Arc::new(Bucket::open(root)?);
+            let directory = bucket.root();
+            (Store::Bucket(bucket), directory)
+        } else {
+            fs::read_dir(root).map_err(|source| cannot_open(root, source))?;
+            (Store::Here, root.to_owned())
+        };
+        Ok(Self { store, directory, temporary: None, shelves: None, runs: None, cram, open: Mutex::default() })
+    }
+
+    /// Whether a root is the address of a bucket, of which datasets are only read.
+    pub fn is_elsewhere(root: &Path) -> bool {
+        bucket::is_address(root)
+    }
+
+    /// What an engine reads the files through that [`Dataset::parquet_urls`] tells, and how these begin; `None` where they are here.
+    pub fn objects(&self) -> Option<(&'static str, Arc<dyn object_store::ObjectStore>)> {
+        match &self.store {
+            Store::Here => None,
+            Store::Bucket(bucket) => Some(bucket.pinned()),
+        }
     }
 
     /// With the datasets that end with a server, as it keeps them in a directory.
@@ -189,11 +206,11 @@ impl Root {
         };
         let name = match Format::of(name) {
             Some(Format::Parquet) => name.to_owned(),
-            Some(_) => {
+            other if other.is_some() || is_live(name) => {
                 let problem = format!("{name} is put as Parquet: give it a name that ends so, or has no ending");
                 return Err(refused(problem));
             }
-            None => format!("{name}{PUT_ENDING}"),
+            _ => format!("{name}{PUT_ENDING}"),
         };
         let path = plain(&name).map_err(|_| {
             refused(format!("{name:?} is no name for a dataset: write a path without . and .. and hidden parts"))
@@ -208,16 +225,10 @@ impl Root {
         })
     }
 
-    /// A number for the state of what lies at a path.
-    fn state_of(&self, path: &Path, format: Format, name: &str) -> Result<u64, DatasetError> {
-        let not_found = || DatasetError::NotFound { name: name.to_owned() };
-        let metadata = match fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_found()),
-            Err(error) => return Err(cannot_open(path, error)),
-        };
-        let is_dataset = metadata.is_file() || (metadata.is_dir() && format.is_directory());
-        is_dataset.then(|| version_of(path, &metadata, format.index_endings())).ok_or_else(not_found)
+    /// What lies at a path, as it is now.
+    fn seen(&self, path: &Path, format: Format, name: &str) -> Result<Seen, DatasetError> {
+        let found = self.store.find(path, format.index_endings(), format.is_directory())?;
+        found.ok_or_else(|| DatasetError::NotFound { name: name.to_owned() })
     }
 
     /// A run that is not over has no file of its own: it is opened by the directory it works in.
@@ -232,19 +243,54 @@ impl Root {
         Ok(Arc::new(LiveDataset::open(runs.open(directory)?)?))
     }
 
-    fn open_fresh(&self, path: &Path, format: Format, version: u64) -> Result<Arc<dyn Dataset>, DatasetError> {
+    fn open_fresh(&self, seen: &Seen, format: Format) -> Result<Arc<dyn Dataset>, DatasetError> {
+        let store = &self.store;
         Ok(match format {
-            Format::Bam => Arc::new(BamDataset::open(path, version)?),
-            Format::Sam => Arc::new(StreamedReads::open(path, Origin::Sam, version)?),
-            Format::Cram => Arc::new(StreamedReads::open(path, Origin::Cram(self.cram.clone()), version)?),
-            Format::Vcf => Arc::new(VcfDataset::open(path, version)?),
-            Format::Parquet => Arc::new(ParquetDataset::open(path, version)?),
-            Format::Arrow => Arc::new(ArrowDataset::open(path, version)?),
-            Format::Csv(delimiter) => Arc::new(CsvDataset::open(path, delimiter, version)?),
-            Format::Live => return self.open_run(path, &path.to_string_lossy()),
-            Format::Whole(content) => Arc::new(WholeFile::open(path, content, version)?),
+            Format::Bam => Arc::new(BamDataset::open(store, seen)?),
+            Format::Sam => Arc::new(StreamedReads::open(store, seen, Origin::Sam)?),
+            Format::Cram if !matches!(store, Store::Here) => {
+                let problem = format!("{} is CRAM, which is read on this machine only; fetch it", seen.path.display());
+                return Err(DatasetError::Refused { problem });
+            }
+            Format::Cram => Arc::new(StreamedReads::open(store, seen, Origin::Cram(self.cram.clone()))?),
+            Format::Vcf => Arc::new(VcfDataset::open(store, seen)?),
+            Format::Parquet => Arc::new(ParquetDataset::open(store, seen)?),
+            Format::Arrow => Arc::new(ArrowDataset::open(store, seen)?),
+            Format::Csv(delimiter) => Arc::new(CsvDataset::open(store, seen, delimiter)?),
+            Format::Whole(content) => Arc::new(WholeFile::open(store, seen, content)?),
         })
     }
+
+    /// The names of what a bucket has.
+    fn names_in(bucket: &Bucket) -> Result<Vec<String>, DatasetError> {
+        let names: BTreeSet<String> =
+            bucket.names()?.iter().filter_map(|key| dataset_of(key)).map(str::to_owned).collect();
+        Ok(names.into_iter().collect())
+    }
+}
+
+/// Whether a name is that of a run that is not over.
+fn is_live(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(live::ENDING)
+}
+
+/// The dataset that an object belongs to, by its key below the root; `None` where it belongs to none.
+fn dataset_of(key: &str) -> Option<&str> {
+    let mut end = 0;
+    for (depth, part) in key.split('/').enumerate() {
+        let is_last = end + part.len() == key.len();
+        if part.starts_with('.') || depth > MAX_DEPTH {
+            return None;
+        }
+        end += part.len();
+        match Format::of(part) {
+            // It is decoded by a library that opens files of this machine.
+            Some(Format::Cram) if is_last => return None,
+            Some(format) if is_last || format.is_directory() => return Some(&key[..end]),
+            _ => end += 1,
+        }
+    }
+    None
 }
 
 /// A name as a path that leads down, and to nothing that is hidden.
@@ -258,28 +304,11 @@ fn plain(name: &str) -> Result<&Path, DatasetError> {
     if fine { Ok(path) } else { Err(DatasetError::NotFound { name: name.to_owned() }) }
 }
 
-/// A number for the state of a file and its index: when they were written, and how long they are.
-fn version_of(path: &Path, metadata: &Metadata, endings: &[&str]) -> u64 {
-    let mut bytes = Vec::new();
-    let mut add = |found: &Metadata| {
-        for number in [found.ino() as i64, found.mtime(), found.mtime_nsec(), found.len() as i64] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-    };
-    add(metadata);
-    if metadata.is_dir() {
-        for file in fs::read_dir(path).into_iter().flatten().flatten() {
-            let _ = file.metadata().map(|found| add(&found));
-        }
-    }
-    if let Some(found) = index_beside(path, endings).and_then(|index| fs::metadata(index).ok()) {
-        add(&found);
-    }
-    xxh3_64(&bytes)
-}
-
 impl Catalog for Root {
     fn names(&self) -> Result<Vec<String>, DatasetError> {
+        if let Store::Bucket(bucket) = &self.store {
+            return Self::names_in(bucket);
+        }
         let mut names = Vec::new();
         let mut directories = vec![(self.directory.clone(), String::new(), 0)];
         directories.extend(self.temporary.iter().map(|temporary| (temporary.clone(), format!("{TEMPORARY}/"), 1)));
@@ -300,7 +329,6 @@ impl Catalog for Root {
                 let Ok(metadata) = fs::metadata(entry.path()) else { continue };
                 let whole = format!("{prefix}{name}");
                 match Format::of(name) {
-                    Some(Format::Live) => {}
                     Some(format) if metadata.is_file() || format.is_directory() => names.push(whole),
                     _ if metadata.is_dir() && depth < MAX_DEPTH => {
                         directories.push((entry.path(), whole + "/", depth + 1));
@@ -315,6 +343,9 @@ impl Catalog for Root {
 
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        if is_live(name) {
+            return self.open_run(&self.path_of(name)?, name);
+        }
         let Some(format) = Format::of(name) else {
             let whole = format!("{name}{PUT_ENDING}");
             return self.open(&whole).map_err(|error| match error {
@@ -323,19 +354,16 @@ impl Catalog for Root {
             });
         };
         let path = self.path_of(name)?;
-        if format == Format::Live {
-            return self.open_run(&path, name);
-        }
-        let mut state = self.state_of(&path, format, name)?;
+        let mut seen = self.seen(&path, format, name)?;
         let locked = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..OPENED_AGAIN {
-            if let Some(found) = locked().get(name).filter(|found| found.version() == state) {
+            if let Some(found) = locked().get(name).filter(|found| found.version() == seen.version) {
                 return Ok(found.clone());
             }
-            let opened = self.open_fresh(&path, format, state);
+            let opened = self.open_fresh(&seen, format);
             // One that was replaced in the meantime may be neither this nor that.
-            let then = std::mem::replace(&mut state, self.state_of(&path, format, name)?);
-            if then != state {
+            let then = std::mem::replace(&mut seen, self.seen(&path, format, name)?);
+            if then.version != seen.version {
                 continue;
             }
             let dataset = opened?;

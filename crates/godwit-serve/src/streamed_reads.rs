@@ -1,6 +1,5 @@
 //! SAM and CRAM files as datasets: aligned reads that are read from front to back.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use godwit_model::{RawRecord, SpanSet};
 
 use crate::batches::{blamed, one_part, until_done};
 use crate::reads::{ReadsTable, spans_in, taken};
+use crate::store::{Seen, SeenFile, Store};
 
 /// Bytes of records that are decoded at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -46,35 +46,36 @@ pub(crate) enum Origin {
 /// Aligned reads of a file that has no places to begin at.
 #[derive(Debug)]
 pub(crate) struct StreamedReads {
-    path: PathBuf,
+    store: Store,
+    of: SeenFile,
     origin: Origin,
     header: Header,
     table: ReadsTable,
-    bytes: u64,
     version: u64,
 }
 
 impl StreamedReads {
-    pub(crate) fn open(path: &Path, origin: Origin, version: u64) -> Result<Self, DatasetError> {
-        let bytes = fs::metadata(path).map_err(|source| crate::root::cannot_open(path, source))?.len();
+    pub(crate) fn open(store: &Store, seen: &Seen, origin: Origin) -> Result<Self, DatasetError> {
+        let of = seen.file()?;
         let header = match &origin {
-            Origin::Sam => sam::Reader::open(path, 1).map_err(blamed)?.header().clone(),
-            Origin::Cram(access) => access.open(path)?.header().clone(),
+            Origin::Sam => sam::Reader::new(store.open_text(of)?).map_err(blamed)?.header().clone(),
+            Origin::Cram(access) => access.open(&of.path)?.header().clone(),
         };
         let table = ReadsTable::new(&header)?;
-        Ok(Self { path: path.to_owned(), origin, header, table, bytes, version })
+        let (store, of, version) = (store.clone(), of.clone(), seen.version);
+        Ok(Self { store, of, origin, header, table, version })
     }
 
     fn records(&self) -> Result<Records, DatasetError> {
         let source = match &self.origin {
             Origin::Sam => {
                 let genome = self.header.genome().map_err(|error| DatasetError::Data(error.into()))?;
-                let reader = sam::Reader::open(&self.path, 1).map_err(blamed)?;
+                let reader = sam::Reader::new(self.store.open_text(&self.of)?).map_err(blamed)?;
                 Source::Sam { reader: Box::new(reader), encoder: Box::new(LineEncoder::new(&genome)) }
             }
-            Origin::Cram(access) => Source::Cram(Box::new(access.open(&self.path)?)),
+            Origin::Cram(access) => Source::Cram(Box::new(access.open(&self.of.path)?)),
         };
-        Ok(Records { source, path: self.path.clone() })
+        Ok(Records { source, path: self.of.path.clone() })
     }
 }
 
@@ -92,7 +93,7 @@ impl Dataset for StreamedReads {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.of.bytes
     }
 
     fn sample(&self) -> Option<&str> {
@@ -122,7 +123,7 @@ impl Dataset for StreamedReads {
         let spans = match &scan.regions {
             Some(regions) => {
                 let genome = self.header.genome().map_err(|error| DatasetError::Data(error.into()))?;
-                Some(spans_in(&genome, regions, &self.path)?)
+                Some(spans_in(&genome, regions, &self.of.path)?)
             }
             None => None,
         };

@@ -1,58 +1,71 @@
 //! Parquet files, and directories of them, Arrow IPC, CSV and TSV, as datasets.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_schema::{Schema, SchemaRef};
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::columnar::{ArrowFile, ParquetFiles, ParquetReadError};
 use godwit_formats::csv::CsvFile;
-use godwit_formats::random_access::LocalFile;
 use godwit_model::schema::{columnar, variants};
 
 use crate::batches::{blamed, one_part, until_done};
-use crate::puts::listed;
+use crate::bucket::remote_cause;
+use crate::puts;
+use crate::store::{Seen, SeenFile, Store};
 
 /// A Parquet file, or the files of a directory in the order of their names.
 #[derive(Debug)]
 pub(crate) struct ParquetDataset {
     paths: Vec<PathBuf>,
+    /// Where they are for an engine, if that is not said by their paths.
+    urls: Option<Vec<String>>,
     files: ParquetFiles,
     bytes: u64,
     version: u64,
 }
 
 impl ParquetDataset {
-    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let paths = files_of(path, "parquet")?;
-        let files = ParquetFiles::open(&paths).map_err(blamed_parquet)?;
-        let bytes = paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).sum();
-        Ok(Self { paths, files, bytes, version })
+    pub(crate) fn open(store: &Store, seen: &Seen) -> Result<Self, DatasetError> {
+        let of = files_of(store, seen, "parquet")?;
+        let paths: Vec<PathBuf> = of.iter().map(|file| file.path.clone()).collect();
+        let urls: Option<Vec<String>> = of.iter().map(|file| store.engine_url(file)).collect();
+        let files = match urls {
+            None => ParquetFiles::open(&paths),
+            Some(_) => ParquetFiles::open_elsewhere(of.iter().map(|file| store.open(file)).collect::<Result<_, _>>()?),
+        };
+        let bytes = of.iter().map(|file| file.bytes).sum();
+        Ok(Self { paths, urls, files: files.map_err(blamed_parquet)?, bytes, version: seen.version })
     }
 }
 
 /// The files of a dataset: itself, or where it is a directory those in it with an ending, by name; at least one.
-fn files_of(path: &Path, ending: &str) -> Result<Vec<PathBuf>, DatasetError> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+fn files_of(store: &Store, seen: &Seen, ending: &str) -> Result<Vec<SeenFile>, DatasetError> {
+    if !seen.is_directory {
+        return Ok(seen.files.clone());
     }
-    let failed = |source| crate::root::cannot_open(path, source);
-    if let Some(parts) = listed(path).map_err(failed)? {
-        return Ok(parts);
+    let with_name =
+        |name: &str| seen.files.iter().find(|file| file.path.file_name().is_some_and(|found| found == name));
+    if let Some(list) = with_name(puts::LIST) {
+        let text = store.read_small(list)?;
+        let gone = |name: &str| DatasetError::Changed { name: seen.path.join(name).display().to_string() };
+        return puts::names_in(&text).map(|name| with_name(name).cloned().ok_or_else(|| gone(name))).collect();
     }
-    let entries = fs::read_dir(path).map_err(failed)?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|found| found == ending));
-    paths.sort_unstable();
-    if paths.is_empty() {
-        return Err(DatasetError::Refused { problem: format!("there is no .{ending} file in {}", path.display()) });
+    let mut files = seen.files.clone();
+    files.retain(|file| file.path.extension().is_some_and(|found| found == ending));
+    if files.is_empty() {
+        return Err(DatasetError::Refused {
+            problem: format!("there is no .{ending} file in {}", seen.path.display()),
+        });
     }
-    Ok(paths)
+    Ok(files)
 }
 
 fn blamed_parquet(error: ParquetReadError) -> DatasetError {
+    if let Some(remote) = remote_cause(&error) {
+        return remote.into();
+    }
     match error {
         // It was there when the dataset was opened: somebody has put another in its place.
         ParquetReadError::Io { path, source } if source.kind() == io::ErrorKind::NotFound => {
@@ -112,6 +125,10 @@ impl Dataset for ParquetDataset {
         Some(&self.paths)
     }
 
+    fn parquet_urls(&self) -> Option<&[String]> {
+        self.urls.as_deref()
+    }
+
     /// Row groups: start and end of their numbers, counted over all files.
     fn parts(&self, _scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
         Ok(dealt(&self.files.row_group_bytes(), most))
@@ -147,20 +164,19 @@ pub(crate) struct ArrowDataset {
 }
 
 impl ArrowDataset {
-    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let paths = files_of(path, "arrow")?;
-        let mut files: Vec<ArrowFile> = Vec::with_capacity(paths.len());
-        for path in &paths {
-            let source = LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?;
-            let file = ArrowFile::open(Arc::new(source)).map_err(blamed)?;
+    pub(crate) fn open(store: &Store, seen: &Seen) -> Result<Self, DatasetError> {
+        let of = files_of(store, seen, "arrow")?;
+        let mut files: Vec<ArrowFile> = Vec::with_capacity(of.len());
+        for part in &of {
+            let file = ArrowFile::open(store.open(part)?).map_err(blamed)?;
             if files.first().is_some_and(|first| first.schema().fields() != file.schema().fields()) {
-                let problem = format!("{} has other columns than {}", path.display(), paths[0].display());
+                let problem = format!("{} has other columns than {}", part.path.display(), of[0].path.display());
                 return Err(DatasetError::Data(problem.into()));
             }
             files.push(file);
         }
         let schema = files.first().map_or_else(|| Arc::new(Schema::empty()), |file| file.schema().clone());
-        Ok(Self { files, schema, version })
+        Ok(Self { files, schema, version: seen.version })
     }
 
     /// Batches of each file; a stream is read as one.
@@ -237,9 +253,9 @@ pub(crate) struct CsvDataset {
 }
 
 impl CsvDataset {
-    pub(crate) fn open(path: &Path, delimiter: u8, version: u64) -> Result<Self, DatasetError> {
-        let bytes = fs::metadata(path).map_err(|source| crate::root::cannot_open(path, source))?.len();
-        Ok(Self { file: CsvFile::open(path, delimiter).map_err(blamed)?, bytes, version })
+    pub(crate) fn open(store: &Store, seen: &Seen, delimiter: u8) -> Result<Self, DatasetError> {
+        let file = CsvFile::open(store.open(seen.file()?)?, delimiter).map_err(blamed)?;
+        Ok(Self { file, bytes: seen.bytes(), version: seen.version })
     }
 }
 

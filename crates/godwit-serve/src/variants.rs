@@ -1,18 +1,17 @@
 //! VCF and BCF files as datasets.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::bgzf::BgzfError;
-use godwit_formats::random_access::LocalFile;
 use godwit_formats::vcf::{Columns, Reader, Record, Records, VariantLayout, VcfError, VcfFile};
 use godwit_model::{Region, SpanSet};
 
 use crate::batches::{blamed, one_part, until_done};
 use crate::region_lookup::{Lookup, deal};
+use crate::store::{Seen, SeenFile, Store};
 
 /// Endings of its index.
 pub(crate) const INDEX_ENDINGS: [&str; 2] = ["tbi", "csi"];
@@ -20,8 +19,8 @@ pub(crate) const INDEX_ENDINGS: [&str; 2] = ["tbi", "csi"];
 /// Variants of a VCF or BCF file.
 #[derive(Debug)]
 pub(crate) struct VcfDataset {
-    path: PathBuf,
-    bytes: u64,
+    store: Store,
+    of: SeenFile,
     /// `None` where the file cannot be entered in the middle: it is plain text, or gzip.
     file: Option<VcfFile>,
     lookup: Lookup,
@@ -31,23 +30,22 @@ pub(crate) struct VcfDataset {
 }
 
 impl VcfDataset {
-    pub(crate) fn open(path: &Path, version: u64) -> Result<Self, DatasetError> {
-        let source = Arc::new(LocalFile::open(path).map_err(|source| crate::root::cannot_open(path, source))?);
-        let bytes = godwit_formats::random_access::RandomAccess::bytes(&*source);
-        let (file, header) = match VcfFile::open(source) {
+    pub(crate) fn open(store: &Store, seen: &Seen) -> Result<Self, DatasetError> {
+        let of = seen.file()?;
+        let (file, header) = match VcfFile::open(store.open(of)?) {
             Ok(file) => {
                 let header = file.header().clone();
                 (Some(file), header)
             }
             Err(VcfError::Bgzf(BgzfError::NotBgzf { .. })) => {
-                let reader = Reader::open(path, 1).map_err(blamed)?;
+                let reader = Reader::new(store.open_text(of)?).map_err(blamed)?;
                 (None, Arc::new(reader.header().clone()))
             }
             Err(error) => return Err(blamed(error)),
         };
         let lookup = match &file {
-            Some(file) if file.contig_numbers().is_some() => Lookup::beside(path, &INDEX_ENDINGS, "bcftools index"),
-            Some(_) => Lookup::beside(path, &INDEX_ENDINGS, "bcftools index -t"),
+            Some(file) if file.contig_numbers().is_some() => Lookup::beside(store, seen, "bcftools index")?,
+            Some(_) => Lookup::beside(store, seen, "bcftools index -t")?,
             None => Lookup::Missing,
         };
         let layout = VariantLayout::new(&header).map_err(blamed)?;
@@ -55,7 +53,8 @@ impl VcfDataset {
             [one] => Some(one.clone()),
             _ => None,
         };
-        Ok(Self { path: path.to_owned(), bytes, file, lookup, layout: Arc::new(layout), sample, version })
+        let (store, of, version) = (store.clone(), of.clone(), seen.version);
+        Ok(Self { store, of, file, lookup, layout: Arc::new(layout), sample, version })
     }
 
     /// Contigs by name, numbered as in the index, or where there is none as they are asked for.
@@ -90,7 +89,7 @@ impl Dataset for VcfDataset {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.of.bytes
     }
 
     fn sample(&self) -> Option<&str> {
@@ -130,7 +129,7 @@ impl Dataset for VcfDataset {
                 Source::Stretches(Box::new(records))
             }
             None => {
-                let reader = Reader::open(&self.path, 1).map_err(blamed)?;
+                let reader = Reader::new(self.store.open_text(&self.of)?).map_err(blamed)?;
                 Source::Whole(Box::new(reader), spans.map(|spans| (spans, contigs)))
             }
         };

@@ -1,7 +1,5 @@
 //! Files that are read from front to back only: FASTA, FASTQ, BED and GFF.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
@@ -9,11 +7,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_formats::fasta::{FastaError, Reader as FastaReader};
-use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
+use godwit_formats::fastq::{LaneEvent, LaneInput, LaneOptions, LaneReader};
 use godwit_formats::intervals::{Interval, IntervalFormat, IntervalReader};
 use godwit_model::SpanSet;
 
 use crate::batches::{blamed, one_part, until_done};
+use crate::store::{Seen, SeenFile, Store};
 
 /// Bases of a row of a reference: so that no row is a chromosome.
 const ROW_BASES: usize = 1 << 16;
@@ -34,10 +33,10 @@ pub(crate) enum Content {
 /// A file that is read from front to back.
 #[derive(Debug)]
 pub(crate) struct WholeFile {
-    path: PathBuf,
+    store: Store,
+    of: SeenFile,
     content: Content,
     schema: SchemaRef,
-    bytes: u64,
     version: u64,
 }
 
@@ -59,9 +58,9 @@ impl Content {
 }
 
 impl WholeFile {
-    pub(crate) fn open(path: &Path, content: Content, version: u64) -> Result<Self, DatasetError> {
-        let bytes = fs::metadata(path).map_err(|source| crate::root::cannot_open(path, source))?.len();
-        Ok(Self { path: path.to_owned(), content, schema: content.schema(), bytes, version })
+    pub(crate) fn open(store: &Store, seen: &Seen, content: Content) -> Result<Self, DatasetError> {
+        let (store, of, version) = (store.clone(), seen.file()?.clone(), seen.version);
+        Ok(Self { store, of, content, schema: content.schema(), version })
     }
 
     fn contigs(&self, scan: &Scan) -> Result<BatchReader, DatasetError> {
@@ -71,7 +70,7 @@ impl WholeFile {
             .regions
             .as_ref()
             .map(|regions| SpanSet::new((0..).zip(regions).map(|(contig, region)| (contig, region.start, region.end))));
-        let reader = FastaReader::open(&self.path, 1).map_err(blamed)?;
+        let reader = FastaReader::new(self.store.open_text(&self.of)?);
         let rows = FastaRows { reader, contig: None, position: 0, held: Vec::new(), ended: false };
         let schema = self.schema.clone();
         let columns = scan.columns.clone();
@@ -87,7 +86,8 @@ impl WholeFile {
     }
 
     fn reads(&self, scan: &Scan) -> Result<BatchReader, DatasetError> {
-        let mut reader = LaneReader::open(std::slice::from_ref(&self.path), &LaneOptions::default()).map_err(blamed)?;
+        let input = LaneInput::Single(self.store.open_text(&self.of)?);
+        let mut reader = LaneReader::new(input, &LaneOptions::default());
         let (schema, columns) = (self.schema.clone(), scan.columns.clone());
         Ok(until_done(move || {
             loop {
@@ -103,7 +103,7 @@ impl WholeFile {
     }
 
     fn intervals(&self, format: IntervalFormat, scan: &Scan) -> Result<BatchReader, DatasetError> {
-        let mut reader = IntervalReader::open(&self.path, format).map_err(blamed)?;
+        let mut reader = IntervalReader::new(self.store.open_text(&self.of)?, format);
         let (regions, columns) = (scan.regions.clone(), scan.columns.clone());
         let wanted = move |interval: &Interval| {
             regions.as_ref().is_none_or(|regions| {
@@ -136,7 +136,7 @@ impl Dataset for WholeFile {
     }
 
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.of.bytes
     }
 
     fn version(&self) -> u64 {

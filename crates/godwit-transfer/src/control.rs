@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use godwit_flight::{Access, Address, Client, ClientTls, Code, FlightError, Token, Tuning};
 
-use crate::copy::CopySummary;
+use crate::copy::{CopyEvent, CopySummary};
 use crate::error::TransferError;
 use crate::manifest::Entry;
 use crate::place::Remote;
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, Have, LIST,
-    ListRequest, Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, HAPPENED,
+    Have, LIST, ListRequest, Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
 };
 use crate::ranges::RangeSet;
 use crate::service::UNKNOWN_SESSION;
@@ -116,9 +116,27 @@ pub(crate) fn told(error: FlightError) -> TransferError {
     }
 }
 
+/// Whether a server cannot write what it takes.
+pub(crate) fn is_full(error: &FlightError) -> bool {
+    matches!(error, FlightError::Status { status, .. } if status.code() == Code::ResourceExhausted)
+}
+
 /// Whether a server was started anew since a session began.
 pub(crate) fn lost_session(error: &FlightError) -> bool {
     matches!(error, FlightError::Status { status, .. } if status.message().contains(UNKNOWN_SESSION))
+}
+
+/// A connection to a server.
+pub(crate) async fn client(remote: &Remote, access: &Access<ClientTls>) -> Result<Client, FlightError> {
+    let server = remote.server();
+    let unknown = |source| FlightError::Connect { address: server, source };
+    let named = remote.clone();
+    let found = tokio::task::spawn_blocking(move || named.address()).await;
+    let address = match found.map_err(std::io::Error::other) {
+        Ok(Ok(address)) => address,
+        Ok(Err(error)) | Err(error) => return Err(unknown(error)),
+    };
+    Client::connect(&Address::Tcp(address), access.clone(), tuning()).await
 }
 
 impl Control {
@@ -146,11 +164,7 @@ impl Control {
 
     /// Another connection.
     pub(crate) async fn another(&self) -> Result<Client, FlightError> {
-        let remote = self.remote.clone();
-        let unknown = |source| FlightError::Connect { address: self.remote.server(), source };
-        let found = tokio::task::spawn_blocking(move || remote.address()).await;
-        let address = found.map_err(|error| unknown(std::io::Error::other(error)))?.map_err(unknown)?;
-        Client::connect(&Address::Tcp(address), self.access.clone(), tuning()).await
+        client(&self.remote, &self.access).await
     }
 
     /// Round-trip time of the connection, as its handshake took it.
@@ -246,6 +260,11 @@ impl Control {
         proof.map(|proof| proof.wrong).ok_or(malformed)
     }
 
+    /// The server.
+    pub(crate) fn server(&self) -> String {
+        self.remote.server()
+    }
+
     /// A token that lets another server read below a path.
     pub(crate) async fn grant(&self, path: &str) -> Result<String, TransferError> {
         let messages = self.act(GRANT, json(&ListRequest { path: path.to_owned() })?).await.map_err(told)?;
@@ -255,6 +274,13 @@ impl Control {
     /// Has the server fetch files from another, to the end.
     pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<CopySummary, TransferError> {
         let messages = self.act(FETCH, json(request)?).await.map_err(told)?;
+        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
+    }
+
+    /// What happened to what the server fetches under a name, since it was last asked. Nothing is tried again.
+    pub(crate) async fn happened(&self, name: &str) -> Result<Vec<CopyEvent>, TransferError> {
+        let Some(client) = self.current() else { return Ok(Vec::new()) };
+        let messages = client.act(&action(HAPPENED), json(&name)?).await.map_err(told)?;
         parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 

@@ -1,8 +1,11 @@
 //! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
 
+mod proof;
 mod runner;
+mod sources;
+mod through;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,13 +23,15 @@ use crate::protocol::Have;
 use crate::ranges::RangeSet;
 use crate::select::Selection;
 use crate::service::blocking;
-use crate::session::{FileWork, SessionOptions};
+use crate::session::{FileWork, SessionOptions, Sources, StreamId};
 use crate::source::Hashes;
 use crate::streams::Direction;
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
 use runner::Runner;
+use sources::Mirror;
+use through::RelayWay;
 
 /// How files are copied.
 #[derive(Clone, Debug)]
@@ -51,10 +56,14 @@ pub struct CopyOptions {
     pub patience: Duration,
     /// Refuses names that begin with a dot.
     pub strict: bool,
+    /// Other servers that have what the only source has.
+    pub also_from: Vec<Place>,
+    /// A server in between that blocks come through.
+    pub relay: Option<Place>,
 }
 
 /// What happens while files are copied.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum CopyEvent {
     /// It is known what is to be done.
@@ -69,6 +78,8 @@ pub enum CopyEvent {
         kept_bytes: u64,
         /// Connections.
         streams: u32,
+        /// Servers that files come from, or go to.
+        servers: usize,
         /// Round-trip time, milliseconds.
         rtt_ms: f64,
     },
@@ -90,7 +101,7 @@ pub enum CopyEvent {
     /// A file would be copied, or removed.
     Would {
         /// `copy`, `go on with`, `make` or `remove`.
-        what: &'static str,
+        what: String,
         /// Its path below the destination.
         path: String,
         /// Its size.
@@ -142,6 +153,10 @@ struct Copy<'c> {
     options: &'c CopyOptions,
     observer: &'c dyn CopyObserver,
     control: Arc<Control>,
+    /// Other servers that files are fetched from.
+    mirrors: Vec<Mirror>,
+    /// Which server they come through, where it is not their own.
+    relay: Option<RelayWay>,
     plan: Plan,
     /// The destination: a path here, or below the server's root.
     base: String,
@@ -167,7 +182,8 @@ pub async fn copy(
     if let Place::There(remote) = destination
         && sources.iter().any(|source| matches!(source, Place::There(_)))
     {
-        let mut summary = third_party::delegate(sources, remote, credentials, options).await?;
+        check_is_plain(options)?;
+        let mut summary = third_party::delegate(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
     }
@@ -175,24 +191,28 @@ pub async fn copy(
         let problem = "a copy goes between this machine and a server; within a machine, cp does it";
         return Err(TransferError::refused(problem));
     }
-    let places: Vec<&Place> = sources.iter().chain([destination]).collect();
-    let control = server_of(&places, credentials, options.patience).await?;
-    let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
+    let mut into = goes_into(sources, destination);
+    let Found { place, control, mut mirrors } =
+        connect(sources, destination, into, credentials, options, observer).await?;
+    let sources = place.as_ref().map_or(sources, std::slice::from_ref);
     let rtt = control.rtt();
-    let streams = tune::streams(options.mode, options.streams, rtt);
-    if let Some(wanted) = options.streams.filter(|wanted| *wanted > streams) {
+    let weight = tune::streams(options.mode, options.streams, rtt);
+    if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
         let message = format!(
-            "{wanted} streams would weigh more than two ordinary flows: {streams} are used; --mode fast uses all"
+            "{wanted} streams would weigh more than two ordinary flows: {weight} are used; --mode fast uses all"
         );
         observer.event(&CopyEvent::Warning { message });
     }
-    // Their handshakes take as long as it takes to find out what is to be copied.
-    let connecting = (1..streams).map(|_| {
-        let control = control.clone();
-        tokio::spawn(async move { control.another().await })
-    });
-    let connecting: Vec<_> = connecting.collect();
-    let mut into = goes_into(sources, destination);
+    // From each server comes something.
+    let streams = weight.max(1 + mirrors.len() as u32);
+    let relay = match &options.relay {
+        Some(relay) => {
+            let way = RelayWay::prepare(relay, sources, &control, &mirrors, credentials, options.patience);
+            Some(way.await?)
+        }
+        None => None,
+    };
+    let connecting = connect_more(streams, &control, &mirrors, relay.as_ref());
     if let Place::Here(path) = destination
         && sources.len() == 1
         && path.is_dir()
@@ -206,7 +226,12 @@ pub async fn copy(
         }
         Place::There(remote) => remote.path.trim_matches('/').to_owned(),
     };
-    let mut copy = Copy { options, observer, control, plan, base, downloads };
+    if let Some(Place::There(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
+        for mirror in &mut mirrors {
+            mirror.look(&plan.items, lead.path.trim_matches('/')).await?;
+        }
+    }
+    let mut copy = Copy { options, observer, control, mirrors, relay, plan, base, downloads };
     let hidden = if downloads { 0 } else { copy.plan.leave_out_hidden() };
     if hidden > 0 {
         let message =
@@ -216,6 +241,57 @@ pub async fn copy(
     let mut summary = copy.run(streams, rtt, connecting, cancelled).await?;
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Fails where a copy is told what only one to this machine can do.
+fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError> {
+    if options.also_from.is_empty() && options.relay.is_none() {
+        return Ok(());
+    }
+    Err(TransferError::refused("--also-from and --relay are for copies from servers to this machine"))
+}
+
+/// Servers of a copy.
+struct Found {
+    /// The source, where one of several was chosen.
+    place: Option<Place>,
+    control: Arc<Control>,
+    mirrors: Vec<Mirror>,
+}
+
+/// Connects to the servers of a copy.
+async fn connect(
+    sources: &[Place],
+    destination: &Place,
+    into: bool,
+    credentials: &Credentials,
+    options: &CopyOptions,
+    observer: &dyn CopyObserver,
+) -> Result<Found, TransferError> {
+    if matches!(destination, Place::There(_)) {
+        check_is_plain(options)?;
+    }
+    if options.also_from.is_empty() {
+        let places: Vec<&Place> = sources.iter().chain([destination]).collect();
+        let control = server_of(&places, credentials, options.patience).await?;
+        let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
+        return Ok(Found { place: None, control, mirrors: Vec::new() });
+    }
+    let (place, control, mirrors) = sources::find(sources, into, credentials, options, observer).await?;
+    Ok(Found { place: Some(place), control, mirrors })
+}
+
+/// Begins to make all connections but the first: their handshakes take as long as it takes to find out what is to be copied.
+fn connect_more(streams: u32, control: &Arc<Control>, mirrors: &[Mirror], relay: Option<&RelayWay>) -> Connecting {
+    let servers: Vec<_> = match relay {
+        Some(relay) => vec![&relay.control],
+        None => [control].into_iter().chain(mirrors.iter().map(|mirror| &mirror.control)).collect(),
+    };
+    let connecting = (1..streams).map(|stream| {
+        let control = servers[stream as usize % servers.len()].clone();
+        (stream, tokio::spawn(async move { control.another().await }))
+    });
+    connecting.collect()
 }
 
 /// Whether the only source is a file.
@@ -230,7 +306,8 @@ async fn is_one_file(sources: &[Place], control: &Control) -> Result<bool, Trans
 }
 
 /// Connections that are being made.
-pub(crate) type Connecting = Vec<tokio::task::JoinHandle<Result<godwit_flight::Client, godwit_flight::FlightError>>>;
+pub(crate) type Connecting =
+    HashMap<StreamId, tokio::task::JoinHandle<Result<godwit_flight::Client, godwit_flight::FlightError>>>;
 
 impl Copy<'_> {
     async fn run(
@@ -260,10 +337,11 @@ impl Copy<'_> {
                 Have::Part(blocks) => blocks.gaps(block_count(entry.size_bytes)),
                 Have::Stale(blocks) => self.still_missing(file, blocks, &direction, &hashes).await?,
             };
-            work.push((FileWork { size_bytes: entry.size_bytes, missing }, settled));
+            work.push((FileWork { size_bytes: entry.size_bytes, missing, sources: self.sources_of(file) }, settled));
         }
         let summary = self.tell_start(&entries, &work, streams, rtt);
-        let options = SessionOptions { streams, patience: self.options.patience, ..SessionOptions::default() };
+        let sources = 1 + self.mirrors.len() as u32;
+        let options = SessionOptions { streams, sources, patience: self.options.patience, ..SessionOptions::default() };
         let manner = Manner {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
@@ -274,6 +352,31 @@ impl Copy<'_> {
         let (summary, direction) = runner.finished();
         outcome?;
         self.end(direction, surplus, summary).await
+    }
+
+    /// The server of a source, 0-based.
+    fn control_of(&self, source: u32) -> &Arc<Control> {
+        let mirror = source.checked_sub(1).and_then(|mirror| self.mirrors.get(mirror as usize));
+        mirror.map_or(&self.control, |mirror| &mirror.control)
+    }
+
+    /// The server that blocks of a source come from.
+    fn way_to(&self, source: u32) -> &Arc<Control> {
+        self.relay.as_ref().map_or_else(|| self.control_of(source), |relay| &relay.control)
+    }
+
+    /// Path and state of a file at a source.
+    fn origin_of(&self, source: u32, file: u32) -> Option<(&str, u64)> {
+        if source > 0 {
+            return self.mirrors.get(source as usize - 1)?.origin(file);
+        }
+        self.plan.items.get(file as usize).map(|item| (item.origin.as_str(), item.entry.version))
+    }
+
+    /// Sources that have a file.
+    fn sources_of(&self, file: u32) -> Sources {
+        let others = (1..).zip(&self.mirrors).filter(|(_, mirror)| mirror.origin(file).is_some());
+        others.fold(Sources::only(0), |sources, (source, _)| sources.and(source))
     }
 
     /// What the destination has of each file.
@@ -360,10 +463,10 @@ impl Copy<'_> {
                 Have::Part(_) | Have::Stale(_) => "go on with",
             };
             let (path, bytes) = (item.entry.path.clone(), item.entry.size_bytes);
-            self.observer.event(&CopyEvent::Would { what, path, bytes });
+            self.observer.event(&CopyEvent::Would { what: what.to_owned(), path, bytes });
         }
         for path in surplus {
-            self.observer.event(&CopyEvent::Would { what: "remove", path: path.clone(), bytes: 0 });
+            self.observer.event(&CopyEvent::Would { what: "remove".to_owned(), path: path.clone(), bytes: 0 });
         }
         summary
     }
@@ -390,6 +493,7 @@ impl Copy<'_> {
             bytes: total,
             kept_bytes: summary.kept_bytes,
             streams,
+            servers: 1 + self.mirrors.len(),
             rtt_ms: rtt.as_secs_f64() * 1e3,
         });
         summary.bytes = total;

@@ -15,7 +15,7 @@ use arrow_array::RecordBatch;
 
 use crate::error::TransferError;
 use crate::journal::{Header, Journal, Known};
-use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below};
+use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below, is_unfinished};
 use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
 use crate::ranges::RangeSet;
 use crate::tree::{BlockHash, block_count, block_span, hash_block};
@@ -320,7 +320,7 @@ impl Inbox {
 /// A path that the other end names, below a directory of ours. Hidden parts may be: they are those of a listing.
 fn below_any(directory: &Path, path: &str) -> Result<PathBuf, TransferError> {
     let plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'));
-    if plain && !path.ends_with(PART_ENDING) && !path.ends_with(JOURNAL_ENDING) {
+    if plain && !is_unfinished(path) {
         Ok(directory.join(path))
     } else {
         Err(TransferError::refused(format!("{path:?} is not a path below {}", directory.display())))
@@ -352,6 +352,8 @@ fn open(target: &Path, entry: &Entry) -> Result<(Have, State), TransferError> {
     let part = create(&part_path, false)?;
     let blocks = block_count(entry.size_bytes) as usize;
     let header = Header::new(entry.size_bytes, entry.version);
+    // A journal that says all that there is to say is left as it is.
+    let goes_on = found.as_ref().is_some_and(|(before, _)| *before == header);
     let (is_stale, known) = match found {
         Some((before, mut known)) => {
             let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
@@ -364,7 +366,7 @@ fn open(target: &Path, entry: &Entry) -> Result<(Have, State), TransferError> {
         }
         None => (false, vec![None; blocks]),
     };
-    if !is_stale {
+    if !is_stale && !goes_on {
         journal.start(&header, &known)?;
     }
     let there = blocks_of(&known);

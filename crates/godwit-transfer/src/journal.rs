@@ -2,15 +2,19 @@
 //!
 //! Data is written before its record. A process that is killed leaves both in the kernel's hands; after a restart of the machine
 //! either may be missing, so blocks of an earlier boot are read and hashed before they count.
+//!
+//! Room for all records is reserved before the first block is written: a disk that is full has room for what says what is on it.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TransferError;
+use crate::manifest::NEW_ENDING;
 use crate::tree::{BlockHash, block_count};
 
 /// Which file is being written. The first line of a journal, as JSON.
@@ -56,6 +60,32 @@ fn record(block: u64, hash: &BlockHash) -> [u8; RECORD_BYTES] {
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
+    /// Where the next record goes. A record that could not be written whole is written over.
+    end: u64,
+}
+
+/// Opens a file of ours and locks it.
+fn locked(path: &Path, empty: bool) -> Result<File, TransferError> {
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(empty).mode(0o600).open(path);
+    let file = opened.map_err(TransferError::file("open", path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(TransferError::Busy { place: path.display().to_string() }),
+        Err(TryLockError::Error(source)) => Err(TransferError::File { doing: "lock", path: path.to_owned(), source }),
+    }
+}
+
+/// Takes room for a record of each block. File systems that cannot do so have room later, or not.
+fn reserve(file: &File, from: u64, header: &Header) {
+    // A header is shorter than the block of a file system that it begins in.
+    let _ =
+        fallocate(file, FallocateFlags::KEEP_SIZE, from, 4096 + block_count(header.size_bytes) * RECORD_BYTES as u64);
+}
+
+/// Whether a file is still what has that name: who held its lock before may have renamed another over it, or removed it.
+fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+    let (held, named) = (file.metadata()?, std::fs::metadata(path));
+    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())))
 }
 
 /// Blocks by their number; `None` where one is not there.
@@ -67,28 +97,27 @@ impl Journal {
     /// # Errors
     /// [`TransferError::Busy`], [`TransferError::File`].
     pub(crate) fn open(path: &Path) -> Result<(Self, Option<(Header, Known)>), TransferError> {
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = opened.map_err(TransferError::file("open", path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(TransferError::Busy { place: path.display().to_string() }),
-            Err(TryLockError::Error(source)) => {
-                return Err(TransferError::File { doing: "lock", path: path.to_owned(), source });
-            }
+        let file = locked(path, false)?;
+        if !has_name(&file, path).map_err(TransferError::file("open", path))? {
+            return Err(TransferError::Busy { place: path.display().to_string() });
         }
-        let found = read(&file).map_err(TransferError::file("read", path))?;
+        let (end, found) = read(&file).map_err(TransferError::file("read", path))?;
         // What comes behind a record that is not whole says nothing any more.
-        let whole = (&file).stream_position().and_then(|whole| file.set_len(whole));
-        whole.map_err(TransferError::file("write", path))?;
-        Ok((Self { file, path: path.to_owned() }, found))
+        if file.metadata().is_ok_and(|metadata| metadata.len() != end) {
+            file.set_len(end).map_err(TransferError::file("write", path))?;
+        }
+        if let Some((header, _)) = &found {
+            reserve(&file, end, header);
+        }
+        Ok((Self { file, path: path.to_owned(), end }, found))
     }
 
     /// What a journal says, without taking it over.
     pub(crate) fn look(path: &Path) -> Option<(Header, Known)> {
-        read(&File::open(path).ok()?).ok()?
+        read(&File::open(path).ok()?).ok()?.1
     }
 
-    /// Begins it anew.
+    /// Begins it anew. What it said before counts until all of the new one is written.
     pub(crate) fn start(&mut self, header: &Header, known: &Known) -> Result<(), TransferError> {
         let mut bytes =
             serde_json::to_vec(header).map_err(|error| TransferError::Bug { problem: error.to_string() })?;
@@ -96,15 +125,24 @@ impl Journal {
         for (block, hash) in (0..).zip(known) {
             bytes.extend(hash.iter().flat_map(|hash| record(block, hash)));
         }
-        let written = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
-        let written = written.and_then(|_| self.file.write_all(&bytes));
-        written.map_err(TransferError::file("write", &self.path))
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(NEW_ENDING);
+        // Whoever holds the lock of the journal is alone here.
+        let aside = PathBuf::from(aside);
+        let file = locked(&aside, true)?;
+        reserve(&file, 0, header);
+        file.write_all_at(&bytes, 0).map_err(TransferError::file("write", &aside))?;
+        std::fs::rename(&aside, &self.path).map_err(TransferError::file("name", &self.path))?;
+        (self.file, self.end) = (file, bytes.len() as u64);
+        Ok(())
     }
 
     /// Adds a block; `None`: it is not there any more.
     pub(crate) fn add(&mut self, block: u64, hash: Option<&BlockHash>) -> Result<(), TransferError> {
         let bytes = record(block, hash.unwrap_or(&[0; blake3::OUT_LEN]));
-        self.file.write_all(&bytes).map_err(TransferError::file("write", &self.path))
+        self.file.write_all_at(&bytes, self.end).map_err(TransferError::file("write", &self.path))?;
+        self.end += RECORD_BYTES as u64;
+        Ok(())
     }
 
     /// Takes it away.
@@ -113,15 +151,15 @@ impl Journal {
     }
 }
 
-/// Reads up to the first record that is not whole. Leaves the place of writing behind the last whole one.
-fn read(mut file: &File) -> std::io::Result<Option<(Header, Known)>> {
+/// Reads up to the first record that is not whole; where that is, and what is said before it.
+fn read(mut file: &File) -> io::Result<(u64, Option<(Header, Known)>)> {
     file.seek(SeekFrom::Start(0))?;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     // A header is shorter than this; what is not one need not be read to its end.
     let length = reader.by_ref().take(4096).read_until(b'\n', &mut line)?;
     let header = serde_json::from_slice::<Header>(&line).ok().filter(|header| header.godwit_journal == 1);
-    let Some(header) = header.filter(|_| line.ends_with(b"\n")) else { return Ok(None) };
+    let Some(header) = header.filter(|_| line.ends_with(b"\n")) else { return Ok((0, None)) };
     let blocks = block_count(header.size_bytes);
     // Each record of a block takes room in the file, so that a header cannot make this reserve more than there is.
     let mut known: Known = Vec::new();
@@ -139,9 +177,7 @@ fn read(mut file: &File) -> std::io::Result<Option<(Header, Known)>> {
         whole += RECORD_BYTES as u64;
     }
     known.resize(blocks as usize, None);
-    drop(reader);
-    file.seek(SeekFrom::Start(whole))?;
-    Ok(Some((header, known)))
+    Ok((whole, Some((header, known))))
 }
 
 #[cfg(test)]

@@ -14,6 +14,14 @@ pub(crate) const PART_ENDING: &str = ".godwit-part";
 /// The same, for their journals.
 pub(crate) const JOURNAL_ENDING: &str = ".godwit-journal";
 
+/// The same, behind that, for a journal that is begun anew.
+pub(crate) const NEW_ENDING: &str = "-new";
+
+/// Whether a path is one of our own unfinished files.
+pub(crate) fn is_unfinished(path: &str) -> bool {
+    path.ends_with(PART_ENDING) || path.strip_suffix(NEW_ENDING).unwrap_or(path).ends_with(JOURNAL_ENDING)
+}
+
 /// A file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -86,7 +94,7 @@ pub fn list(place: &Path) -> Result<Vec<Entry>, TransferError> {
             let path = found.path().display();
             return Err(TransferError::refused(format!("{path}: names of files must be UTF-8 to be copied")));
         };
-        if path.ends_with(PART_ENDING) || path.ends_with(JOURNAL_ENDING) {
+        if is_unfinished(path) {
             continue;
         }
         if !metadata.is_file() && !metadata.is_dir() {
@@ -151,7 +159,7 @@ mod tests {
     fn directories_come_before_what_is_in_them_and_our_own_parts_are_not_listed() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("b")).unwrap();
-        for name in ["b/c", "a", ".x.godwit-part", ".x.godwit-journal"] {
+        for name in ["b/c", "a", ".x.godwit-part", ".x.godwit-journal", ".x.godwit-journal-new"] {
             std::fs::write(directory.path().join(name), name).unwrap();
         }
         let entries = list(directory.path()).unwrap();

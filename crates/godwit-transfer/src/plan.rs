@@ -27,7 +27,7 @@ pub(crate) struct Plan {
 }
 
 /// The last part of a path, as the name of a copy.
-fn name_of(path: &str) -> Result<&str, TransferError> {
+pub(crate) fn name_of(path: &str) -> Result<&str, TransferError> {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     if name.is_empty() || name == "." || name == ".." {
         return Err(TransferError::refused(format!(

@@ -29,10 +29,16 @@ pub(crate) const FINISH: &str = "finish";
 pub(crate) const GRANT: &str = "grant";
 /// Fetches files from another server.
 pub(crate) const FETCH: &str = "fetch";
+/// Tells what happened to what is fetched under a name, since it was last asked.
+pub(crate) const HAPPENED: &str = "happened";
 /// Ends a session of files that were taken.
 pub(crate) const END: &str = "end";
 /// In tickets: blocks to be sent.
 pub(crate) const READ: &str = "read ";
+/// In tickets: blocks of another server that are to be sent on.
+pub(crate) const RELAY: &str = "relay ";
+/// In commands: where a file is to be had.
+pub(crate) const INFO: &str = "info ";
 /// In commands: blocks to be taken.
 pub(crate) const WRITE: &str = "write ";
 
@@ -64,9 +70,40 @@ pub(crate) struct ReadRequest {
 pub(crate) struct ReadSpan {
     pub(crate) file: u32,
     pub(crate) path: String,
-    pub(crate) version: u64,
+    pub(crate) state: FileState,
     pub(crate) start: u64,
     pub(crate) end: u64,
+}
+
+/// Which state of a file is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FileState {
+    /// That of [`Entry::version`], which is of one server.
+    Version(u64),
+    /// That of this size and time of writing, which other servers may have as well.
+    Written { size_bytes: u64, modified_s: i64, modified_ns: u32 },
+}
+
+/// Asks where a file is to be had.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct InfoRequest {
+    /// Below the root.
+    pub(crate) path: String,
+    /// Bytes of each piece, about.
+    pub(crate) piece_bytes: Option<u64>,
+}
+
+/// Asks for blocks of another server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RelayRequest {
+    /// The other server.
+    pub(crate) from: String,
+    /// What it granted.
+    pub(crate) token: String,
+    /// A name for the connection there: what one connection here asks for comes over one there.
+    pub(crate) lane: String,
+    pub(crate) read: ReadRequest,
 }
 
 /// Begins to take files below a path, or goes on with more of them.

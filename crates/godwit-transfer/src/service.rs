@@ -10,22 +10,23 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_flight::{Answers, Caller, Chunk, Download, FileService, Pending, Status, Upload};
+use godwit_flight::{Answers, Caller, Chunk, Download, FileInfo, FileService, Pending, Status, Upload};
 use tokio::sync::mpsc;
 
 use crate::error::TransferError;
 use crate::grants::{GrantKey, check_reading, check_unlimited};
 use crate::inbox::{Inbox, Incoming};
-use crate::manifest::{below, list};
+use crate::manifest::{Entry, below, list, open_for_reading};
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, LIST,
-    ListRequest, Proof, READ, ReadRequest, TREE, TreeRequest, WRITE, WriteCommand, action, behind, hashes_from_text,
-    json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FileState, FinishRequest, GRANT,
+    HAPPENED, INFO, InfoRequest, LIST, ListRequest, Proof, READ, RELAY, ReadRequest, ReadSpan, TREE, TreeRequest,
+    WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
 };
+use crate::relay::Relay;
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
-use crate::third_party::fetch;
-use crate::tree::block_count;
-use crate::tune::{self, CopyMode};
+use crate::third_party::{FetchRequest, Happened, fetch};
+use crate::tree::{BLOCK_BYTES, block_count};
+use crate::tune::{self, CopyMode, Manner};
 
 /// Batches between the disk and the connection.
 const BATCHES_AHEAD: usize = 2;
@@ -33,6 +34,24 @@ const BATCHES_AHEAD: usize = 2;
 const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 /// Hashes in a message, 32 bytes each.
 const HASHES_PER_MESSAGE: usize = 1 << 15;
+
+/// Bytes of a piece of a file where a client says nothing: enough to fill a long path, little enough to be shared among servers.
+const PIECE_BYTES: u64 = 64 << 20;
+/// Pieces of a file, at most.
+const PIECES: u64 = 4096;
+
+/// What a server does for copies.
+#[derive(Debug, Default)]
+pub struct FilesOptions {
+    /// Whether files may be written.
+    pub writable: bool,
+    /// PEM file of authorities whose servers are trusted when files are fetched from them; the system's list where there is none.
+    pub authority: Option<PathBuf>,
+    /// Whether blocks of other servers are sent on to who asks for them.
+    pub relays: bool,
+    /// Other servers of the same files, as URIs of Arrow Flight; clients are told of them.
+    pub also_at: Vec<String>,
+}
 
 /// Files below a directory, for copies.
 #[derive(Debug)]
@@ -43,11 +62,13 @@ pub struct Files {
 #[derive(Debug)]
 struct Inner {
     root: PathBuf,
-    writable: bool,
-    authority: Option<PathBuf>,
+    options: FilesOptions,
+    relay: Relay,
     grants: GrantKey,
     hashes: Arc<Hashes>,
     sessions: Mutex<HashMap<String, Arc<Taking>>>,
+    /// What happens to what is being fetched, by who has it fetched and its name.
+    fetching: Mutex<HashMap<(String, String), Weak<Happened>>>,
     /// Who writes where.
     owners: Mutex<HashMap<PathBuf, (String, Weak<Incoming>)>>,
 }
@@ -73,20 +94,19 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 impl Files {
-    /// Files below `root`, which can be written where `writable` says so.
-    /// `authority` is the PEM file of authorities whose servers are trusted when files are fetched from them; the system's list
-    /// where there is none.
+    /// Files below `root`.
     ///
     /// # Errors
     /// Where this machine has no random numbers.
-    pub fn new(root: PathBuf, writable: bool, authority: Option<PathBuf>) -> Result<Self, Status> {
+    pub fn new(root: PathBuf, options: FilesOptions) -> Result<Self, Status> {
         let inner = Inner {
             root,
-            writable,
-            authority,
+            relay: Relay::new(options.authority.clone()),
+            options,
             grants: GrantKey::random()?,
             hashes: Arc::default(),
             sessions: Mutex::default(),
+            fetching: Mutex::default(),
             owners: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -112,6 +132,11 @@ impl Inner {
             let request: ListRequest = parse(body)?;
             below(&self.root, &request.path)?;
             return Ok(vec![json(&self.grants.grant(caller, &request.path)?)?.into()]);
+        }
+        if kind == action(HAPPENED) {
+            let key = (caller.name().to_owned(), parse(body)?);
+            let happened = lock(&self.fetching).get(&key).and_then(Weak::upgrade);
+            return Ok(vec![json(&happened.map_or_else(Vec::new, |happened| happened.take()))?.into()]);
         }
         if kind == action(BEGIN) {
             return self.begin(caller, parse(body)?);
@@ -172,21 +197,67 @@ impl Inner {
 
     fn check_writable(&self) -> Result<(), TransferError> {
         let problem = "this server takes no files; its --writable option lets it";
-        if self.writable { Ok(()) } else { Err(TransferError::refused(problem)) }
+        if self.options.writable { Ok(()) } else { Err(TransferError::refused(problem)) }
+    }
+
+    /// A piece of a file for each of its endpoints.
+    fn info(&self, caller: &Caller, command: &Bytes) -> Result<FileInfo, TransferError> {
+        let unknown = || TransferError::refused("this command of files is not known here");
+        let request: InfoRequest = parse(behind(command, INFO).ok_or_else(unknown)?)?;
+        check_reading(caller, &request.path)?;
+        let (_, found) = open_for_reading(&below(&self.root, &request.path)?)?;
+        if !found.is_file() {
+            return Err(TransferError::refused(format!("{} is a directory; name a file", request.path)));
+        }
+        let entry = Entry::of(String::new(), &found);
+        let (blocks, modified_ns) = (block_count(entry.size_bytes), entry.modified_ns);
+        let piece = request.piece_bytes.unwrap_or(PIECE_BYTES).div_ceil(BLOCK_BYTES);
+        let piece = piece.clamp(blocks.div_ceil(PIECES).max(1), blocks.max(1));
+        let state = FileState::Written { size_bytes: entry.size_bytes, modified_s: entry.modified_s, modified_ns };
+        let tickets = (0..blocks).step_by(piece as usize).map(|start| {
+            let end = (start + piece).min(blocks);
+            let spans = vec![ReadSpan { file: 0, path: request.path.clone(), state, start, end }];
+            Ok(marked(READ, &ReadRequest { spans, manner: Manner::default() })?.into())
+        });
+        let tickets = tickets.collect::<Result<_, TransferError>>()?;
+        Ok(FileInfo { schema: schema(), tickets, also_at: self.options.also_at.clone(), bytes: entry.size_bytes })
+    }
+
+    /// Blocks below the root as a request names them.
+    fn span_of(&self, caller: &Caller, span: ReadSpan) -> Result<SourceSpan, TransferError> {
+        check_reading(caller, &span.path)?;
+        let path = below(&self.root, &span.path)?;
+        let version = match span.state {
+            FileState::Version(version) => version,
+            FileState::Written { size_bytes, modified_s, modified_ns } => {
+                let found = Entry::of(String::new(), &open_for_reading(&path)?.1);
+                if (found.size_bytes, found.modified_s, found.modified_ns) != (size_bytes, modified_s, modified_ns) {
+                    return Err(TransferError::Changed { place: span.path });
+                }
+                found.version
+            }
+        };
+        Ok(SourceSpan { file: span.file, path, version, blocks: (span.start, span.end) })
     }
 
     async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
         check_unlimited(caller)?;
         self.check_writable()?;
-        let fetched = fetch(parse(body)?, |path| below(&self.root, path), self.authority.clone()).await?;
+        let request: FetchRequest = parse(body)?;
+        let key = (caller.name().to_owned(), request.name.clone());
+        let happened = Arc::new(Happened::default());
+        {
+            let mut fetching = lock(&self.fetching);
+            fetching.retain(|_, happened| happened.strong_count() > 0);
+            fetching.insert(key, Arc::downgrade(&happened));
+        }
+        let authority = self.options.authority.clone();
+        let fetched = fetch(request, |path| below(&self.root, path), authority, &happened).await?;
         Ok(vec![json(&fetched)?.into()])
     }
 
     fn new_session(&self, caller: &Caller, inbox: Inbox) -> Result<(String, Arc<Taking>), TransferError> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| TransferError::Bug { problem: format!("no random numbers: {error}") })?;
-        let session = blake3::hash(&bytes).to_hex().to_string();
+        let session = random_name()?;
         let taking = Arc::new(Taking { caller: caller.name().to_owned(), inbox, used: Mutex::new(Instant::now()) });
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, taking| lock(&taking.used).elapsed() < SESSION_LIFETIME);
@@ -213,6 +284,14 @@ impl Inner {
     }
 }
 
+/// A name that nobody guesses.
+pub(crate) fn random_name() -> Result<String, TransferError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| TransferError::Bug { problem: format!("no random numbers: {error}") })?;
+    Ok(blake3::hash(&bytes).to_hex().to_string())
+}
+
 /// What a server says of a session that it does not know: it was started anew meanwhile.
 pub(crate) const UNKNOWN_SESSION: &str = "this session is not known here";
 
@@ -235,22 +314,29 @@ impl FileService for Files {
         self.inner.grants.admit(token)
     }
 
+    fn info(&self, caller: Caller, command: Bytes) -> Pending<'_, FileInfo> {
+        let inner = self.inner.clone();
+        Box::pin(async move { Ok(blocking(move || inner.info(&caller, &command)).await?) })
+    }
+
     fn send(&self, caller: Caller, ticket: Bytes) -> Pending<'_, Download> {
         let inner = self.inner.clone();
         Box::pin(async move {
+            if let Some(request) = behind(&ticket, RELAY) {
+                check_unlimited(&caller)?;
+                if !inner.options.relays {
+                    let problem = "this server sends on nothing from others; its --relay option lets it";
+                    return Err(TransferError::refused(problem).into());
+                }
+                let request = parse(request)?;
+                return Ok(inner.relay.send(&caller, request).await?);
+            }
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
-            let spans = request.spans.into_iter().map(|span| {
-                check_reading(&caller, &span.path)?;
-                let path = below(&inner.root, &span.path)?;
-                Ok(SourceSpan { file: span.file, path, version: span.version, blocks: (span.start, span.end) })
-            });
+            let spans = request.spans.into_iter().map(|span| inner.span_of(&caller, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
-            tune::apply(caller.wire(), &request.manner);
-            let reader = BlockReader::new(spans, inner.hashes.clone(), request.manner.compress);
-            let steering = (request.manner.mode == CopyMode::Polite)
-                .then(|| Steering(tokio::spawn(tune::steer(caller.wire().clone(), request.manner))));
-            Ok(sent(reader, steering))
+            let steering = Steering::of(&caller, request.manner);
+            Ok(sent(BlockReader::new(spans, inner.hashes.clone(), request.manner.compress), steering))
         })
     }
 
@@ -265,17 +351,28 @@ impl FileService for Files {
     }
 }
 
-/// A task that ends when it is dropped.
-struct Steering(tokio::task::JoinHandle<()>);
+/// What steers a connection that is polite, as long as it is kept.
+pub(crate) struct Steering(Option<tokio::task::JoinHandle<()>>);
+
+impl Steering {
+    /// Sets the connection of a caller for a manner of sending.
+    pub(crate) fn of(caller: &Caller, manner: Manner) -> Self {
+        tune::apply(caller.wire(), &manner);
+        let steer = || tokio::spawn(tune::steer(caller.wire().clone(), manner));
+        Self((manner.mode == CopyMode::Polite).then(steer))
+    }
+}
 
 impl Drop for Steering {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 
 /// Blocks that are read on a thread of their own, as the client takes them.
-fn sent(reader: BlockReader, steering: Option<Steering>) -> Download {
+fn sent(reader: BlockReader, steering: Steering) -> Download {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
         for read in reader {

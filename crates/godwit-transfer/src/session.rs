@@ -4,19 +4,20 @@
 //! simulator. A *stream* is one connection. A *request* is a list of spans of blocks that a stream was asked for; streams have
 //! a few at a time, so that none is idle for a round trip. What arrives is known by block: a request that breaks off costs what of it
 //! had not arrived.
+//!
+//! A *source* is where files are to be had; there may be several, each with all of the files or some. Streams keep to a source until it fails
+//! them twice in a row. Whichever source proves a file and finds blocks of it to be others, is the only one that is asked for it from then
+//! on, as long as it is there.
+
+mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use events::{Action, Event, FileId, FileWork, RequestId, SessionOptions, Sources, Span, StreamId};
+
 use crate::ranges::RangeSet;
 use crate::tree::{BLOCK_BYTES, block_count, block_span};
-
-/// A file of the transfer, by its 0-based place in the manifest.
-pub type FileId = u32;
-/// A connection.
-pub type StreamId = u32;
-/// What a stream was asked for.
-pub type RequestId = u64;
 
 /// Files that a request names, at most.
 const SPANS_PER_REQUEST: usize = 512;
@@ -30,147 +31,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const FAILURES_BEFORE_ANOTHER_SOURCE: u32 = 2;
 /// How long a request may make no progress before a stream that has nothing else to do is asked for the same.
 const STALLED: Duration = Duration::from_secs(2);
-
-/// How a session works.
-#[derive(Clone, Debug)]
-pub struct SessionOptions {
-    /// Connections.
-    pub streams: u32,
-    /// Where the same files are to be had.
-    pub sources: u32,
-    /// Requests that each stream has at a time.
-    pub requests_ahead: usize,
-    /// Bytes of a request, at most.
-    pub request_bytes: u64,
-    /// How long nothing may arrive before the transfer ends.
-    pub patience: Duration,
-}
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        Self {
-            streams: 8,
-            sources: 1,
-            requests_ahead: 2,
-            request_bytes: 16 * BLOCK_BYTES,
-            patience: Duration::from_secs(900),
-        }
-    }
-}
-
-/// Blocks `[start, end)` of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// The file.
-    pub file: FileId,
-    /// First block, 0-based.
-    pub start: u64,
-    /// The block after the last one.
-    pub end: u64,
-}
-
-/// What is to be fetched of a file.
-#[derive(Clone, Debug)]
-pub struct FileWork {
-    /// Its size.
-    pub size_bytes: u64,
-    /// Its blocks that are not there yet.
-    pub missing: RangeSet,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A connection is made.
-    Opened {
-        /// Which.
-        stream: StreamId,
-    },
-    /// A block is here, verified and written.
-    Arrived {
-        /// Over which connection.
-        stream: StreamId,
-        /// Its file.
-        file: FileId,
-        /// The block, 0-based.
-        block: u64,
-    },
-    /// A block is here and is not what its hash says.
-    Damaged {
-        /// Over which connection.
-        stream: StreamId,
-        /// Its file.
-        file: FileId,
-        /// The block, 0-based.
-        block: u64,
-    },
-    /// The other end has sent all that it will for a request.
-    Ended {
-        /// Over which connection.
-        stream: StreamId,
-        /// The request.
-        request: RequestId,
-    },
-    /// A connection broke, or could not be made.
-    Lost {
-        /// Which.
-        stream: StreamId,
-    },
-    /// A file cannot be had: it is refused, gone, or another by now.
-    Unavailable {
-        /// Which.
-        file: FileId,
-    },
-    /// The source says that blocks of a whole file are others: they are to be fetched again.
-    Disproved {
-        /// The file.
-        file: FileId,
-        /// Which blocks.
-        blocks: RangeSet,
-    },
-    /// A file is proved and has its name.
-    Finished {
-        /// Which.
-        file: FileId,
-    },
-    /// Time went on.
-    Tick,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Make a connection.
-    Open {
-        /// Which.
-        stream: StreamId,
-        /// To which of the sources, 0-based.
-        source: u32,
-    },
-    /// Ask a stream for blocks.
-    Ask {
-        /// Which.
-        stream: StreamId,
-        /// The request's name.
-        request: RequestId,
-        /// What is asked for, in this order.
-        spans: Vec<Span>,
-    },
-    /// All blocks are here: prove the file and give it its name. Files of one block are finished as they arrive.
-    Finish {
-        /// Which.
-        file: FileId,
-    },
-    /// A file came damaged too often.
-    Refuse {
-        /// Which.
-        file: FileId,
-    },
-    /// All is done that can be.
-    Done,
-    /// Nothing came for too long.
-    GiveUp,
-}
+/// How long what was asked for is waited for when nothing more can be written: a block on a slow path takes seconds.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, PartialEq, Eq)]
 enum FileState {
@@ -188,6 +50,10 @@ struct File {
     /// Blocks that are not here.
     absent: RangeSet,
     damaged: BTreeMap<u64, u32>,
+    /// Who has it.
+    having: Sources,
+    /// Who of them is asked for blocks.
+    sources: Sources,
     state: FileState,
 }
 
@@ -209,6 +75,8 @@ struct Stream {
     state: StreamState,
     failures: u32,
     source: u32,
+    /// What came over it so far, for its share of what is left.
+    arrived_bytes: u64,
     requests: BTreeMap<RequestId, Request>,
 }
 
@@ -232,6 +100,8 @@ pub struct Session {
     next_request: RequestId,
     progressed: Duration,
     unsettled: usize,
+    /// Something could not be written: nothing more is asked for.
+    stopping: bool,
     ended: bool,
 }
 
@@ -246,6 +116,7 @@ impl Session {
             next_request: 0,
             progressed: now,
             unsettled: files.len(),
+            stopping: false,
             ended: false,
             options,
         };
@@ -256,6 +127,8 @@ impl Session {
                 unasked: RangeSet::default(),
                 absent: work.missing.clone(),
                 damaged: BTreeMap::new(),
+                having: work.sources,
+                sources: work.sources,
                 state: FileState::Fetching,
             };
             session.files.push(file);
@@ -277,7 +150,7 @@ impl Session {
         for stream in 0..self.options.streams.max(1) {
             let source = stream % self.options.sources.max(1);
             let state = StreamState::Opening;
-            self.streams.push(Stream { state, failures: 0, source, requests: BTreeMap::new() });
+            self.streams.push(Stream { state, failures: 0, source, arrived_bytes: 0, requests: BTreeMap::new() });
             actions.push(Action::Open { stream, source });
         }
     }
@@ -293,7 +166,15 @@ impl Session {
         });
         let requests = self.streams.iter().flat_map(|stream| stream.requests.values());
         let stalls = requests.filter(|request| !request.doubled).map(|request| request.progressed + STALLED);
+        if self.stopping {
+            return Some(self.progressed + self.last_patience());
+        }
         waiting.chain(stalls).chain([self.progressed + self.options.patience]).min()
+    }
+
+    /// How long nothing may arrive once nothing more is asked for.
+    fn last_patience(&self) -> Duration {
+        LAST_PATIENCE.min(self.options.patience)
     }
 
     /// Takes what happened; says what to do.
@@ -314,10 +195,11 @@ impl Session {
                 let ended = self.streams.get_mut(stream as usize).and_then(|stream| stream.requests.remove(&request));
                 self.drop_request(ended);
             }
+            Event::Unwritable { stream, request } => self.unwritable(now, stream, request),
             Event::Lost { stream } => self.lost(now, stream),
-            Event::Unavailable { file } => self.fail(file),
-            Event::Disproved { file, blocks } => {
-                self.disproved(file, &blocks);
+            Event::Unavailable { file, source } => self.unavailable(file, source, &mut actions),
+            Event::Disproved { file, blocks, source } => {
+                self.disproved(file, &blocks, source);
                 self.open_all(&mut actions);
             }
             Event::Finished { file } => {
@@ -331,8 +213,12 @@ impl Session {
             }
             Event::Tick => {}
         }
-        self.open_due(now, &mut actions);
-        self.ask(now, &mut actions);
+        if self.stopping {
+            self.stop(now, &mut actions);
+        } else {
+            self.open_due(now, &mut actions);
+            self.ask(now, &mut actions);
+        }
         if self.end(&mut actions) {
             return actions;
         }
@@ -360,6 +246,7 @@ impl Session {
         self.progressed = now;
         if let Some(stream) = self.streams.get_mut(stream as usize) {
             stream.failures = 0;
+            stream.arrived_bytes += found.bytes(block, block + 1);
         }
         for holder in &mut self.streams {
             holder.requests.retain(|_, request| {
@@ -387,7 +274,7 @@ impl Session {
             self.unsettled -= 1;
         } else {
             found.state = FileState::Finishing;
-            actions.push(Action::Finish { file });
+            actions.push(Action::Finish { file, sources: found.having });
         }
     }
 
@@ -422,12 +309,38 @@ impl Session {
         let Some(found) = self.streams.get_mut(stream as usize) else { return };
         found.failures += 1;
         if found.failures % FAILURES_BEFORE_ANOTHER_SOURCE == 0 {
-            found.source = (found.source + 1) % sources;
+            let gone = found.source;
+            found.source = (gone + 1) % sources;
+            // What only this one is trusted for comes from others rather than not at all.
+            for file in self.files.iter_mut().filter(|file| file.sources == Sources::only(gone)) {
+                file.sources = file.having;
+            }
         }
         let wait = FIRST_WAIT * (1 << (found.failures - 1).min(10));
         found.state = StreamState::Waiting { until: now + wait.min(LONGEST_WAIT) };
         for request in std::mem::take(&mut found.requests).into_values() {
             self.drop_request(Some(request));
+        }
+    }
+
+    fn unwritable(&mut self, now: Duration, stream: StreamId, request: Option<RequestId>) {
+        self.stopping = true;
+        self.progressed = now;
+        if let Some(stream) = self.streams.get_mut(stream as usize) {
+            stream.requests.retain(|id, _| request.is_some_and(|request| request != *id));
+        }
+    }
+
+    /// Ends where all that was asked for is here or cannot be written, or does not come.
+    fn stop(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let is_idle = self.streams.iter().all(|stream| stream.requests.is_empty());
+        let is_proving = self.files.iter().any(|file| file.state == FileState::Finishing);
+        if !self.ended
+            && self.unsettled > 0
+            && (is_idle && !is_proving || now >= self.progressed + self.last_patience())
+        {
+            self.ended = true;
+            actions.push(Action::Stop);
         }
     }
 
@@ -450,11 +363,43 @@ impl Session {
         }
     }
 
-    fn disproved(&mut self, file: FileId, blocks: &RangeSet) {
+    /// Does without a source of a file. Where it was the last one, the file is given up.
+    fn unavailable(&mut self, file: FileId, source: u32, actions: &mut Vec<Action>) {
+        let Some(found) = self.files.get_mut(file as usize) else { return };
+        if matches!(found.state, FileState::Done | FileState::Failed) || !found.having.has(source) {
+            return;
+        }
+        (found.having, found.sources) = (found.having.without(source), found.sources.without(source));
+        if found.having.is_empty() {
+            self.fail(file);
+            return actions.push(Action::Refuse { file });
+        }
+        if found.sources.is_empty() {
+            found.sources = found.having;
+        }
+        if found.state == FileState::Finishing {
+            return actions.push(Action::Finish { file, sources: found.having });
+        }
+        let mut left = RangeSet::default();
+        for stream in self.streams.iter_mut().filter(|stream| stream.source == source) {
+            stream.requests.retain(|_, request| {
+                for (start, end) in request.outstanding.remove(&file).iter().flat_map(RangeSet::iter) {
+                    left.insert(start, end);
+                }
+                !request.outstanding.is_empty()
+            });
+        }
+        for (start, end) in left.iter() {
+            self.return_unless_asked(file, start, end);
+        }
+    }
+
+    fn disproved(&mut self, file: FileId, blocks: &RangeSet, source: u32) {
         let Some(found) = self.files.get_mut(file as usize).filter(|file| file.state == FileState::Finishing) else {
             return;
         };
         found.state = FileState::Fetching;
+        found.sources = Sources::only(source);
         found.absent = blocks.clone();
         for (start, end) in blocks.iter() {
             self.give_back(file, start, end);
@@ -511,13 +456,16 @@ impl Session {
                 if found.state != StreamState::Open || found.requests.len() != held {
                     continue;
                 }
-                let outstanding = match self.next_spans() {
+                let outstanding = match self.next_spans(stream) {
                     Some(spans) => spans,
                     None if held == 0 => match self.doubled_spans(now, stream) {
                         Some(spans) => spans,
-                        None => continue,
+                        None => {
+                            self.move_to_work(stream, actions);
+                            continue;
+                        }
                     },
-                    None => return,
+                    None => continue,
                 };
                 let request = self.next_request;
                 self.next_request += 1;
@@ -531,13 +479,20 @@ impl Session {
         }
     }
 
-    /// The next blocks that nobody was asked for. Requests get smaller towards the end, so that all streams end together.
-    fn next_spans(&mut self) -> Option<BTreeMap<FileId, RangeSet>> {
-        let shares = 4 * self.streams.len() as u64;
-        let mut left = (self.unasked_bytes / shares).clamp(BLOCK_BYTES, self.options.request_bytes.max(BLOCK_BYTES));
+    /// The next blocks for a stream that nobody was asked for. Requests get smaller towards the end, and are smaller for slower streams, so
+    /// that all end together.
+    fn next_spans(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        let source = self.streams[stream].source;
+        // Before anything has come, all are alike.
+        let weight = |stream: &Stream| u128::from(stream.arrived_bytes + BLOCK_BYTES);
+        let all: u128 = self.streams.iter().map(weight).sum();
+        let share = u128::from(self.unasked_bytes) * weight(&self.streams[stream]) / (4 * all);
+        let most = self.options.request_bytes.max(BLOCK_BYTES);
+        let mut left = u64::try_from(share).unwrap_or(most).clamp(BLOCK_BYTES, most);
         let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
         while left > 0 && spans.len() < SPANS_PER_REQUEST {
-            let Some(id) = self.unasked.first().copied() else { break };
+            let mut unasked = self.unasked.iter().copied();
+            let Some(id) = unasked.find(|id| self.files[*id as usize].sources.has(source)) else { break };
             let file = &mut self.files[id as usize];
             let Some((start, end)) = file.unasked.take(left.div_ceil(BLOCK_BYTES)) else { break };
             let bytes = file.bytes(start, end);
@@ -552,14 +507,32 @@ impl Session {
         (!spans.is_empty()).then_some(spans)
     }
 
-    /// What another stream has been asked for long ago.
+    /// Has a stream without work go to a source that has some, and that no stream is at.
+    fn move_to_work(&mut self, stream: usize, actions: &mut Vec<Action>) {
+        let first = self.unasked.first().map(|file| self.files[*file as usize].sources);
+        let Some(source) = first.and_then(|sources| sources.iter().next()) else { return };
+        if self.streams.iter().all(|other| other.source != source) {
+            let moved = &mut self.streams[stream];
+            (moved.source, moved.state, moved.failures) = (source, StreamState::Opening, 0);
+            actions.push(Action::Open { stream: stream as StreamId, source });
+        }
+    }
+
+    /// What another stream has been asked for long ago, and this one's source has.
     fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        let (files, source) = (&self.files, self.streams[idle].source);
         let others = self.streams.iter_mut().enumerate().filter(|(stream, _)| *stream != idle);
         let requests = others.flat_map(|(_, stream)| stream.requests.values_mut());
-        let mut stalled = requests.filter(|request| !request.doubled && now >= request.progressed + STALLED);
-        let request = stalled.next()?;
-        request.doubled = true;
-        Some(request.outstanding.clone())
+        let stalled = requests.filter(|request| !request.doubled && now >= request.progressed + STALLED);
+        for request in stalled {
+            let had = request.outstanding.iter().filter(|(file, _)| files[**file as usize].sources.has(source));
+            let had: BTreeMap<_, _> = had.map(|(file, blocks)| (*file, blocks.clone())).collect();
+            if !had.is_empty() {
+                request.doubled = true;
+                return Some(had);
+            }
+        }
+        None
     }
 
     fn end(&mut self, actions: &mut Vec<Action>) -> bool {

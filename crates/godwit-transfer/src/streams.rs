@@ -8,10 +8,12 @@ use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::control::{is_passing, lost_session, told};
+use crate::control::{is_full, is_passing, lost_session, told};
 use crate::error::TransferError;
 use crate::inbox::Inbox;
-use crate::protocol::{READ, ReadRequest, ReadSpan, SCHEMA, Taken, Trouble, WRITE, WriteCommand, marked, parse};
+use crate::protocol::{
+    READ, RELAY, ReadRequest, ReadSpan, RelayRequest, SCHEMA, Taken, Trouble, WRITE, WriteCommand, marked, parse,
+};
 use crate::service::blocking;
 use crate::session::{Event, FileId, RequestId, StreamId};
 use crate::source::{BlockReader, Hashes, SourceSpan};
@@ -31,8 +33,10 @@ pub(crate) enum Note {
     },
     /// A connection broke.
     Lost { stream: StreamId, attempt: u32, why: FlightError },
-    /// A file cannot be had.
-    Trouble { file: FileId, why: Trouble },
+    /// A block cannot be written where it is to go.
+    Unwritable { stream: StreamId, attempt: u32, request: Option<RequestId>, why: TransferError },
+    /// A file cannot be had of a source.
+    Trouble { file: FileId, source: u32, why: Trouble },
     /// Nothing more can be done.
     Fatal(TransferError),
     /// The server does not know the session any more.
@@ -68,11 +72,26 @@ pub(crate) enum Direction {
     Upload { hashes: Arc<Hashes>, session: String },
 }
 
+/// What a relay is told, besides what is asked for.
+#[derive(Clone)]
+pub(crate) struct Through {
+    /// The source's server.
+    pub(crate) from: String,
+    /// What it granted to the relay.
+    pub(crate) token: String,
+    /// A name of this copy.
+    pub(crate) copy: String,
+}
+
 /// A connection.
 #[derive(Clone)]
 pub(crate) struct Stream {
     pub(crate) stream: StreamId,
     pub(crate) attempt: u32,
+    /// Where it is connected to.
+    pub(crate) source: u32,
+    /// Where blocks come through, where that is not the source itself.
+    pub(crate) through: Option<Through>,
     pub(crate) notes: Notes,
     pub(crate) manner: Manner,
 }
@@ -93,9 +112,16 @@ impl Stream {
             self.tell(Note::SessionLost { stream, attempt, session: session.to_owned() });
         } else if is_passing(&error) {
             self.tell(Note::Lost { stream, attempt, why: error });
+        } else if is_full(&error) {
+            self.unwritable(None, told(error));
         } else {
             self.tell(Note::Fatal(told(error)));
         }
+    }
+
+    fn unwritable(&self, request: Option<RequestId>, why: TransferError) {
+        let (stream, attempt) = (self.stream, self.attempt);
+        self.tell(Note::Unwritable { stream, attempt, request, why });
     }
 
     fn taken(&self, taken: Taken) {
@@ -107,7 +133,7 @@ impl Stream {
             self.tell(Note::Event(Event::Damaged { stream, file, block }));
         }
         for (file, why) in taken.refused {
-            self.tell(Note::Trouble { file, why });
+            self.tell(Note::Trouble { file, source: self.source, why });
         }
     }
 
@@ -135,6 +161,7 @@ impl Stream {
                         match this.fetch(&client, spans, inbox).await {
                             Ok(()) => this.event(Event::Ended { stream: this.stream, request }),
                             Err(Failed::Way(error)) => this.failed(error, ""),
+                            Err(Failed::Here(why @ TransferError::File { .. })) => this.unwritable(Some(request), why),
                             Err(Failed::Here(error)) => this.tell(Note::Fatal(error)),
                         }
                     });
@@ -152,7 +179,14 @@ impl Stream {
     }
 
     async fn fetch(&self, client: &Client, spans: Vec<ReadSpan>, inbox: Arc<Inbox>) -> Result<(), Failed> {
-        let ticket = marked(READ, &ReadRequest { spans, manner: self.manner })?;
+        let read = ReadRequest { spans, manner: self.manner };
+        let ticket = match self.through.clone() {
+            None => marked(READ, &read)?,
+            Some(Through { from, token, copy }) => {
+                let lane = format!("{copy}.{}", self.stream);
+                marked(RELAY, &RelayRequest { from, token, lane, read })?
+            }
+        };
         let mut batches = client.download(ticket).await?;
         while let Some((batch, said)) = batches.next().await? {
             if !said.is_empty() {

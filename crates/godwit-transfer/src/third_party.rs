@@ -1,8 +1,9 @@
-//! Copies between two servers: one is granted reading by the other, and fetches by itself.
+//! Copies between two servers: one is granted reading by the other, and fetches by itself. Who has it fetch asks now and then how far it is.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use godwit_flight::Token;
@@ -12,11 +13,14 @@ use crate::control::{Control, Credentials};
 use crate::copy::{CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
 use crate::error::TransferError;
 use crate::place::{Place, Remote};
+use crate::service::random_name;
 use crate::tune::CopyMode;
 
 /// Has a server fetch files from another.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FetchRequest {
+    /// A name by which it is asked how far it is.
+    pub(crate) name: String,
     /// Where files are, and the token that lets the fetching server read them.
     sources: Vec<(String, String)>,
     /// Where they go, as the user wrote it: below the fetching server's root.
@@ -31,11 +35,38 @@ pub(crate) struct FetchRequest {
     patience_s: u64,
 }
 
-/// Nobody watches a server fetch.
-struct Unwatched;
+/// How often it is asked how far a server is.
+const ASK_INTERVAL: Duration = Duration::from_millis(500);
+/// Events that are kept for who asks for them; the oldest go first.
+const EVENTS_KEPT: usize = 1000;
 
-impl CopyObserver for Unwatched {
-    fn event(&self, _event: &CopyEvent) {}
+/// What happened since it was last asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Happened(Mutex<VecDeque<CopyEvent>>);
+
+impl Happened {
+    fn events(&self) -> std::sync::MutexGuard<'_, VecDeque<CopyEvent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of it; nothing is left.
+    pub(crate) fn take(&self) -> Vec<CopyEvent> {
+        self.events().drain(..).collect()
+    }
+}
+
+impl CopyObserver for Happened {
+    fn event(&self, event: &CopyEvent) {
+        let mut events = self.events();
+        // How far it was before is of no interest.
+        if let (CopyEvent::Copying { .. }, Some(CopyEvent::Copying { .. })) = (event, events.back()) {
+            events.pop_back();
+        }
+        if events.len() >= EVENTS_KEPT {
+            events.pop_front();
+        }
+        events.push_back(event.clone());
+    }
 }
 
 /// Has the destination's server fetch what the sources' server grants it.
@@ -44,6 +75,7 @@ pub(crate) async fn delegate(
     destination: &Remote,
     credentials: &Credentials,
     options: &CopyOptions,
+    observer: &dyn CopyObserver,
 ) -> Result<CopySummary, TransferError> {
     if options.dry_run {
         return Err(TransferError::refused("what a server would fetch cannot be told; leave --dry-run out"));
@@ -61,6 +93,7 @@ pub(crate) async fn delegate(
         granted.push((source.to_string(), control.grant(path).await?));
     }
     let request = FetchRequest {
+        name: random_name()?,
         sources: granted,
         destination: destination.path.clone(),
         mode: options.mode,
@@ -72,7 +105,20 @@ pub(crate) async fn delegate(
         sync: options.sync,
         patience_s: options.patience.as_secs(),
     };
-    Control::connect(destination, credentials, options.patience).await?.fetch(&request).await
+    let control = Control::connect(destination, credentials, options.patience).await?;
+    let asking = async {
+        loop {
+            tokio::time::sleep(ASK_INTERVAL).await;
+            // Whether the fetching goes well is said by itself.
+            for event in control.happened(&request.name).await.unwrap_or_default() {
+                observer.event(&event);
+            }
+        }
+    };
+    tokio::select! {
+        fetched = control.fetch(&request) => fetched,
+        () = asking => Err(TransferError::Bug { problem: "asking ended".to_owned() }),
+    }
 }
 
 /// Fetches, on the server that was asked to. `place` is where a path of a client is on this machine.
@@ -80,6 +126,7 @@ pub(crate) async fn fetch(
     request: FetchRequest,
     place: impl Fn(&str) -> Result<PathBuf, TransferError>,
     authority: Option<PathBuf>,
+    happened: &Happened,
 ) -> Result<CopySummary, TransferError> {
     let mut path = place(&request.destination)?.into_os_string();
     if request.destination.ends_with('/') || request.destination.is_empty() {
@@ -96,6 +143,8 @@ pub(crate) async fn fetch(
         dry_run: false,
         patience: Duration::from_secs(request.patience_s),
         strict: true,
+        also_from: Vec::new(),
+        relay: None,
     };
     let mut summary = CopySummary::default();
     let (first_token, places) = match &request.sources[..] {
@@ -112,10 +161,10 @@ pub(crate) async fn fetch(
         path.push("/");
     }
     let destination = Place::Here(path.into());
-    let never = Arc::new(AtomicBool::new(false));
+    let never = AtomicBool::new(false);
     for ((_, token), place) in request.sources.iter().zip(places) {
         let credentials = Credentials { token: Token::new(token), authority: authority.clone(), identity: None };
-        let done = copy(&[place], &destination, &credentials, &options, &Unwatched, &never).await?;
+        let done = copy(&[place], &destination, &credentials, &options, happened, &never).await?;
         summary.files += done.files;
         summary.same += done.same;
         summary.removed += done.removed;

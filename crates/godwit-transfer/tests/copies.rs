@@ -14,7 +14,9 @@ use std::time::Duration;
 use godwit_flight::{Address, Catalog, Dataset, DatasetError, Gate, Node, NodeOptions, Server, Tuning};
 use godwit_transfer::place::Place;
 use godwit_transfer::tune::CopyMode;
-use godwit_transfer::{CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, TransferError, copy};
+use godwit_transfer::{
+    CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, FilesOptions, TransferError, copy,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -41,7 +43,11 @@ struct Serving {
 
 impl Serving {
     async fn start(root: &Path, at: &str) -> Self {
-        let files = Arc::new(Files::new(root.to_owned(), true, None).unwrap());
+        Self::with(root, at, FilesOptions { writable: true, ..FilesOptions::default() }).await
+    }
+
+    async fn with(root: &Path, at: &str, options: FilesOptions) -> Self {
+        let files = Arc::new(Files::new(root.to_owned(), options).unwrap());
         let node = Node::with_files(Arc::new(NoDatasets), None, Some(files), NodeOptions::default());
         let wanted = Address::Tcp(at.parse().unwrap());
         let routes = node.routes();
@@ -104,6 +110,8 @@ fn options() -> CopyOptions {
         dry_run: false,
         patience: Duration::from_secs(20),
         strict: false,
+        also_from: Vec::new(),
+        relay: None,
     }
 }
 
@@ -422,6 +430,16 @@ fn one_server_fetches_from_another_what_it_was_granted() {
         assert_eq!(tree(&one.join("d")), tree(&other.join("kept/d")));
         let again = copied(&from.place("d/a/file*"), &to.place("kept/d/a/"), &options()).await.unwrap();
         assert_eq!((again.files, again.same), (0, 8));
+        // Who has it fetched sees how far it is.
+        fs::write(one.join("long"), bytes(1, 24 * MIB)).unwrap();
+        let watch = Watch::default();
+        let slow = CopyOptions { bits_per_s: Some(100_000_000), ..options() };
+        watched(&from.place("long"), &to.place("long"), &slow, &watch).await.unwrap();
+        {
+            let events = watch.events.lock().unwrap();
+            assert!(matches!(events[0], CopyEvent::Started { files: 1, bytes: 25_165_824, .. }), "{:?}", events[0]);
+            assert!(events.iter().any(|event| matches!(event, CopyEvent::Copying { bytes: 1.., .. })), "{events:?}");
+        }
         let refused = copied(&from.place("../x"), &to.place("x"), &options()).await;
         assert!(matches!(refused, Err(TransferError::Refused { .. })), "{refused:?}");
     });
@@ -441,4 +459,161 @@ fn polite_and_fair_copies_arrive_too() {
             assert!(fs::read(there.join(format!("{mode:?}"))).unwrap() == bytes(2, 4 * MIB + 3));
         }
     });
+}
+
+/// Ends a server when so many bytes are there.
+struct Ends {
+    at: u64,
+    server: Mutex<Option<Serving>>,
+    ended: AtomicBool,
+}
+
+impl CopyObserver for Ends {
+    fn event(&self, event: &CopyEvent) {
+        if let CopyEvent::Copying { bytes, .. } = event
+            && *bytes >= self.at
+            && let Some(server) = self.server.lock().unwrap().take()
+        {
+            server.task.abort();
+            self.ended.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_file_comes_from_several_servers_and_those_that_end_are_done_without() {
+    for ends in [0, 1] {
+        run(async {
+            let (_keep, there, mine) = directories();
+            let names = ["one", "two", "three"];
+            for name in names {
+                fs::create_dir(there.join(name)).unwrap();
+                fs::write(there.join(name).join("f"), bytes(7, 48 * MIB + 99)).unwrap();
+            }
+            let mut servers = Vec::new();
+            for name in names {
+                servers.push(Serving::start(&there.join(name), "127.0.0.1:0").await);
+            }
+            let places: Vec<_> = servers.iter().map(|server| server.place("f")).collect();
+            let slow = CopyOptions { bits_per_s: Some(300_000_000), also_from: places[1..].to_vec(), ..options() };
+            let ends =
+                Ends { at: 12 << 20, server: Mutex::new(Some(servers.remove(ends))), ended: AtomicBool::new(false) };
+            let never = AtomicBool::new(false);
+            let target = here(&mine.join("f"));
+            copy(&places[..1], &target, &Credentials::default(), &slow, &ends, &never).await.unwrap();
+            assert!(ends.ended.load(Ordering::Relaxed));
+            assert!(fs::read(mine.join("f")).unwrap() == bytes(7, 48 * MIB + 99));
+            // One that is gone already is told of.
+            let watch = Watch::default();
+            let again = watched(&places[0], &here(&mine.join("again")), &slow, &watch).await.unwrap();
+            assert_eq!((again.files, again.damaged), (1, 0));
+            let events = watch.events.lock().unwrap();
+            assert!(matches!(events[0], CopyEvent::Warning { .. }), "{:?}", events[0]);
+            assert!(events.iter().any(|event| matches!(event, CopyEvent::Started { servers: 2, .. })));
+        });
+    }
+}
+
+#[test]
+fn a_server_with_other_bytes_or_files_spoils_nothing() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        for name in ["good", "bad"] {
+            fs::create_dir_all(there.join(name).join("d")).unwrap();
+        }
+        let content = bytes(1, 24 * MIB + 1);
+        let mut other = content.clone();
+        for at in (0..other.len()).step_by(3 * MIB) {
+            other[at] ^= 1;
+        }
+        for (name, long) in [("good", &content), ("bad", &other)] {
+            fs::write(there.join(name).join("d/long"), long).unwrap();
+            // Of the same size, written at another time.
+            fs::write(there.join(name).join("d/short"), name.repeat(12).get(..30).unwrap()).unwrap();
+        }
+        fs::write(there.join("good/d/only"), bytes(3, 5 * MIB)).unwrap();
+        fs::write(there.join("bad/d/surplus"), "x").unwrap();
+        let good = Serving::start(&there.join("good"), "127.0.0.1:0").await;
+        let bad = Serving::start(&there.join("bad"), "127.0.0.1:0").await;
+        let both = CopyOptions { also_from: vec![bad.place("d")], ..options() };
+        copied(&good.place("d"), &here(&mine.join("d")), &both).await.unwrap();
+        assert_eq!(tree(&there.join("good/d")), tree(&mine.join("d")));
+        // It is said what it is not for.
+        let into = here(&mine);
+        let pattern = copied(&good.place("d/*"), &into, &both).await;
+        let up = copied(&here(&mine.join("d")), &good.place("up"), &both).await;
+        let between = copied(&good.place("d"), &bad.place("x"), &both).await;
+        for refused in [pattern, up, between] {
+            assert!(matches!(refused, Err(TransferError::Refused { .. })), "{refused:?}");
+        }
+    });
+}
+
+#[test]
+fn blocks_come_through_a_server_in_between_that_lets_them() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        fill(&there.join("d"));
+        fs::create_dir(there.join("relay")).unwrap();
+        let source = Serving::start(&there, "127.0.0.1:0").await;
+        let relays = FilesOptions { relays: true, ..FilesOptions::default() };
+        let relay = Serving::with(&there.join("relay"), "127.0.0.1:0", relays).await;
+        for compress in [false, true] {
+            let target = mine.join(format!("{compress}"));
+            let through = CopyOptions { relay: Some(relay.place("")), compress, ..options() };
+            copied(&source.place("d"), &here(&target), &through).await.unwrap();
+            assert_eq!(tree(&there.join("d")), tree(&target));
+        }
+        // Bits that flip on the way to the relay are found at the end of it.
+        let (content, size) = (bytes(5, 40 * MIB), 40 * MIB);
+        fs::write(there.join("f"), &content).unwrap();
+        let way = flipping(source.address, 6 << 20, 4).await;
+        let through = CopyOptions { relay: Some(relay.place("")), ..options() };
+        let summary = copied(&place(way, "f"), &here(&mine.join("f")), &through).await.unwrap();
+        assert!(fs::read(mine.join("f")).unwrap() == content, "{size}");
+        assert!(summary.damaged > 0, "{summary:?}");
+        // Who was not told to relay does not; nothing comes past it.
+        let no_relay = CopyOptions { relay: Some(source.place("")), ..options() };
+        let refused = copied(&source.place("f"), &here(&mine.join("g")), &no_relay).await;
+        assert!(
+            matches!(&refused, Err(TransferError::Refused { problem }) if problem.contains("--relay")),
+            "{refused:?}"
+        );
+        let up = copied(&here(&mine.join("f")), &source.place("up"), &through).await;
+        assert!(matches!(up, Err(TransferError::Refused { .. })), "{up:?}");
+    });
+}
+
+#[test]
+fn a_copy_through_a_relay_goes_on_when_either_half_breaks() {
+    for ends_relay in [true, false] {
+        run(async {
+            let (_keep, there, mine) = directories();
+            fs::write(there.join("f"), bytes(3, 32 * MIB + 5)).unwrap();
+            fs::create_dir(there.join("relay")).unwrap();
+            let relays = || FilesOptions { relays: true, ..FilesOptions::default() };
+            let start = async |relay: bool, at: &str| match relay {
+                true => Serving::with(&there.join("relay"), at, relays()).await,
+                false => Serving::start(&there, at).await,
+            };
+            let (source, relay) = (start(false, "127.0.0.1:0").await, start(true, "127.0.0.1:0").await);
+            let (from, to) = (source.place("f"), here(&mine.join("f")));
+            let slow = CopyOptions { relay: Some(relay.place("")), bits_per_s: Some(250_000_000), ..options() };
+            let kept = if ends_relay { relay.address } else { source.address };
+            let server = Mutex::new(Some(if ends_relay { relay } else { source }));
+            let ends = Ends { at: 8 << 20, server, ended: AtomicBool::new(false) };
+            let never = AtomicBool::new(false);
+            let credentials = Credentials::default();
+            let again = async {
+                while !ends.ended.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                start(ends_relay, &kept.to_string()).await
+            };
+            let copying = copy(std::slice::from_ref(&from), &to, &credentials, &slow, &ends, &never);
+            let (outcome, _again) = tokio::join!(copying, again);
+            outcome.unwrap();
+            assert!(fs::read(mine.join("f")).unwrap() == bytes(3, 32 * MIB + 5));
+        });
+    }
 }

@@ -12,6 +12,7 @@ mod flight;
 mod marking;
 mod nodes;
 mod pack;
+mod plan;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
@@ -50,6 +51,7 @@ pub use nodes::{NodeArgs, Place, PlaceArgs};
 pub use pack::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, MutateArgs, PackArgs, UnpackArgs,
 };
+pub use plan::{BalancePolicy, PlanArgs};
 #[cfg(feature = "sql")]
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
@@ -189,7 +191,7 @@ impl Cli {
 }
 
 /// A command line and more options: after those that are there, before what `--` says are none.
-fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
+pub(crate) fn with_words(mut line: Vec<OsString>, words: &[OsString]) -> Vec<OsString> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     line.splice(end..end, words.iter().cloned());
     line
@@ -267,6 +269,9 @@ pub enum Verb {
     /// Make another individual of a genome, from a seed
     #[command(hide = true, after_help = "Example:\n  godwit mutate ref.fa other.fa --seed 1")]
     Mutate(MutateArgs),
+    /// Hours and genomes per day of a cohort on a facility, by simulation
+    #[command(after_help = "Example:\n  godwit plan --samples 120 --nodes 40 --storage-nodes 3 --balance round-robin")]
+    Plan(PlanArgs),
     /// Make a small genome and reads, run the main job, compare with the truth
     #[command(after_help = "Example:\n  godwit demo --out demo")]
     Demo(DemoArgs),

@@ -95,6 +95,7 @@ impl From<DatasetError> for Failure {
             | DatasetError::AlreadyThere { .. }
             | DatasetError::Machine(_) => Exit::Machine,
             DatasetError::Data(_) => Exit::Input,
+            DatasetError::Remote(_) => Exit::Remote,
         };
         Self::new(exit, with_causes(&error))
     }

@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod progress;
+mod table;
 mod verbs;
 mod wrap;
 
@@ -19,7 +20,10 @@ use crate::failure::{Exit, Failure};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
-        failure::tell(&panic.to_string());
+        // What a decoder of foreign bytes gives up on is told as an error, by whoever runs it.
+        if !godwit_model::panics::is_caught() {
+            failure::tell(&panic.to_string());
+        }
     }));
     let started = Instant::now();
     // Until options are known, the bare word must do.

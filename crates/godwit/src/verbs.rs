@@ -11,6 +11,7 @@ mod copy;
 mod decode_cram;
 mod demo;
 mod doctor;
+mod dry_run;
 mod filter;
 mod index;
 mod live;
@@ -68,6 +69,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),
+        Verb::Plan(args) => plan::run(&args),
         Verb::Pack(args) => pack::pack_file(&args),
         Verb::Unpack(args) => pack::unpack_file(&args),
         Verb::Collection(verb) => pack::collection(&verb),

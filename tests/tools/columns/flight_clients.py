@@ -3,7 +3,9 @@
 Arguments: a directory that is not used, the address HOST:PORT, what to do, and words for it. Prints what was found, a line each.
 """
 
+import os
 import sys
+import time
 
 import pyarrow
 from pyarrow import flight
@@ -32,6 +34,49 @@ def fetched(address, command):
     table = rows(client, info)
     assert table.schema.equals(schema), (table.schema, schema)
     print(table.num_rows, len(info.endpoints), ",".join(table.column_names))
+
+
+def alike(address, other, command):
+    """Rows of a dataset of two servers, which are the same."""
+    tables = []
+    for client in [connect(address), connect(other)]:
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
+        tables.append(rows(client, info))
+    assert tables[0].equals(tables[1], check_metadata=True), command
+    print(tables[0].num_rows)
+
+
+def before_and_after(address, command, asked, changed):
+    """Rows of a dataset by a ticket, and by the same and a new one after the dataset has changed."""
+    client = connect(address)
+    descriptor = flight.FlightDescriptor.for_command(command.encode())
+    info = client.get_flight_info(descriptor)
+    print(rows(client, info).num_rows)
+    open(asked, "w").close()
+    while not os.path.exists(changed):
+        time.sleep(0.005)
+    try:
+        print("taken", rows(client, info).num_rows)
+    except (flight.FlightError, pyarrow.ArrowException) as error:
+        print(str(error).replace("\n", " "))
+    print(rows(client, client.get_flight_info(descriptor)).num_rows)
+
+
+def pieces(address, command, target, *others):
+    """A file as it is, written to a target piece by piece, each from another of the locations that its endpoint names."""
+    info = connect(address).get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
+    asked = 0
+    with open(target, "wb") as out:
+        for number, endpoint in enumerate(info.endpoints):
+            places = [location.uri.decode() for location in endpoint.locations]
+            own = [place for place in places if place.startswith("arrow-flight-reuse-connection:")]
+            away = [place for place in places if place not in own]
+            assert sorted(away) == sorted(f"grpc+tcp://{other}" for other in others) and len(own) == bool(others), places
+            where = ([f"grpc+tcp://{address}"] + away)[number % (1 + len(away))]
+            asked += where != f"grpc+tcp://{address}"
+            for block in flight.connect(where).do_get(endpoint.ticket).read_all()["data"].to_pylist():
+                out.write(block)
+    print(len(info.endpoints), asked, info.total_bytes)
 
 
 def refused(address, *tickets):
@@ -116,5 +161,5 @@ def guarded(address, certificate, header):
         print(type(error).__name__)
 
 
-WORK = {work.__name__: work for work in [guarded, listed, fetched, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
+WORK = {work.__name__: work for work in [guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
 WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])

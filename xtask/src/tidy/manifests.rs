@@ -46,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "godwit-kernels",
             "godwit-engines",
             "godwit-fleet",
+            "godwit-search",
         ],
     ),
     (

@@ -99,7 +99,8 @@ impl Node {
             return Err(refused("a transaction"));
         }
         let description = self.engine()?.describe(caller, request.query.clone()).await?;
-        let handle = self.inner.statements.add(caller, request.query).map_err(|error| *error)?;
+        let schema = description.schema.clone();
+        let handle = self.inner.statements.add(caller, request.query, schema).map_err(|error| *error)?;
         let result = ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.into(),
             dataset_schema: schema_bytes(&description.schema)?,

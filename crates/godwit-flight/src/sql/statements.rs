@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use tonic::Status;
 
 use crate::gate::Caller;
@@ -13,6 +14,8 @@ use crate::gate::Caller;
 const MOST: usize = 4096;
 /// How long one is kept that nobody uses.
 const IDLE: Duration = Duration::from_secs(3600);
+/// How long the columns hold that preparing it told: clients ask for the rows at once, and files may change later.
+const TOLD: Duration = Duration::from_secs(1);
 /// Random bytes of a handle.
 const HANDLE_BYTES: usize = 16;
 
@@ -21,6 +24,14 @@ const HANDLE_BYTES: usize = 16;
 pub(crate) struct Prepared {
     pub(crate) sql: String,
     pub(crate) parameters: Option<RecordBatch>,
+    told: (Instant, SchemaRef),
+}
+
+impl Prepared {
+    /// Its columns, where they were told a moment ago.
+    pub(crate) fn schema(&self) -> Option<SchemaRef> {
+        (self.told.0.elapsed() < TOLD).then(|| self.told.1.clone())
+    }
 }
 
 #[derive(Debug)]
@@ -41,8 +52,8 @@ impl Statements {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a statement, and returns its handle.
-    pub(crate) fn add(&self, caller: &Caller, sql: String) -> Result<Vec<u8>, Box<Status>> {
+    /// Keeps a statement with its columns, and returns its handle.
+    pub(crate) fn add(&self, caller: &Caller, sql: String, schema: SchemaRef) -> Result<Vec<u8>, Box<Status>> {
         let handle = random_bytes::<HANDLE_BYTES>().to_vec();
         let mut kept = self.locked();
         if kept.len() >= MOST {
@@ -52,7 +63,7 @@ impl Statements {
             let problem = "there are too many prepared statements; close those that are not used";
             return Err(Box::new(Status::resource_exhausted(problem)));
         }
-        let prepared = Prepared { sql, parameters: None };
+        let prepared = Prepared { sql, parameters: None, told: (Instant::now(), schema) };
         kept.insert(handle.clone(), Kept { caller: caller.clone(), used: Instant::now(), prepared });
         Ok(handle)
     }
@@ -97,4 +108,25 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     // Linux since 3.17 has it; without it no handle, ticket or token would be safe.
     filled.expect("the system gives random bytes");
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_schema::Schema;
+
+    use super::*;
+
+    #[test]
+    fn columns_that_were_told_are_forgotten_before_files_change() {
+        let statements = Statements::default();
+        let handle = statements.add(&Caller::default(), "SELECT 1".to_owned(), Arc::new(Schema::empty())).unwrap();
+        let mut prepared = statements.get(&Caller::default(), &handle).unwrap();
+        assert!(prepared.schema().is_some());
+        prepared.told.0 = Instant::now().checked_sub(TOLD).unwrap();
+        assert!(prepared.schema().is_none());
+        statements.close(&Caller::default(), &handle);
+        assert!(statements.get(&Caller::default(), &handle).is_err());
+    }
 }

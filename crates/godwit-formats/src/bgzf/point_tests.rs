@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::point::{Coding, Points, Spacing, Start};
 use super::read_ahead::{Accept, ReadAhead};
+use super::source::Input;
 use super::{BlockCompressor, EOF_BLOCK, Fault};
 
 /// A point wherever there can be one.
@@ -263,7 +264,7 @@ fn pipes_have_no_points_and_the_checksum_from_a_point_is_that_of_the_file() {
     let (pipe, mut writer) = std::io::pipe().expect("a pipe");
     let writer = std::thread::spawn(move || writer.write_all(&bytes));
     let pipe = fs::File::from(std::os::fd::OwnedFd::from(pipe));
-    let mut ahead = ReadAhead::start(pipe, 1, ACCEPT, Points::Noted(EVERYWHERE, None)).expect("it starts");
+    let mut ahead = ReadAhead::start(Input::File(pipe), 1, ACCEPT, Points::Noted(EVERYWHERE, None)).expect("it starts");
     while ahead.next().expect("the pipe is whole").is_some() {}
     assert_eq!(ahead.start_after(text.len() as u64), None);
     writer.join().expect("no panic").expect("the pipe takes all");

@@ -22,7 +22,7 @@ use super::error::Fault;
 use super::gzip;
 use super::inflate::{block_ahead, inflate_blocks};
 use super::point::{Coding, Point, Points, Spacing, Start, WINDOW_BYTES};
-use super::source::{Shared, Source};
+use super::source::{Input, Shared, Source};
 
 /// Bytes of text in one chunk.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
@@ -115,14 +115,13 @@ impl ReadAhead {
     /// Opens a file and starts its thread; `threads` more, at least one, decompress if it is BGZF.
     pub(crate) fn open(path: &Path, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
         let file = open(path).map_err(Fault::Open)?;
-        Self::start(file, threads, accept, points)
+        Self::start(Input::File(file), threads, accept, points)
     }
 
     /// As [`ReadAhead::open`] for what is open already.
-    pub(crate) fn start(file: File, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
+    pub(crate) fn start(file: Input, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
         let threads = threads.max(1);
-        let metadata = file.metadata().map_err(Fault::Open)?;
-        let bytes_total = metadata.is_file().then_some(metadata.len());
+        let bytes_total = file.bytes().map_err(Fault::Open)?;
         let ahead = CHUNKS_AHEAD.max(2 * threads);
         let (sender, pieces) = bounded(ahead);
         let (spare, spares) = bounded(ahead);

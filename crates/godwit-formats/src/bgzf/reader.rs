@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicBool;
 use super::error::BgzfError;
 use super::point::{Points, Spacing, Start};
 use super::read_ahead::{Accept, ReadAhead, STDIN};
+use super::source::Input;
+use crate::random_access::{FrontToBack, RandomAccess};
 
 /// Reads the data of a file that nobody vouched for, decompressed ahead on threads of its own: sizes and checksums are
 /// checked, and the end of BGZF is an error where the end-of-file block is missing.
@@ -64,6 +66,16 @@ pub fn open_text(path: &Path, threads: usize) -> Result<Reader, BgzfError> {
     Reader::start(path, threads, Accept::Text { lenient: false }, Points::Unused)
 }
 
+/// As [`open_text`] for what lies anywhere, read from front to back.
+///
+/// # Errors
+/// [`BgzfError::Thread`]. What is wrong inside comes from reading.
+pub fn open_text_of(source: &Arc<dyn RandomAccess>, threads: usize) -> Result<Reader, BgzfError> {
+    let input = Input::Anywhere(FrontToBack::new(source.clone()));
+    let ahead = ReadAhead::start(input, threads, Accept::Text { lenient: false }, Points::Unused);
+    Ok(Reader::new(source.path(), ahead.map_err(|fault| fault.into_error(source.path()))?))
+}
+
 impl Reader {
     /// Opens a file that is BGZF throughout, decompressed on that many threads, at least one.
     ///
@@ -97,7 +109,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn from_file(name: &Path, file: File, threads: usize) -> Result<Self, BgzfError> {
-        let ahead = ReadAhead::start(file, threads, Accept::Any { lenient: false }, Points::Unused);
+        let ahead = ReadAhead::start(Input::File(file), threads, Accept::Any { lenient: false }, Points::Unused);
         Ok(Self::new(name, ahead.map_err(|fault| fault.into_error(name))?))
     }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::Fault;
 use super::point::Start;
+use crate::random_access::FrontToBack;
 
 /// Bytes asked of the system at a time: four times the largest block.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -37,10 +38,50 @@ impl Shared {
     }
 }
 
+/// What is read forward.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A file, or a pipe.
+    File(File),
+    /// What lies anywhere.
+    Anywhere(FrontToBack),
+}
+
+impl Input {
+    /// Its length, bytes; `None` where it cannot be read again.
+    pub(super) fn bytes(&self) -> io::Result<Option<u64>> {
+        match self {
+            Self::File(file) => {
+                let metadata = file.metadata()?;
+                Ok(metadata.is_file().then_some(metadata.len()))
+            }
+            Self::Anywhere(input) => Ok(Some(input.bytes())),
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(space),
+            Self::Anywhere(input) => input.read(space),
+        }
+    }
+}
+
+impl Seek for Input {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Self::File(file) => file.seek(to),
+            Self::Anywhere(input) => input.seek(to),
+        }
+    }
+}
+
 /// A file read forward only, so that pipes work.
 #[derive(Debug)]
 pub(super) struct Source {
-    file: File,
+    file: Input,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -52,7 +93,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(file: File, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(file: Input, shared: Arc<Shared>) -> Self {
         Self { file, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0, hashed_ahead: 0, shared }
     }
 
@@ -139,7 +180,7 @@ impl Source {
 }
 
 /// Reads what comes next, and hashes it unless it was before.
-fn read(file: &mut File, space: &mut [u8], hashed_ahead: &mut u64, shared: &Shared) -> Result<usize, Fault> {
+fn read(file: &mut Input, space: &mut [u8], hashed_ahead: &mut u64, shared: &Shared) -> Result<usize, Fault> {
     loop {
         if shared.stopped.load(Ordering::Relaxed) {
             return Err(Fault::Stopped);

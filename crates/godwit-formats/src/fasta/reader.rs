@@ -74,9 +74,14 @@ impl Reader {
     /// # Errors
     /// [`FastaError::Bgzf`].
     pub fn open(path: &Path, threads: usize) -> Result<Self, FastaError> {
-        Ok(Self {
-            path: path.to_owned(),
-            input: open_text(path, threads)?,
+        Ok(Self::new(open_text(path, threads)?))
+    }
+
+    /// As [`Reader::open`] for a file that is open and of which nothing was consumed.
+    pub fn new(input: bgzf::Reader) -> Self {
+        Self {
+            path: input.path().to_owned(),
+            input,
             buffer: Vec::new(),
             start: 0,
             offset: 0,
@@ -86,7 +91,7 @@ impl Reader {
             names: HashSet::new(),
             contigs: Vec::new(),
             lines: None,
-        })
+        }
     }
 
     /// From here on refuses what a `.fai` cannot describe: lines of different length.

@@ -3,16 +3,15 @@
 //! Flows in: `.bai`, `.csi` and `.tbi` files of any origin. Flows out: stretches of virtual offsets. Whether the index
 //! belongs to the file can be seen here only in so far as it points behind its end.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::contig::first_bin;
 use super::read::IndexReadError;
 use super::{BAI_DEPTH, MIN_SHIFT};
-use crate::bgzf::{VirtualOffset, open_text};
+use crate::bgzf::{BgzfError, Reader, Unpacked as _, VirtualOffset, open_text};
 
 /// Most bytes of an index, unpacked. That of 300,000 contigs, or of a human genome at 1000x, is a tenth of it.
-const MAX_INDEX_BYTES: u64 = 1 << 30;
+const MAX_INDEX_BYTES: usize = 1 << 30;
 /// Offsets of tabix' head: how many bytes of names follow.
 const TABIX_HEAD_BYTES: usize = 28;
 
@@ -57,11 +56,22 @@ impl RegionIndex {
     /// # Errors
     /// [`IndexReadError`].
     pub fn read(path: &Path) -> Result<Self, IndexReadError> {
+        Self::read_from(open_text(path, 1)?)
+    }
+
+    /// As [`RegionIndex::read`] for a file that is open and of which nothing was consumed.
+    ///
+    /// # Errors
+    /// [`IndexReadError`].
+    pub fn read_from(mut input: Reader) -> Result<Self, IndexReadError> {
+        let path = input.path().to_owned();
         let mut bytes = Vec::new();
-        let read = open_text(path, 1)?.take(MAX_INDEX_BYTES).read_to_end(&mut bytes);
-        read.ok()
-            .and_then(|_| Self::parse(path, &bytes))
-            .ok_or_else(|| IndexReadError::Damaged { path: path.to_owned() })
+        match input.append_to(&mut bytes, MAX_INDEX_BYTES) {
+            // What keeps it from being read is no damage.
+            Err(error @ BgzfError::Io { .. }) => Err(error.into()),
+            Err(_) => Err(IndexReadError::Damaged { path }),
+            Ok(_) => Self::parse(&path, &bytes).ok_or(IndexReadError::Damaged { path }),
+        }
     }
 
     fn parse(path: &Path, bytes: &[u8]) -> Option<Self> {

@@ -246,6 +246,8 @@ impl<'r> HeadOfRun<'r> {
             | Report::ReadyToCall { .. }
             | Report::Wants
             | Report::CallFailed { .. }
+            | Report::ReadyToSearch { .. }
+            | Report::WorkerEnded { .. }
             | Report::Failed { .. } => {}
         }
     }

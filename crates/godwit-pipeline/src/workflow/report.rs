@@ -69,6 +69,8 @@ pub struct StepTime {
     pub seconds: f64,
     /// Records written.
     pub records: u64,
+    /// Bytes of the files it read and wrote, the reference apart; what an earlier process did counts as what is there now.
+    pub file_bytes: u64,
     /// An earlier process did it.
     pub done_before: bool,
 }

@@ -1,5 +1,6 @@
 //! Carries out what the session decides, and tells it what happened.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +8,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::proof::{Proof, Prover};
 use super::{Connecting, Copy, CopyEvent, CopySummary};
-use crate::control::{Control, lost_session, told};
 use crate::error::TransferError;
 use crate::plan::Item;
-use crate::protocol::{ReadSpan, Trouble};
-use crate::ranges::RangeSet;
-use crate::service::blocking;
-use crate::session::{Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Span, StreamId};
+use crate::protocol::{FileState, ReadSpan};
+use crate::session::{Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Sources, Span, StreamId};
 use crate::source::{Hashes, SourceSpan};
 use crate::streams::{Asked, Direction, Note, Notes, Spans, Stream};
 use crate::tree::{BlockHash, block_span, root};
@@ -29,6 +28,8 @@ const RATE_INTERVAL: Duration = Duration::from_secs(3);
 #[derive(Default)]
 struct Slot {
     attempt: u32,
+    /// Where it is connected to.
+    source: u32,
     asks: Option<mpsc::UnboundedSender<Asked>>,
     wire: Option<godwit_flight::Wire>,
     /// The task that works on it, which ends with it.
@@ -56,7 +57,11 @@ pub(super) struct Runner<'r, 'c> {
     heard: mpsc::UnboundedReceiver<Note>,
     slots: Vec<Slot>,
     troubles: Vec<TransferError>,
+    /// Why a source does not have a file any more.
+    unavailable: HashMap<FileId, TransferError>,
     last_failure: Option<TransferError>,
+    /// Why nothing more is written.
+    unwritable: Option<TransferError>,
     started: Instant,
     arrived_bytes: u64,
     /// Times and bytes, for the rate.
@@ -84,7 +89,9 @@ impl<'r, 'c> Runner<'r, 'c> {
             heard,
             slots: Vec::new(),
             troubles: Vec::new(),
+            unavailable: HashMap::new(),
             last_failure: None,
+            unwritable: None,
             started: Instant::now(),
             arrived_bytes: 0,
             marks: std::collections::VecDeque::new(),
@@ -116,6 +123,10 @@ impl<'r, 'c> Runner<'r, 'c> {
                     Action::GiveUp => {
                         let source = self.last_failure.take().map(Box::new);
                         return Err(TransferError::Silent { seconds: patience.as_secs(), source });
+                    }
+                    Action::Stop => {
+                        let silent = TransferError::Silent { seconds: patience.as_secs(), source: None };
+                        return Err(self.unwritable.take().unwrap_or(silent));
                     }
                     action => self.perform(action),
                 }
@@ -165,19 +176,25 @@ impl<'r, 'c> Runner<'r, 'c> {
                 self.last_failure = Some(why.into());
                 self.lost(stream, attempt)
             }
+            Note::Unwritable { stream, attempt, request, why } => {
+                // The first of them is told.
+                self.unwritable.get_or_insert(why);
+                let request = request.filter(|_| self.slots[stream as usize].attempt == attempt);
+                Some(Event::Unwritable { stream, request })
+            }
             Note::SessionLost { stream, attempt, session } => {
                 self.begin_again(&session).await?;
                 self.lost(stream, attempt)
             }
-            Note::Trouble { file, why } => {
+            Note::Trouble { file, source, why } => {
                 let origin = self.copy.plan.items.get(file as usize).map(|item| item.origin.as_str());
-                self.troubles.push(why.into_error(origin.unwrap_or_default()));
-                Some(Event::Unavailable { file })
+                self.unavailable.insert(file, why.into_error(origin.unwrap_or_default()));
+                Some(Event::Unavailable { file, source })
             }
             Note::Fatal(error) => return Err(error),
             Note::ProveAgain { file, session } => {
                 self.begin_again(&session).await?;
-                self.finish(file);
+                self.finish(file, Sources::only(0));
                 None
             }
             Note::Connected { stream, wire } => {
@@ -217,25 +234,31 @@ impl<'r, 'c> Runner<'r, 'c> {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::Open { stream, .. } => self.open(stream),
+            Action::Open { stream, source } => self.open(stream, source),
             Action::Ask { stream, request, spans } => self.ask(stream, request, &spans),
-            Action::Finish { file } => self.finish(file),
+            Action::Finish { file, sources } => self.finish(file, sources),
             Action::Refuse { file } => {
                 let place = self.copy.plan.items[file as usize].origin.clone();
-                self.troubles.push(TransferError::Damaged { place });
+                let why = self.unavailable.remove(&file);
+                self.troubles.push(why.unwrap_or(TransferError::Damaged { place }));
             }
-            Action::Done | Action::GiveUp => {}
+            Action::Done | Action::GiveUp | Action::Stop => {}
         }
     }
 
-    fn open(&mut self, stream: StreamId) {
+    fn open(&mut self, stream: StreamId, source: u32) {
         let (asks, asked) = mpsc::unbounded_channel();
         let slot = &mut self.slots[stream as usize];
-        slot.asks = Some(asks);
+        (slot.asks, slot.source) = (Some(asks), source);
+        if slot.task.take().is_some() {
+            // A stream that goes to another source: what its connection before still tells is of nobody.
+            slot.attempt += 1;
+        }
         let first = slot.attempt == 0;
-        let control = self.copy.control.clone();
+        let through = self.copy.relay.as_ref().map(|relay| relay.through(source));
+        let control = self.copy.way_to(source).clone();
         let ready = if first && stream == 0 { control.current() } else { None };
-        let connecting = if first && stream > 0 { self.connecting.pop() } else { None };
+        let connecting = if first { self.connecting.remove(&stream) } else { None };
         let connect = async move {
             match (ready, connecting) {
                 (Some(client), _) => Ok(client),
@@ -246,32 +269,38 @@ impl<'r, 'c> Runner<'r, 'c> {
                 (None, None) => control.another().await,
             }
         };
-        let worker = Stream { stream, attempt: slot.attempt, notes: self.notes.clone(), manner: self.manner };
+        let (attempt, notes, manner) = (slot.attempt, self.notes.clone(), self.manner);
+        let worker = Stream { stream, attempt, source, through, notes, manner };
         let task = tokio::spawn(worker.run(connect, self.direction.clone(), asked));
         self.slots[stream as usize].task = Some(Task(task));
     }
 
     fn ask(&mut self, stream: StreamId, request: RequestId, spans: &[Span]) {
-        let items = &self.copy.plan.items;
+        let slot = &self.slots[stream as usize];
         let spans = match self.direction {
-            Direction::Download { .. } => Spans::There(spans.iter().map(|span| read_span(span, items)).collect()),
-            Direction::Upload { .. } => Spans::Here(spans.iter().map(|span| source_span(span, items)).collect()),
+            Direction::Download { .. } => {
+                Spans::There(spans.iter().filter_map(|span| read_span(span, self.copy, slot.source)).collect())
+            }
+            Direction::Upload { .. } => {
+                Spans::Here(spans.iter().map(|span| source_span(span, &self.copy.plan.items)).collect())
+            }
         };
-        if let Some(asks) = &self.slots[stream as usize].asks {
+        if let Some(asks) = &slot.asks {
             // A stream that has just ended tells so itself.
             let _ = asks.send(Asked { request, spans });
         }
     }
 
-    /// Has a file proved by its source.
-    fn finish(&mut self, file: FileId) {
-        let proof = Proof {
-            control: self.copy.control.clone(),
-            direction: self.direction.clone(),
-            hashes: self.hashes.clone(),
-            item: self.copy.plan.items[file as usize].clone(),
-            file,
-        };
+    /// Has a file proved by one of its sources.
+    fn finish(&mut self, file: FileId, sources: Sources) {
+        let item = self.copy.plan.items[file as usize].clone();
+        let provers = sources.iter().filter_map(|source| {
+            let (path, version) = self.copy.origin_of(source, file)?;
+            Some(Prover { source, control: self.copy.control_of(source).clone(), path: path.to_owned(), version })
+        });
+        let (direction, hashes) = (self.direction.clone(), self.hashes.clone());
+        let proof =
+            Proof { provers: provers.collect(), patience: self.copy.options.patience, direction, hashes, item, file };
         let notes = self.notes.clone();
         tokio::spawn(async move {
             let _ = notes.send(proof.note().await);
@@ -320,15 +349,15 @@ impl<'r, 'c> Runner<'r, 'c> {
     }
 }
 
-fn read_span(span: &Span, items: &[Item]) -> ReadSpan {
-    let item = &items[span.file as usize];
-    ReadSpan {
+fn read_span(span: &Span, copy: &Copy<'_>, source: u32) -> Option<ReadSpan> {
+    let (path, version) = copy.origin_of(source, span.file)?;
+    Some(ReadSpan {
         file: span.file,
-        path: item.origin.clone(),
-        version: item.entry.version,
+        path: path.to_owned(),
+        state: FileState::Version(version),
         start: span.start,
         end: span.end,
-    }
+    })
 }
 
 fn source_span(span: &Span, items: &[Item]) -> SourceSpan {
@@ -338,57 +367,5 @@ fn source_span(span: &Span, items: &[Item]) -> SourceSpan {
         path: PathBuf::from(&item.origin),
         version: item.entry.version,
         blocks: (span.start, span.end),
-    }
-}
-
-/// What came of a proof.
-enum Proven {
-    /// Blocks that are not what the source says, and the hashes of all.
-    Told(RangeSet, Vec<BlockHash>),
-    /// The server does not know this session any more.
-    Lost(String),
-}
-
-/// A file that is to be proved.
-struct Proof {
-    control: Arc<Control>,
-    direction: Direction,
-    hashes: Arc<Hashes>,
-    item: Item,
-    file: FileId,
-}
-
-impl Proof {
-    async fn note(self) -> Note {
-        let file = self.file;
-        match self.run().await {
-            Ok(Proven::Lost(session)) => Note::ProveAgain { file, session },
-            Ok(Proven::Told(wrong, hashes)) if wrong.is_empty() => Note::Proved { file, hashes },
-            Ok(Proven::Told(wrong, _)) => Note::Event(Event::Disproved { file, blocks: wrong }),
-            Err(error @ TransferError::Changed { .. }) => Note::Trouble { file, why: Trouble::of(&error) },
-            Err(error) => Note::Fatal(error),
-        }
-    }
-
-    async fn run(&self) -> Result<Proven, TransferError> {
-        let (file, version) = (self.file, self.item.entry.version);
-        match &self.direction {
-            Direction::Download { inbox } => {
-                let changed = || TransferError::Changed { place: self.item.origin.clone() };
-                let tree = self.control.tree(&self.item.origin, version).await?.ok_or_else(changed)?;
-                let inbox = inbox.clone();
-                blocking(move || Ok(Proven::Told(inbox.prove(file, &tree, false)?, tree))).await
-            }
-            Direction::Upload { session, .. } => {
-                let (hashes, path) = (self.hashes.clone(), PathBuf::from(&self.item.origin));
-                let tree = blocking(move || hashes.all(&path, version)).await?;
-                match self.control.finish(session, file, &tree, false).await {
-                    Ok(wrong) => Ok(Proven::Told(wrong, tree)),
-                    // The server was started anew.
-                    Err(error) if lost_session(&error) => Ok(Proven::Lost(session.clone())),
-                    Err(error) => Err(told(error)),
-                }
-            }
-        }
     }
 }

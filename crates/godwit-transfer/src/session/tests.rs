@@ -2,8 +2,12 @@ use super::*;
 
 const BLOCK: u64 = BLOCK_BYTES;
 
+fn finish() -> Action {
+    Action::Finish { file: 0, sources: Sources::only(0) }
+}
+
 fn work(size_bytes: u64) -> FileWork {
-    FileWork { size_bytes, missing: RangeSet::of(0, block_count(size_bytes)) }
+    FileWork { size_bytes, missing: RangeSet::of(0, block_count(size_bytes)), sources: Sources::only(0) }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -25,15 +29,15 @@ fn options(streams: u32) -> SessionOptions {
 #[test]
 fn a_transfer_of_nothing_is_done_at_once() {
     assert_eq!(Session::new(Vec::new(), options(4), ms(0)).1, [Action::Done]);
-    let there = FileWork { size_bytes: 5, missing: RangeSet::default() };
+    let there = FileWork { size_bytes: 5, missing: RangeSet::default(), sources: Sources::only(0) };
     assert_eq!(Session::new(vec![there], options(4), ms(0)).1, [Action::Done]);
 }
 
 #[test]
 fn a_file_that_is_all_there_is_proved_without_a_connection() {
-    let there = FileWork { size_bytes: 3 * BLOCK, missing: RangeSet::default() };
+    let there = FileWork { size_bytes: 3 * BLOCK, missing: RangeSet::default(), sources: Sources::only(0) };
     let (mut session, actions) = Session::new(vec![there], options(4), ms(0));
-    assert_eq!(actions, [Action::Finish { file: 0 }]);
+    assert_eq!(actions, [finish()]);
     assert_eq!(session.handle(ms(1), Event::Finished { file: 0 }), [Action::Done]);
 }
 
@@ -125,19 +129,136 @@ fn small_files_go_many_to_a_request() {
 fn a_file_that_is_gone_does_not_keep_the_others() {
     let (mut session, _) = Session::new(vec![work(BLOCK), work(BLOCK)], options(1), ms(0));
     session.handle(ms(0), Event::Opened { stream: 0 });
-    assert!(!session.handle(ms(0), Event::Unavailable { file: 0 }).contains(&Action::Done));
+    assert!(!session.handle(ms(0), Event::Unavailable { file: 0, source: 0 }).contains(&Action::Done));
     assert_eq!(session.handle(ms(0), Event::Arrived { stream: 0, file: 1, block: 0 }), [Action::Done]);
 }
 
 #[test]
 fn blocks_that_the_source_disproves_are_fetched_again() {
-    let there = FileWork { size_bytes: 4 * BLOCK, missing: RangeSet::of(0, 1) };
+    let there = FileWork { size_bytes: 4 * BLOCK, missing: RangeSet::of(0, 1), sources: Sources::only(0) };
     let (mut session, _) = Session::new(vec![there], options(1), ms(0));
     session.handle(ms(0), Event::Opened { stream: 0 });
     let actions = session.handle(ms(1), Event::Arrived { stream: 0, file: 0, block: 0 });
-    assert_eq!(actions, [Action::Finish { file: 0 }]);
-    let actions = session.handle(ms(2), Event::Disproved { file: 0, blocks: RangeSet::of(2, 3) });
+    assert_eq!(actions, [finish()]);
+    let actions = session.handle(ms(2), Event::Disproved { file: 0, blocks: RangeSet::of(2, 3), source: 0 });
     assert_eq!(asked(&actions)[0].2, [Span { file: 0, start: 2, end: 3 }]);
     session.handle(ms(3), Event::Arrived { stream: 0, file: 0, block: 2 });
     assert_eq!(session.handle(ms(4), Event::Finished { file: 0 }), [Action::Done]);
+}
+
+#[test]
+fn what_was_asked_for_is_taken_when_a_block_cannot_be_written_and_nothing_more_is_asked() {
+    let (mut session, _) = Session::new(vec![work(40 * BLOCK)], options(2), ms(0));
+    let mut asks = asked(&session.handle(ms(1), Event::Opened { stream: 0 }));
+    asks.extend(asked(&session.handle(ms(1), Event::Opened { stream: 1 })));
+    let (stream, request, _) = asks.pop().unwrap();
+    assert_eq!(session.handle(ms(2), Event::Unwritable { stream, request: Some(request) }), []);
+    let last = asks.last().unwrap().1;
+    for (stream, request, spans) in asks {
+        for block in spans.iter().flat_map(|span| span.start..span.end) {
+            let actions = session.handle(ms(3), Event::Arrived { stream, file: 0, block });
+            let is_last = request == last && block + 1 == spans[0].end;
+            assert_eq!(actions, if is_last { vec![Action::Stop] } else { Vec::new() });
+        }
+    }
+    assert_eq!(session.wake_at(), None);
+}
+
+#[test]
+fn what_does_not_come_any_more_does_not_keep_a_full_disk_from_being_told() {
+    let (mut session, _) = Session::new(vec![work(40 * BLOCK)], options(2), ms(0));
+    session.handle(ms(1), Event::Opened { stream: 0 });
+    session.handle(ms(1), Event::Opened { stream: 1 });
+    assert_eq!(session.handle(ms(2), Event::Unwritable { stream: 0, request: None }), []);
+    let wake = session.wake_at().unwrap();
+    assert_eq!((wake, session.handle(wake, Event::Tick)), (ms(2) + LAST_PATIENCE, vec![Action::Stop]));
+}
+
+/// A file of so many blocks that three sources have, over one stream of each.
+fn of_three(blocks: u64) -> (Session, Vec<Action>) {
+    let sources = Sources::only(0).and(1).and(2);
+    let options = SessionOptions { sources: 3, ..options(3) };
+    Session::new(vec![FileWork { sources, ..work(blocks * BLOCK) }], options, ms(0))
+}
+
+#[test]
+fn three_sources_with_a_third_of_the_rate_each_reach_their_sum() {
+    for ms_per_block in [[30, 30, 30], [90, 45, 15]] {
+        let (mut session, _) = of_three(900);
+        // What each source is about to send: when the next block of it is here.
+        let mut queues = vec![std::collections::VecDeque::new(); 3];
+        let (mut now, mut actions) = ([0_u64; 3], Vec::new());
+        for stream in 0..3 {
+            actions.extend(session.handle(ms(0), Event::Opened { stream }));
+        }
+        let ended = loop {
+            for (stream, _, spans) in asked(&actions) {
+                queues[stream as usize].extend(spans.iter().flat_map(|span| span.start..span.end));
+            }
+            if let Some(Action::Finish { .. }) = actions.first() {
+                break *now.iter().max().unwrap();
+            }
+            let busy = (0..3).filter(|stream| !queues[*stream].is_empty());
+            let stream = busy.min_by_key(|stream| now[*stream] + ms_per_block[*stream]).unwrap();
+            now[stream] += ms_per_block[stream];
+            let block = queues[stream].pop_front().unwrap();
+            let event = Event::Arrived { stream: stream as StreamId, file: 0, block };
+            actions = session.handle(ms(now[stream]), event);
+        };
+        let blocks_per_ms: f64 = ms_per_block.iter().map(|ms| 1.0 / *ms as f64).sum();
+        let share = 900.0 / blocks_per_ms / ended as f64;
+        assert!(share >= 0.95, "{ms_per_block:?}: {share}");
+    }
+}
+
+#[test]
+fn a_source_that_does_not_have_a_file_any_more_is_done_without() {
+    let (mut session, _) = of_three(30);
+    let mut asks = Vec::new();
+    for stream in 0..3 {
+        asks.extend(asked(&session.handle(ms(0), Event::Opened { stream })));
+    }
+    let mut again = asked(&session.handle(ms(1), Event::Unavailable { file: 0, source: 1 }));
+    let was_asked = |stream: StreamId| asks.iter().filter(move |ask| ask.0 == stream).flat_map(|ask| ask.2.clone());
+    assert!(again.is_empty() && was_asked(1).next().is_some());
+    // What the others had comes, and they are asked for the rest, which the second source had been asked for.
+    let mut left: Vec<_> =
+        [0, 2].into_iter().flat_map(|stream| was_asked(stream).map(move |span| (stream, span))).collect();
+    let mut finished = false;
+    while let Some((stream, span)) = left.pop() {
+        for block in span.start..span.end {
+            let actions = session.handle(ms(2), Event::Arrived { stream, file: 0, block });
+            finished |= actions.contains(&Action::Finish { file: 0, sources: Sources::only(0).and(2) });
+            again = asked(&actions);
+            left.extend(again.iter().flat_map(|(stream, _, spans)| spans.iter().map(|span| (*stream, *span))));
+        }
+    }
+    assert!(finished);
+    // Whoever finds blocks to be others is the only source from then on; without it there is none.
+    let actions = session.handle(ms(3), Event::Disproved { file: 0, blocks: RangeSet::of(4, 6), source: 2 });
+    assert!(asked(&actions).iter().all(|ask| ask.0 == 2) && !asked(&actions).is_empty(), "{actions:?}");
+    let actions = session.handle(ms(4), Event::Unavailable { file: 0, source: 2 });
+    assert!(asked(&actions).iter().all(|ask| ask.0 == 0) && !asked(&actions).is_empty(), "{actions:?}");
+    let actions = session.handle(ms(5), Event::Unavailable { file: 0, source: 0 });
+    assert_eq!(actions, [Action::Refuse { file: 0 }, Action::Done]);
+}
+
+#[test]
+fn streams_of_a_source_that_is_gone_go_to_another() {
+    let (mut session, actions) = of_three(30);
+    let sources: Vec<_> = actions
+        .iter()
+        .map(|action| match action {
+            Action::Open { stream, source } => (*stream, *source),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(sources, [(0, 0), (1, 1), (2, 2)]);
+    let (mut now, mut opened) = (ms(0), Vec::new());
+    for _ in 0..2 {
+        session.handle(now, Event::Lost { stream: 1 });
+        now = session.wake_at().unwrap();
+        opened = session.handle(now, Event::Tick);
+    }
+    assert_eq!(opened, [Action::Open { stream: 1, source: 2 }]);
 }

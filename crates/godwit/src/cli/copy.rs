@@ -27,6 +27,12 @@ pub struct CopyArgs {
     /// Compress blocks on the way, where that makes them smaller
     #[arg(long, value_enum, default_value_t = Compression::None, value_name = "HOW")]
     pub compress: Compression,
+    /// Another server that has what SRC has: what is copied comes from all of them; may be given again
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    pub also_from: Vec<String>,
+    /// Have what is copied come through this server, whose --relay option lets it: a long path is then two shorter ones
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    pub relay: Option<String>,
     /// Copy only files that fit this pattern (*.bam); may be given again
     #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
     pub include: Vec<String>,

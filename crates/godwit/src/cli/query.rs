@@ -13,7 +13,7 @@ pub struct QueryArgs {
     /// The statement: SELECT, in the dialect of DataFusion
     #[arg(value_name = "SQL")]
     pub statement: String,
-    /// Ask the datasets below this directory [default: the working directory]
+    /// Ask the datasets below this directory, or below s3://BUCKET/PREFIX [default: the working directory]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub data: Option<PathBuf>,
     /// Ask those of a server: grpc+tls://HOST:PORT (grpc+tcp:// without encryption)

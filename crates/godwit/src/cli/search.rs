@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Common;
+use super::{Common, PlaceArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -12,7 +12,7 @@ pub struct SearchArgs {
     /// Cut the database into this many ranges of sequences [default: 8 for each worker, or none where the queries are enough to share]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub fragments: Option<u32>,
-    /// Search with this many processes [default: -num_threads, or --threads]
+    /// Search with this many processes, on each node where there are several [default: -num_threads, or --threads]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
     /// Write what was done and where the time went to this file, as JSON
@@ -21,6 +21,11 @@ pub struct SearchArgs {
     /// The program and its options, after --: blastp, blastn, blastx, tblastn or tblastx
     #[arg(last = true, required = true, value_name = "PROGRAM", help_heading = THIS_RUN)]
     pub program: Vec<String>,
+    /// Print the job that --on slurm would submit, and write nothing
+    #[arg(long, requires = "on", help_heading = THIS_RUN)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
     #[command(flatten)]
     pub common: Common,
 }

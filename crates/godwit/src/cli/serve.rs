@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Common;
-use super::values::{parse_duration, parse_size};
+use super::values::{parse_duration, parse_server, parse_size};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Serve the datasets below this directory
+    /// Serve the datasets below this directory, or below s3://BUCKET/PREFIX
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub root: PathBuf,
     /// Address and port; port 0 takes any
@@ -34,6 +34,12 @@ pub struct ServeArgs {
     /// Let clients write below the root: datasets that they put and remove, files of `godwit copy`
     #[arg(long)]
     pub writable: bool,
+    /// Send on files of other servers to clients that copy through this one; they name those servers, and what these granted them
+    #[arg(long)]
+    pub relay: bool,
+    /// Another server that serves the same files, told to clients that ask where a file is; may be given again
+    #[arg(long, value_name = "URL", value_parser = parse_server)]
+    pub also_at: Vec<String>,
     /// Memory for temporary datasets of clients, all told; what is more goes to the directory for scratch files
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "writable")]
     pub put_memory: u64,

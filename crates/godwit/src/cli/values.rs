@@ -8,6 +8,7 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::caller::CallerChoice;
 use godwit_pipeline::{Resource, sample_name_problem};
+use godwit_transfer::place::Place;
 
 /// Bits a second, in decimal units as networks are sold: `10G`, `500M`.
 pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
@@ -23,6 +24,12 @@ pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
     number.checked_mul(unit).filter(|rate| *rate > 0).ok_or_else(|| "out of range".into())
 }
 
+/// More than nothing, and at most as much as the network can take many times over.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "a share is a number, as in 0.5".to_string())?;
+    if share > 0.0 && share <= 100.0 { Ok(share) } else { Err("a share is more than 0 and at most 100".into()) }
+}
+
 /// Most connections of a copy.
 const MOST_STREAMS: u32 = 200;
 
@@ -33,6 +40,14 @@ pub(super) fn parse_streams(text: &str) -> Result<Streams, String> {
     }
     let number = text.parse().ok().filter(|number| (1..=MOST_STREAMS).contains(number));
     number.map(|number| Streams(Some(number))).ok_or_else(|| format!("auto, or a number from 1 to {MOST_STREAMS}"))
+}
+
+/// A server as clients of Arrow Flight write it, without a path.
+pub(super) fn parse_server(text: &str) -> Result<String, String> {
+    match Place::parse(text) {
+        Ok(Place::There(remote)) if remote.path.trim_matches('/').is_empty() => Ok(remote.server()),
+        _ => Err("a server: grpc+tls://HOST:PORT, or grpc+tcp://".to_owned()),
+    }
 }
 
 /// Milliseconds, the unit spelled out or not.
@@ -157,6 +172,8 @@ mod tests {
         assert_eq!(parse_rate("10G"), Ok(10_000_000_000));
         assert_eq!(parse_rate("500Mbit/s"), Ok(500_000_000));
         assert!(parse_rate("10X").is_err() && parse_rate("0G").is_err());
+        assert_eq!(parse_share("0.5"), Ok(0.5));
+        assert!(["0", "-1", "NaN", "inf", "half"].iter().all(|text| parse_share(text).is_err()));
         assert_eq!(parse_milliseconds("40ms"), Ok(40.0));
         assert!(parse_milliseconds("-1").is_err() && parse_milliseconds("soon").is_err());
     }

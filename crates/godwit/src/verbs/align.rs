@@ -6,7 +6,7 @@ use godwit_pipeline::{
 };
 
 use super::spread::{Spreadable, planned};
-use super::{cancel_on_signal, or_stdin, plan};
+use super::{cancel_on_signal, dry_run, or_stdin};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
@@ -21,7 +21,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
         }
         let plan = plan_align(&options(args), planned(&args.place, &args.common), &progress, &cancelled)?;
         progress.clear();
-        return plan::tell(&plan, args.common.json);
+        return dry_run::tell(&plan, args.common.json);
     }
     let spreadable = Spreadable {
         place: &args.place,

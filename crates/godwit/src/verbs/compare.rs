@@ -7,6 +7,7 @@ use godwit_pipeline::{Accuracy, Changes, Classes, CompareOptions, Comparison, Ju
 use super::{cancel_on_signal, print};
 use crate::cli::CompareArgs;
 use crate::failure::{Exit, Failure};
+use crate::table::aligned;
 
 /// Compares and prints a table, or JSON.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
@@ -125,22 +126,4 @@ fn names(sets: &[&Judged]) -> Vec<String> {
         Some(names) if names.iter().collect::<HashSet<_>>().len() == names.len() => names,
         _ => sets.iter().map(|set| set.source.file.display().to_string()).collect(),
     }
-}
-
-/// Rows as lines: that many columns of names to the left, numbers to the right.
-fn aligned<const N: usize>(rows: &[[String; N]], names: usize) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column < names {
-            true => format!("{cell:width$}"),
-            false => format!("{cell:>width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ") + "\n"
-    };
-    rows.iter().map(line).collect()
 }

@@ -27,6 +27,8 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         dry_run: args.dry_run,
         patience: args.patience,
         strict: false,
+        relay: args.relay.as_deref().map(Place::parse).transpose()?,
+        also_from: args.also_from.iter().map(|text| Place::parse(text)).collect::<Result<_, _>>()?,
     };
     let credentials = credentials(&args.access)?;
     let progress = Progress::new(&args.common);

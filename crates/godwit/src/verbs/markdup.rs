@@ -2,7 +2,7 @@
 
 use godwit_pipeline::{MarkdupOptions, markdup, plan_markdup};
 
-use super::{align, cancel_on_signal, or_stdin, plan};
+use super::{align, cancel_on_signal, dry_run, or_stdin};
 use crate::cli::MarkdupArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -20,7 +20,7 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     if args.dry_run {
         let plan = plan_markdup(&options, &progress, &cancel_on_signal()?)?;
         progress.clear();
-        return plan::tell(&plan, args.common.json);
+        return dry_run::tell(&plan, args.common.json);
     }
     let report = markdup(&options, &progress, &cancel_on_signal()?)?;
     progress.say(&align::outcome(&report));

@@ -86,7 +86,8 @@ fn of_server(error: FlightError) -> Failure {
 async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let root = root_of(directory, args.reference.as_deref(), &args.common)?;
-    let engine = Engine::new(Arc::new(root), &limits(&args.common))?;
+    let objects = root.objects();
+    let engine = Engine::new(Arc::new(root), &limits(&args.common))?.with_objects(objects)?;
     Ok(engine.query(&args.statement).await?)
 }
 

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use godwit_formats::with_causes;
-use godwit_search::{Blame, BlastCommand, Search, SearchError, SearchOptions, Summary};
+use godwit_pipeline::{PipelineError, search_on_nodes};
+use godwit_search::{Blame, BlastCommand, LocalPlace, Search, SearchError, SearchOptions, Step, Summary};
 
+use super::spread::Spreadable;
 use super::{cancel_on_signal, scratch_of};
-use crate::cli::{Common, SearchArgs};
+use crate::cli::{Common, Place, SearchArgs};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
@@ -23,21 +25,82 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
     let command = BlastCommand::parse(&args.program)?;
+    let shared = check_place(args, &command)?;
+    let name = shared.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let spreadable = Spreadable {
+        place: &args.place,
+        common: &args.common,
+        dry_run: args.dry_run,
+        directory: shared.with_file_name(format!("{name}.slurm")),
+        name,
+        jobs: 1,
+        reads_stdin: false,
+    };
+    // Each search writes a file of its own, and the last one to end names it.
+    let Some(lead) = spreadable.lead(&progress, &cancelled, || false)? else { return Ok(()) };
+    let spread = lead.spread(&args.place)?;
     let spooled = if command.query.is_none() { Some(spool(&scratch_of(&args.common))?) } else { None };
     let query = command.query.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
     let query = query.unwrap_or_default();
     check_query(&query)?;
     let options = options(args, command);
-    let search = Search::open(&options, &query, &cancelled)?;
-    let told = Cell::new(Instant::now());
-    let summary = search.run(&|step| {
+    let (begun, told) = (Instant::now(), Cell::new(Instant::now()));
+    let step = |step: Step| {
         if told.get().elapsed() >= BETWEEN_STEPS {
             told.set(Instant::now());
-            progress.say(&format!("{} queries done", step.queries));
+            progress.say(&how_far(step, begun.elapsed()));
         }
-    })?;
+    };
+    let summary = match &spread {
+        Some(spread) => {
+            let workers = args.workers.map(usize::from).or(options.command.threads);
+            search_on_nodes(&options, &query, workers, spread, (&progress, &cancelled), &step)?
+        }
+        None => {
+            let place = LocalPlace::find(&options, query.clone())?;
+            Search::open(&options, &query, Box::new(place), &cancelled)?.run(&step)?
+        }
+    };
+    lead.finished()?;
+    tell(args, &options, &summary, &progress)
+}
+
+/// The output, which nodes have to see, and the queries.
+fn check_place(args: &SearchArgs, command: &BlastCommand) -> Result<PathBuf, Failure> {
+    let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
+    if args.dry_run && args.place.on != Some(Place::Slurm) {
+        return usage("--dry-run of search shows the job of --on slurm, and here is none; leave it out");
+    }
+    match (args.place.on, &command.query, &command.out) {
+        (None, _, out) => Ok(out.clone().unwrap_or_default()),
+        (Some(_), Some(_), Some(out)) => Ok(out.clone()),
+        _ => usage("nodes read and write files that all of them see: give -query FILE and -out FILE with --on"),
+    }
+}
+
+/// How far a search is, and how long it may still take: as long as what is done took, by its share.
+fn how_far(step: Step, elapsed: Duration) -> String {
+    let done = format!("{} of {} queries done", step.queries, step.of);
+    if step.share <= 0.0 {
+        return done;
+    }
+    let left = elapsed.as_secs_f64() * (1.0 - step.share) / step.share;
+    format!("{done}, {:.0} % of the search, about {} left", 100.0 * step.share, in_words(left))
+}
+
+/// Seconds as minutes or hours, where they are as many.
+fn in_words(seconds: f64) -> String {
+    match seconds.round() as u64 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Tells the outcome.
+fn tell(args: &SearchArgs, options: &SearchOptions, summary: &Summary, progress: &Progress) -> Result<(), Failure> {
     if let Some(path) = &args.summary {
-        write_summary(&summary, path)?;
+        write_summary(summary, path)?;
     }
     let shares = &summary.cpu_seconds;
     progress.say(&format!(
@@ -110,14 +173,37 @@ fn write_summary(summary: &Summary, path: &Path) -> Result<(), Failure> {
 
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
+        let error = match error {
+            SearchError::Place(source) => match source.downcast::<PipelineError>() {
+                Ok(error) => return (*error).into(),
+                Err(source) => SearchError::Place(source),
+            },
+            error => error,
+        };
         let exit = match error.blame() {
             Blame::Usage => Exit::Usage,
             Blame::Input => Exit::Input,
             Blame::Machine => Exit::Machine,
             Blame::Engine => Exit::Engine,
+            Blame::Remote => Exit::Remote,
             Blame::Interrupted => Exit::Interrupted,
             Blame::Bug => Exit::Bug,
         };
         Self::new(exit, with_causes(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_done_by_its_share() {
+        let step = |queries, share| Step { queries, of: 40, share };
+        assert_eq!(how_far(step(0, 0.0), Duration::from_secs(9)), "0 of 40 queries done");
+        let quarter = "10 of 40 queries done, 25 % of the search, about 30 s left";
+        assert_eq!(how_far(step(10, 0.25), Duration::from_secs(10)), quarter);
+        assert!(how_far(step(1, 0.01), Duration::from_secs(100)).ends_with("about 2 h 45 min left"));
+        assert!(how_far(step(20, 0.5), Duration::from_secs(300)).ends_with("about 5 min left"));
     }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use godwit_flight::{Address, Catalog, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning};
-use godwit_serve::Temporary;
-use godwit_transfer::Files;
+use godwit_flight::{
+    Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
+};
+use godwit_serve::{Root, Temporary};
+use godwit_transfer::{Files, FilesOptions};
 
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -27,6 +29,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let gate = gate_of(args)?;
     let tls = tls_of(args)?;
     refuse_the_open(args, address, &gate, tls.is_some())?;
+    if args.writable && Root::is_elsewhere(&args.root) {
+        let problem = format!("datasets of {} are only read; leave --writable out", args.root.display());
+        return Err(Failure::new(Exit::Usage, problem));
+    }
     let root = root_of(&args.root, args.reference.as_deref(), &args.common)?;
     // Held until the end: its directories go with it.
     let temporary = args.writable.then(|| Temporary::new(&super::scratch_of(&args.common))).transpose()?;
@@ -40,8 +46,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let files = Arc::new(Files::new(args.root.clone(), args.writable, args.ca.clone()).map_err(no_files)?);
-        let node = Node::with_files(root, engine_of(args, temporary.as_ref()), Some(files), NodeOptions::default());
+        let files = files_of(args)?;
+        let node = Node::with_files(root, engine_of(args, temporary.as_ref()), files, NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
@@ -57,6 +63,21 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // A thread that reads a file ends when its next batch is wanted by nobody.
     runtime.shutdown_background();
     outcome
+}
+
+/// What gives out files as they are, where they are here.
+fn files_of(args: &ServeArgs) -> Result<Option<Arc<dyn FileService>>, Failure> {
+    if Root::is_elsewhere(&args.root) {
+        return Ok(None);
+    }
+    let options = FilesOptions {
+        writable: args.writable,
+        authority: args.ca.clone(),
+        relays: args.relay,
+        also_at: args.also_at.clone(),
+    };
+    let files = Files::new(args.root.clone(), options);
+    Ok(Some(Arc::new(files.map_err(no_files)?)))
 }
 
 fn tuning_of(args: &ServeArgs) -> Tuning {

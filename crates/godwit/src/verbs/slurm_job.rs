@@ -63,7 +63,8 @@ impl SlurmJob {
         let spooled = job_directory.join(SPOOLED_INPUT);
         // What is configured here and now holds for the job, wherever and whenever it starts.
         let configured = asked.common.configured.iter().map(OsString::from);
-        command.extend(in_allocation(std::env::args_os().skip(1).chain(configured), &spooled));
+        let line = crate::cli::with_words(std::env::args_os().skip(1).collect(), &configured.collect::<Vec<_>>());
+        command.extend(in_allocation(line, &spooled));
         let input = asked.reads_stdin.then_some(spooled);
         let job = JobSpec {
             name: format!("godwit-{}", safe_name(&asked.name)),
@@ -232,8 +233,10 @@ fn spool(directory: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// The same words for the nodes of the job: they are in the allocation already, and read no configuration. Standard input
-/// is a file by then.
-fn in_allocation(mut words: impl Iterator<Item = OsString>, input: &Path) -> Vec<OsString> {
+/// is a file by then. What follows `--` is another program's.
+fn in_allocation(mut line: Vec<OsString>, input: &Path) -> Vec<OsString> {
+    let others = line.split_off(line.iter().position(|word| word == "--").unwrap_or(line.len()));
+    let mut words = line.into_iter();
     let mut found: Vec<OsString> = Vec::new();
     while let Some(word) = words.next() {
         match word.to_str() {
@@ -248,6 +251,7 @@ fn in_allocation(mut words: impl Iterator<Item = OsString>, input: &Path) -> Vec
         }
     }
     found.push("--no-config".into());
+    found.extend(others);
     found
 }
 
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn the_job_runs_the_same_command_in_its_allocation() {
         let of = |line: &str| {
-            let words = in_allocation(line.split(' ').map(OsString::from), Path::new("/out/slurm/in"));
+            let words = in_allocation(line.split(' ').map(OsString::from).collect(), Path::new("/out/slurm/in"));
             words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
@@ -279,6 +283,10 @@ mod tests {
         );
         assert_eq!(of("align --on slurm --reads -"), "align --on allocation --reads /out/slurm/in --no-config");
         assert_eq!(of("align --reads=- --on=slurm"), "align --reads /out/slurm/in --on=allocation --no-config");
+        assert_eq!(
+            of("search --on slurm -- blastp --on slurm -"),
+            "search --on allocation --no-config -- blastp --on slurm -"
+        );
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
     };
     let memory_bytes = (args.memory_bytes as f64 * COUNTED_SHARE) as usize;
     let limits = Limits { memory_bytes, threads, scratch: Some(args.temp.clone()) };
-    let engine = Engine::new(Arc::new(root), &limits)?;
+    let objects = root.objects();
+    let engine = Engine::new(Arc::new(root), &limits)?.with_objects(objects)?;
     runtime.block_on(serve_statements(engine, &args.socket, || {
         // Who does not hear it has ended, and so does this process.
         let _ = print("ready\n");

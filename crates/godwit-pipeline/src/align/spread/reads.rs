@@ -165,7 +165,9 @@ impl Shelf for ReadsSpool {
                 };
                 Ok(Item { schema: bytes_batch::schema(), batches: Box::new(batches.into_iter()) })
             }
-            Ticket::Slices { .. } => Err(io::Error::new(io::ErrorKind::NotFound, "the head keeps no slices")),
+            Ticket::Slices { .. } | Ticket::Frame { .. } => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "the head of a run that aligns keeps blocks alone"))
+            }
         }
     }
 }

@@ -1,0 +1,112 @@
+//! The end of a file: one of its sources says what all of its blocks are.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::control::{Control, is_passing, lost_session, told};
+use crate::error::TransferError;
+use crate::plan::Item;
+use crate::protocol::Trouble;
+use crate::ranges::RangeSet;
+use crate::service::blocking;
+use crate::session::{Event, FileId};
+use crate::source::Hashes;
+use crate::streams::{Direction, Note};
+use crate::tree::BlockHash;
+
+/// What came of a proof.
+enum Proven {
+    /// Blocks that are not what a source says, the hashes of all, and which source it was.
+    Told(RangeSet, Vec<BlockHash>, u32),
+    /// A source does not have the file any more.
+    Gone(u32, TransferError),
+    /// The server does not know this session any more.
+    Lost(String),
+}
+
+/// A source that can prove a file.
+pub(super) struct Prover {
+    /// Which of the sources.
+    pub(super) source: u32,
+    pub(super) control: Arc<Control>,
+    /// Path and state of the file there.
+    pub(super) path: String,
+    pub(super) version: u64,
+}
+
+/// A file that is to be proved.
+pub(super) struct Proof {
+    /// Who can; one at least.
+    pub(super) provers: Vec<Prover>,
+    /// How long they are asked again where none answers.
+    pub(super) patience: Duration,
+    pub(super) direction: Direction,
+    pub(super) hashes: Arc<Hashes>,
+    pub(super) item: Item,
+    pub(super) file: FileId,
+}
+
+impl Proof {
+    /// Has it proved; what is to be said of that.
+    pub(super) async fn note(self) -> Note {
+        let file = self.file;
+        match self.run().await {
+            Ok(Proven::Lost(session)) => Note::ProveAgain { file, session },
+            Ok(Proven::Told(wrong, hashes, _)) if wrong.is_empty() => Note::Proved { file, hashes },
+            Ok(Proven::Told(blocks, _, source)) => Note::Event(Event::Disproved { file, blocks, source }),
+            Ok(Proven::Gone(source, error)) => Note::Trouble { file, source, why: Trouble::of(&error) },
+            Err(error @ TransferError::Changed { .. }) => Note::Trouble { file, source: 0, why: Trouble::of(&error) },
+            Err(error) => Note::Fatal(error),
+        }
+    }
+
+    async fn run(&self) -> Result<Proven, TransferError> {
+        match &self.direction {
+            Direction::Download { inbox } => {
+                let (source, tree) = match self.tree().await? {
+                    (source, Ok(tree)) => (source, tree),
+                    (source, Err(gone)) => return Ok(Proven::Gone(source, gone)),
+                };
+                let (inbox, file) = (inbox.clone(), self.file);
+                blocking(move || Ok(Proven::Told(inbox.prove(file, &tree, false)?, tree, source))).await
+            }
+            Direction::Upload { session, .. } => {
+                let (hashes, path, version) =
+                    (self.hashes.clone(), PathBuf::from(&self.item.origin), self.item.entry.version);
+                let tree = blocking(move || hashes.all(&path, version)).await?;
+                let Some(prover) = self.provers.first() else { return Err(nobody()) };
+                match prover.control.finish(session, self.file, &tree, false).await {
+                    Ok(wrong) => Ok(Proven::Told(wrong, tree, 0)),
+                    // The server was started anew.
+                    Err(error) if lost_session(&error) => Ok(Proven::Lost(session.clone())),
+                    Err(error) => Err(told(error)),
+                }
+            }
+        }
+    }
+
+    /// Hashes of all blocks from the first source that answers, or why it does not have the file.
+    async fn tree(&self) -> Result<(u32, Result<Vec<BlockHash>, TransferError>), TransferError> {
+        let started = Instant::now();
+        loop {
+            let mut failure = nobody();
+            for Prover { source, control, path, version } in &self.provers {
+                match control.tree(path, *version).await {
+                    Ok(Some(tree)) => return Ok((*source, Ok(tree))),
+                    Ok(None) => return Ok((*source, Err(TransferError::Changed { place: path.clone() }))),
+                    Err(TransferError::Flight(error)) if is_passing(&error) => failure = error.into(),
+                    Err(error) if self.provers.len() > 1 => return Ok((*source, Err(error))),
+                    Err(error) => return Err(error),
+                }
+            }
+            if started.elapsed() >= self.patience {
+                return Err(failure);
+            }
+        }
+    }
+}
+
+fn nobody() -> TransferError {
+    TransferError::Bug { problem: "a file without a source is to be proved".to_owned() }
+}

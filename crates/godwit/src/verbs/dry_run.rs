@@ -1,0 +1,102 @@
+//! `--dry-run`: what a run would need, as a table or as JSON.
+
+use godwit_pipeline::{DiskNeed, LanePlan, RunPlan, show_bytes};
+
+use crate::failure::{Exit, Failure, print};
+use crate::wrap::wrapped;
+
+/// Width of the first column; a longer label moves its own line alone.
+const LABEL_WIDTH: usize = 28;
+
+/// Prints a plan on stdout; fails as the run would where something is short.
+pub fn tell(plan: &RunPlan, json: bool) -> Result<(), Failure> {
+    let text = if json {
+        serde_json::to_string_pretty(plan).map_err(|error| Failure::new(Exit::Bug, error.to_string()))? + "\n"
+    } else {
+        table(plan)
+    };
+    print(&text)?;
+    match plan.problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(Failure::new(Exit::Machine, problem.clone())),
+    }
+}
+
+/// A line of the table: what, how much, and how that is known.
+type Row = (String, String, String);
+
+fn table(plan: &RunPlan) -> String {
+    let mut rows: Vec<Row> = plan.lanes.iter().enumerate().flat_map(lane_rows).collect();
+    let row = |label: &str, value: String| (label.to_owned(), value, String::new());
+    let about = |label: &str, value: Option<String>, factor: f64| match value {
+        Some(value) if factor <= 1.0 => (label.to_owned(), value, "counted".to_owned()),
+        Some(value) => (label.to_owned(), value, format!("within a factor of {factor}")),
+        None => (label.to_owned(), "unknown".to_owned(), "an input is a pipe".to_owned()),
+    };
+    let reads = if plan.verb == "align" { "reads" } else { "records" };
+    rows.push(about(reads, plan.reads.map(grouped), plan.within.reads));
+    rows.push(row("blocks", plan.blocks.map_or("unknown".into(), grouped)));
+    rows.extend(plan.aligner.clone().map(|aligner| row("aligner", aligner)));
+    rows.extend(plan.nodes.map(|nodes| row("nodes", nodes.to_string())));
+    rows.push(row("threads", plan.threads.to_string()));
+    let memory = &plan.memory;
+    rows.push(("memory of godwit".into(), show_bytes(memory.godwit_bytes), "its limit".into()));
+    if memory.aligner_bytes > 0 {
+        rows.push(about("memory of the aligner", Some(show_bytes(memory.aligner_bytes)), plan.within.memory));
+    }
+    rows.push(row("memory free now", memory.free_bytes.map_or("unknown".into(), show_bytes)));
+    for (label, need) in [("output", &plan.output), ("scratch", &plan.scratch)] {
+        rows.push(about(label, need.bytes.map(show_bytes), plan.within.disk));
+        rows.push(row(&format!("  in {}", need.directory.display()), free(need)));
+    }
+    rows.push(about("time", plan.seconds.map(duration), plan.within.time));
+    let width = rows.iter().map(|(label, ..)| label.chars().count().min(LABEL_WIDTH)).max().unwrap_or(0);
+    let mut text = String::new();
+    for (label, value, how) in rows {
+        let how = if how.is_empty() { how } else { format!("  ({how})") };
+        text += &format!("{label:width$}  {value}{how}\n");
+    }
+    plan.notes.iter().for_each(|note| text += &wrapped(note, "note: ", 0));
+    plan.problems.iter().for_each(|problem| text += &wrapped(problem, "would fail: ", 0));
+    if plan.problems.is_empty() {
+        text += "nothing was written; the run could begin now\n";
+    }
+    text
+}
+
+fn lane_rows((index, lane): (usize, &LanePlan)) -> Vec<Row> {
+    let mut labels = [format!("lane {}", index + 1), format!("  {}", lane.read_group)].into_iter();
+    let mut next = |value| (labels.next().unwrap_or_default(), value, String::new());
+    let mut rows: Vec<Row> = lane.files.iter().map(|file| next(file.display().to_string())).collect();
+    let how = match lane.sampled {
+        share if share >= 1.0 => "counted".to_owned(),
+        share => format!("from the first {:.2} % of the files", share * 100.0),
+    };
+    let (reads, how) = match lane.reads {
+        Some(reads) => (format!("{} reads", grouped(reads)), how),
+        None => ("a pipe, so its reads are unknown".to_owned(), String::new()),
+    };
+    let (label, ..) = next(String::new());
+    rows.push((label, reads, how));
+    rows
+}
+
+fn free(need: &DiskNeed) -> String {
+    need.free_bytes.map_or("free room unknown".into(), |bytes| format!("{} free", show_bytes(bytes)))
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
+    groups.join(",")
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.ceil() as u64;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
+}

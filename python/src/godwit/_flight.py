@@ -1,0 +1,158 @@
+"""The wire: commands for the server and streams from it, on pyarrow alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from ._errors import GodwitError, InputError, RemoteError, UsageError
+
+# Batches that wait for the reader, for each stream: enough to keep the network busy while it works.
+WAITING_BATCHES = 4
+
+T = TypeVar("T")
+
+
+def statement_command(sql: str) -> bytes:
+    """A `CommandStatementQuery` of Flight SQL, as its protobuf message in an `Any`."""
+
+    def field(number: int, value: bytes) -> bytes:
+        length, size = b"", len(value)
+        while size > 0x7F:
+            length += bytes([size & 0x7F | 0x80])
+            size >>= 7
+        return bytes([number << 3 | 2]) + length + bytes([size]) + value
+
+    name = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    return field(1, name) + field(2, field(1, sql.encode()))
+
+
+def dataset_command(dataset: str, **options: Any) -> bytes:
+    """The JSON command for rows of a dataset; options that are `None` are left out."""
+    return json.dumps({"dataset": dataset, **{name: value for name, value in options.items() if value is not None}}).encode()
+
+
+def in_order(columns: Sequence[str] | None, schema: pa.Schema) -> list[str] | None:
+    """Columns in the order of the dataset, as a command has to name them; what it does not have last, for the server to refuse."""
+    if columns is None:
+        return None
+    order = {name: at for at, name in enumerate(schema.names)}
+    return sorted(dict.fromkeys(columns), key=lambda name: order.get(name, len(order)))
+
+
+class Connection:
+    """A client of one server, with what it shows to be let in."""
+
+    def __init__(self, url: str, token: str | None, ca: bytes | None):
+        self.url = url
+        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        self.options = flight.FlightCallOptions(headers=headers)
+        self.client = self.asked(lambda: flight.FlightClient(url, tls_root_certs=ca) if ca else flight.FlightClient(url))
+
+    def asked(self, question: Callable[[], T]) -> T:
+        """An answer of the server; what it refuses is an error of ours, with its words."""
+        try:
+            return question()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise translated(error, self.url) from error
+
+    def info(self, command: bytes) -> flight.FlightInfo:
+        return self.asked(lambda: self.client.get_flight_info(flight.FlightDescriptor.for_command(command), self.options))
+
+    def listed(self) -> list[flight.FlightInfo]:
+        return self.asked(lambda: list(self.client.list_flights(options=self.options)))
+
+    def action(self, name: str, body: bytes) -> list[bytes]:
+        results = self.asked(lambda: list(self.client.do_action(flight.Action(name, body), self.options)))
+        return [result.body.to_pybytes() for result in results]
+
+    def put(self, command: bytes, reader: pa.RecordBatchReader) -> bytes:
+        def send() -> bytes:
+            writer, answers = self.client.do_put(flight.FlightDescriptor.for_command(command), reader.schema, self.options)
+            with writer:
+                for batch in reader:
+                    writer.write_batch(batch)
+                writer.done_writing()
+                answer = answers.read()
+            return answer.to_pybytes() if answer else b""
+
+        return self.asked(send)
+
+    def fetch(self, endpoint: flight.FlightEndpoint) -> Iterator[pa.RecordBatch]:
+        """Rows of one endpoint, batch by batch."""
+        reader = self.asked(lambda: self.client.do_get(endpoint.ticket, self.options))
+        try:
+            while True:
+                try:
+                    chunk = self.asked(reader.read_chunk)
+                except StopIteration:
+                    return
+                if chunk.data is not None:
+                    yield chunk.data
+        finally:
+            with contextlib.suppress(flight.FlightError, pa.ArrowException):
+                reader.cancel()
+
+    def fetch_all(self, endpoints: list[flight.FlightEndpoint]) -> Iterator[pa.RecordBatch]:
+        """Rows of all endpoints, in their order, fetched at the same time.
+
+        What is ahead of the reader is bounded: a few batches for each endpoint.
+        """
+        if len(endpoints) == 1:
+            yield from self.fetch(endpoints[0])
+            return
+        stopped = threading.Event()
+        streams: list[queue.Queue[Any]] = [queue.Queue(WAITING_BATCHES) for _ in endpoints]
+
+        def hand_on(stream: queue.Queue[Any], item: Any) -> bool:
+            while not stopped.is_set():
+                with contextlib.suppress(queue.Full):
+                    stream.put(item, timeout=0.1)
+                    return True
+            return False
+
+        def work(endpoint: flight.FlightEndpoint, stream: queue.Queue[Any]) -> None:
+            try:
+                for batch in self.fetch(endpoint):
+                    if not hand_on(stream, batch):
+                        return
+                hand_on(stream, None)
+            except BaseException as error:
+                hand_on(stream, error)
+
+        for endpoint, stream in zip(endpoints, streams, strict=True):
+            threading.Thread(target=work, args=(endpoint, stream), name="godwit-fetch", daemon=True).start()
+        try:
+            for stream in streams:
+                while (item := stream.get()) is not None:
+                    if isinstance(item, BaseException):
+                        raise item
+                    yield item
+        finally:
+            stopped.set()
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def translated(error: Exception, url: str) -> GodwitError:
+    """An error of pyarrow as one of ours."""
+    # pyarrow puts the status and its own context around the server's words.
+    words = re.sub(r"^Flight returned [\w ]+? error, with message: ", "", str(error)).split(". gRPC client debug context", 1)[0]
+    if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | OSError):
+        return RemoteError(f"{url}: {words}")
+    if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
+        return RemoteError(f"{url} refuses: {words}")
+    if isinstance(error, KeyError | pa.ArrowInvalid):
+        return UsageError(words.strip("'"))
+    if isinstance(error, flight.FlightServerError):
+        return InputError(words)
+    return GodwitError(words)

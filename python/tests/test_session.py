@@ -1,0 +1,153 @@
+"""Sessions, against samtools and pyarrow. GODWIT_TEST_RUN is the directory of a run with `sample.bam`, `sample.parquet` and others."""
+
+import gc
+import os
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.parquet
+
+import godwit
+from godwit._session import plain
+
+RUN = Path(os.environ["GODWIT_TEST_RUN"])
+REGIONS = ["chr1:1,000-20,000", "chr2:100-5,000"]
+
+
+def samtools(*words):
+    return subprocess.run(["samtools", "view", *words], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+class OfADirectory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.session = godwit.open(RUN)
+        cls.addClassCleanup(cls.session.close)
+
+    def test_datasets_are_listed(self):
+        by_name = {dataset.name: dataset for dataset in self.session.datasets()}
+        bam = by_name["sample.bam"]
+        self.assertEqual((bam.kind, bam.rows, bam.stem), ("reads", len(samtools(RUN / "sample.bam")), "sample"))
+        self.assertIn("position", bam.schema.names)
+        self.assertEqual(bam.bytes, (RUN / "sample.bam").stat().st_size)
+
+    def test_regions_are_those_of_samtools(self):
+        for region in [REGIONS[0], REGIONS, ["chr1"]]:
+            listed = [region] if isinstance(region, str) else region
+            expected = [line.split("\t")[0] for line in samtools("-M", RUN / "sample.bam", *map(plain, listed))]
+            for parts in [1, 3]:
+                names = self.session.reads("sample", region=region, columns=["name"], parts=parts).to_arrow()
+                self.assertEqual(names["name"].to_pylist(), expected)
+
+    def test_conditions_are_those_of_samtools(self):
+        expected = [line.split("\t")[0] for line in samtools("-q", "30", "-f", "16", RUN / "sample.bam", plain(REGIONS[0]))]
+        query = self.session.reads("sample", region=REGIONS[0], columns=["name"], where="mapping_quality >= 30 AND is_reverse()")
+        self.assertEqual(sorted(query.to_arrow()["name"].to_pylist()), sorted(expected))
+        self.assertGreater(len(expected), 10)
+
+    def test_all_rows_are_those_of_the_parquet_file(self):
+        table = self.session.table("sample.parquet").to_arrow()
+        expected = pyarrow.parquet.read_table(RUN / "sample.parquet")
+        self.assertEqual(table.num_rows, expected.num_rows)
+        for name in ["name", "position", "flags", "bases"]:
+            self.assertEqual(table[name].to_pylist(), expected[name].to_pylist(), name)
+
+    def test_all_libraries_take_it(self):
+        query = self.session.reads("sample", region=REGIONS[0], columns=["name", "position"])
+        table = query.to_arrow()
+        self.assertEqual(table.schema.names, ["name", "position"])
+        self.assertEqual(query.schema, table.schema)
+        self.assertTrue(query.to_polars().equals(polars.DataFrame(query)))
+        self.assertEqual(query.to_polars().rows(), list(zip(*table.to_pydict().values(), strict=True)))
+        self.assertEqual(query.to_pandas()["position"].tolist(), table["position"].to_pylist())
+        self.assertEqual(query.to_duckdb().aggregate("count(*)").fetchall(), [(table.num_rows,)])
+        last = duckdb.connect().from_arrow(query.to_reader()).aggregate("max(position)").fetchall()
+        self.assertEqual(last, [(max(table["position"].to_pylist()),)])
+        self.assertEqual(pa.table(query).num_rows, sum(batch.num_rows for batch in query))
+
+    def test_columns_come_in_the_order_that_was_asked_for(self):
+        table = self.session.reads("sample", columns=["position", "name"]).to_arrow()
+        self.assertEqual(table.schema.names, ["position", "name"])
+        self.assertEqual(table.select(["name", "position"]), self.session.reads("sample", columns=["name", "position"]).to_arrow())
+
+    def test_statements(self):
+        table = self.session.sql("SELECT count(*) AS n FROM reads('sample.bam') WHERE region('chr2')").to_arrow()
+        self.assertEqual(table["n"].to_pylist(), [len(samtools(RUN / "sample.bam", "chr2"))])
+
+    def test_a_stream_may_be_left(self):
+        stream = iter(self.session.reads("sample", parts=4))
+        next(stream)
+        stream.close()
+        self.assertEqual(self.session.sql("SELECT 1 AS one").to_arrow()["one"].to_pylist(), [1])
+
+    def test_what_is_wrong_is_said(self):
+        for error, words, wrong in [
+            (godwit.UsageError, "no dataset of reads 'nope'", lambda: self.session.reads("nope")),
+            (godwit.UsageError, "nope", lambda: self.session.reads("sample", columns=["nope"]).to_arrow()),
+            (godwit.UsageError, "chrX", lambda: self.session.reads("sample", region="chrX:1-2").to_arrow()),
+            (godwit.UsageError, "nope", lambda: self.session.sql("SELECT nope").to_arrow()),
+            (godwit.UsageError, "create, replace or append", lambda: self.session.put("x", pa.table({"a": [1]}), mode="upsert")),
+            (godwit.RemoteError, "--writable", lambda: self.session.put("x", pa.table({"a": [1]}))),
+            (godwit.RemoteError, "token", lambda: godwit.connect(self.session._connection.url)),
+            (godwit.RemoteError, "127.0.0.1:1", lambda: godwit.connect("grpc+tcp://127.0.0.1:1")),
+            (godwit.MachineError, "/nope", lambda: godwit.open("/nope")),
+            (godwit.MachineError, "nope.fa", lambda: godwit.align("nope.fa", ["a.fq"], "S", RUN / "none", progress=lambda _: None)),
+        ]:
+            with self.assertRaises(error) as raised:
+                wrong()
+            self.assertIn(words, str(raised.exception))
+            self.assertEqual(raised.exception.exit_code, error.exit_code)
+
+
+class Writing(unittest.TestCase):
+    def test_tables_are_put_appended_to_and_dropped(self):
+        with tempfile.TemporaryDirectory() as root, godwit.open(root, writable=True) as session:
+            table = pa.table({"contig": ["chr1", "chr2"], "start": [1, 2]})
+            session.put("panel", table)
+            session.put("panel", polars.DataFrame({"contig": ["chr3"], "start": [3]}).to_arrow().cast(table.schema), mode="append")
+            self.assertEqual(session.table("panel").to_arrow()["start"].to_pylist(), [1, 2, 3])
+            with self.assertRaises(godwit.GodwitError):
+                session.put("panel", table)
+            session.put("panel", table.to_batches(), mode="replace")
+            session.put("beside", session.table("panel"), temporary=True)
+            self.assertEqual(sorted(dataset.name for dataset in session.datasets()), ["panel.parquet", "temporary/beside.parquet"])
+            session.drop("panel")
+            self.assertEqual([dataset.name for dataset in session.datasets()], ["temporary/beside.parquet"])
+
+
+class Ends(unittest.TestCase):
+    def test_no_server_is_left_behind(self):
+        for forget in [lambda session: session.close(), lambda _: None]:
+            session = godwit.open(RUN)
+            process = session._server._child
+            forget(session)
+            del session, forget
+            gc.collect()
+            for _ in range(600):
+                if process.poll() is not None:
+                    break
+                time.sleep(0.1)
+            self.assertIsNotNone(process.poll())
+
+
+class Verbs(unittest.TestCase):
+    def test_events_are_told_and_failures_have_the_words_of_the_program(self):
+        events = []
+        with tempfile.TemporaryDirectory() as out:
+            reads = Path(out) / "bad.fq"
+            reads.write_text("no FASTQ\n")
+            with self.assertRaises(godwit.InputError) as raised:
+                godwit.align(os.environ["GODWIT_TEST_REFERENCE"], [reads], "S", Path(out) / "run", progress=events.append)
+        self.assertIn("bad.fq", str(raised.exception))
+        self.assertEqual(events[-1]["event"], "error")
+        self.assertEqual(raised.exception.exit_code, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

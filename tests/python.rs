@@ -1,0 +1,90 @@
+//! The Python package: its own tests, its types and its style, and the Python of its page.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use godwit_tests::tool::succeed;
+use godwit_tests::{binary, needs, scratch};
+
+use crate::run::formats::{aligned, lines, python_with};
+
+fn package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../python")
+}
+
+/// Python that finds the package, and the built program.
+fn interpreter(packages: &str) -> Command {
+    let mut command = python_with(packages).expect("tools/python-packages.sh made it").command();
+    command.env("PYTHONPATH", package().join("src")).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("GODWIT_PROGRAM", binary::path());
+    command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
+    command
+}
+
+/// What tests of the package say of a run.
+fn of_a_run(python: &mut Command, tests: &str) -> String {
+    let (sample, out) = aligned();
+    python.env("GODWIT_TEST_RUN", &out).env("GODWIT_TEST_REFERENCE", sample.indexed_by_godwit());
+    let said = succeed(python.arg(package().join("tests").join(tests)));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+    said
+}
+
+#[test]
+fn sessions_have_the_rows_of_samtools_and_parquet() {
+    needs!("bwa", "samtools", "python3");
+    // A stream or a server that is left open is a fault.
+    let said = of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_session.py");
+    assert!(!said.contains("ResourceWarning"), "{said}");
+}
+
+#[test]
+#[ignore = "PySpark is 490 MB; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::spark"]
+fn spark_reads_what_samtools_reads() {
+    needs!("bwa", "samtools", "python3", "java");
+    of_a_run(&mut interpreter("spark"), "spark_session.py");
+}
+
+#[test]
+fn types_and_style_are_clean() {
+    needs!("python3");
+    let cache = scratch::directory("python-types");
+    for words in
+        [&["mypy", "src"][..], &["ruff", "check", "--no-cache", "."], &["ruff", "format", "--no-cache", "--check", "."]]
+    {
+        let mut command = interpreter("columns");
+        succeed(command.current_dir(package()).env("MYPY_CACHE_DIR", &cache).arg("-m").args(words));
+    }
+}
+
+#[test]
+fn the_python_of_the_page_runs() {
+    needs!("bwa", "python3");
+    let (sample, out) = aligned();
+    let directory = scratch::directory("python-guide");
+    let root = directory.join("out");
+    std::fs::create_dir(&root).expect("a directory can be made");
+    let link = |from: &Path, to: PathBuf| std::os::unix::fs::symlink(from, to).expect("a link can be made");
+    for (name, made) in [("S.bam", "sample.bam"), ("S.bam.bai", "sample.bam.bai")] {
+        link(&out.join(made), root.join(name));
+    }
+    let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
+    for file in std::fs::read_dir(indexed).expect("it is there") {
+        let file = file.expect("it can be listed");
+        link(&file.path(), directory.join(file.file_name()));
+    }
+    for (mate, file) in sample.lanes[0].reads.iter().enumerate() {
+        link(file, directory.join(format!("reads_L001_R{}.fastq.gz", mate + 1)));
+    }
+    let page = std::fs::read_to_string(package().join("../docs/guide/python.md")).expect("the page is there");
+    let blocks: Vec<&str> =
+        page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    assert!(blocks.len() >= 7, "the page has lost its Python");
+    let said = succeed(interpreter("columns").current_dir(&directory).args(["-c", &blocks.join("\n")]));
+    let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
+    assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");
+    assert_eq!(said[1], "['contig', 'position']");
+    assert!(said.iter().any(|line| line.starts_with("['T.bam'")), "{said:?}");
+    assert!(said.last().is_some_and(|line| line.contains("missing.fastq.gz")), "{said:?}");
+}
