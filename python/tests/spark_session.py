@@ -1,20 +1,12 @@
 """The data source of Spark, against samtools. Run where PySpark is; arguments as for test_session."""
 
-import os
-import subprocess
 import unittest
-from pathlib import Path
 
+from oracle import RUN, samtools
 from pyspark.sql import SparkSession
 
 import godwit.spark
 from godwit.spark import EqualTo, GreaterThan, LessThan, LessThanOrEqual, region_of
-
-RUN = Path(os.environ["GODWIT_TEST_RUN"])
-
-
-def samtools(*words):
-    return subprocess.run(["samtools", "view", *words], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 class Spark(unittest.TestCase):

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import subprocess
 import tempfile
 import time
 import unittest
@@ -12,16 +11,12 @@ import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.parquet
+from oracle import RUN, samtools
 
 import godwit
 from godwit._session import plain
 
-RUN = Path(os.environ["GODWIT_TEST_RUN"])
 REGIONS = ["chr1:1,000-20,000", "chr2:100-5,000"]
-
-
-def samtools(*words):
-    return subprocess.run(["samtools", "view", *words], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 class OfADirectory(unittest.TestCase):

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use arrow_flight::flight_service_server::FlightServiceServer;
 use arrow_flight::{FlightDescriptor, PutResult, Ticket};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use prost::Message as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Status;
+use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
@@ -42,7 +44,7 @@ use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 use crate::wire::{Wire, WireOwner};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
-const FLIGHT: &str = "arrow.flight.protocol.FlightService";
+const FLIGHT: &str = <FlightServiceServer<()> as NamedService>::NAME;
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
 const DO_ACTION: &str = "/arrow.flight.protocol.FlightService/DoAction";

@@ -56,6 +56,13 @@ pub(crate) struct BucketPlace {
     is_anonymous: bool,
 }
 
+impl BucketPlace {
+    /// Where it is, as messages say it.
+    fn endpoint(&self) -> String {
+        self.endpoint.clone().unwrap_or_else(|| "Amazon".to_owned())
+    }
+}
+
 // The store would print what it signs requests with.
 impl std::fmt::Debug for Bucket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

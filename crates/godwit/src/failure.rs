@@ -114,6 +114,13 @@ pub fn of_command_line(error: &clap::Error, events: bool) -> Result<(), Failure>
     Err(Failure::new(Exit::Usage, summary(&text)))
 }
 
+/// Prints a result on stdout as JSON.
+pub fn print_json(result: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(result);
+    let text = text.map_err(|error| Failure::new(Exit::Bug, format!("a bug in godwit: no JSON: {error}")))?;
+    print(&(text + "\n"))
+}
+
 /// Prints results on stdout. A reader that has seen enough (`| head`) is no failure.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();

@@ -44,7 +44,7 @@ use godwit_serve::{CramAccess, Root};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
-use crate::failure::{Exit, Failure, print};
+use crate::failure::{Exit, Failure, print, print_json};
 
 /// Runs the verb.
 pub fn run(cli: Cli) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import subprocess
@@ -73,14 +74,7 @@ class Session:
     def datasets(self) -> list[Dataset]:
         """All datasets that the server shows."""
 
-        def known(number: int) -> int | None:
-            return number if number >= 0 else None
-
-        def dataset(info: flight.FlightInfo) -> Dataset:
-            name, kind = b"/".join(info.descriptor.path).decode(), info.app_metadata.decode()
-            return Dataset(name, kind, known(info.total_records), known(info.total_bytes), info.schema)
-
-        return [dataset(info) for info in self._connection.listed()]
+        return [_dataset(b"/".join(info.descriptor.path).decode(), info) for info in self._connection.listed()]
 
     def reads(self, name: str, **options: Any) -> Query:
         """Aligned reads of a dataset; the options are those of `table`, and columns those of docs/formats/alignments.md."""
@@ -150,6 +144,12 @@ class Session:
 
     def _named(self, kind: str | None, name: str) -> Dataset:
         """A dataset by its path or its name."""
+        # A path is asked for alone: a listing looks into every file there is. A server knows stems as well, and prefers others.
+        if "." in name:
+            with contextlib.suppress(UsageError):
+                found = _dataset(name, self._connection.info(dataset_command(name)))
+                if kind in (None, found.kind):
+                    return found
         listed = [dataset for dataset in self.datasets() if kind is None or dataset.kind == kind]
         for dataset in listed:
             if dataset.name == name:
@@ -165,6 +165,13 @@ class Session:
         if len(alike) == 1:
             return alike[0]
         raise UsageError(f"{name!r} is the name of {', '.join(sorted(dataset.name for dataset in alike))}; say which by its path")
+
+
+def _dataset(name: str, info: flight.FlightInfo) -> Dataset:
+    def known(number: int) -> int | None:
+        return number if number >= 0 else None
+
+    return Dataset(name, info.app_metadata.decode(), known(info.total_records), known(info.total_bytes), info.schema)
 
 
 def plain(region: str) -> str:

@@ -1,16 +1,5 @@
 use super::*;
 
-/// All streams through the first storage node.
-struct OneForAll;
-
-impl Balancer for OneForAll {
-    fn grant(&mut self) -> usize {
-        0
-    }
-
-    fn ended(&mut self, _: usize) {}
-}
-
 struct RoundRobin {
     nodes: usize,
     next: usize,

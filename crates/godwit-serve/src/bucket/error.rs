@@ -30,7 +30,7 @@ pub(crate) enum RemoteError {
 
 impl RemoteError {
     pub(crate) fn new(place: &BucketPlace, path: &Path, error: object_store::Error) -> Self {
-        let endpoint = place.endpoint.clone().unwrap_or_else(|| "Amazon".to_owned());
+        let endpoint = place.endpoint();
         let path = path.display().to_string();
         let text = error.to_string();
         let code = code_in(&text);
@@ -54,7 +54,7 @@ impl RemoteError {
     }
 
     fn denied(place: &BucketPlace, path: String, code: Option<&str>) -> Self {
-        let endpoint = place.endpoint.clone().unwrap_or_else(|| "Amazon".to_owned());
+        let endpoint = place.endpoint();
         let told = code.map(|code| format!(" ({code})")).unwrap_or_default();
         let advice = if place.is_anonymous {
             "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY if it is not public"

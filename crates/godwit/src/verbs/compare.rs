@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use godwit_pipeline::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Source, compare};
 
-use super::{cancel_on_signal, print};
+use super::{cancel_on_signal, print, print_json};
 use crate::cli::CompareArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::table::aligned;
 
 /// Compares and prints a table, or JSON.
@@ -25,9 +25,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
     };
     let comparison = compare(&options, &*cancel_on_signal()?)?;
     if args.common.json {
-        let text = serde_json::to_string_pretty(&comparison);
-        let text = text.map_err(|error| Failure::new(Exit::Bug, format!("a bug in godwit: no JSON: {error}")))?;
-        return print(&(text + "\n"));
+        return print_json(&comparison);
     }
     print(&table(&comparison))
 }

@@ -2,7 +2,7 @@
 
 use godwit_pipeline::{DiskNeed, LanePlan, RunPlan, show_bytes};
 
-use crate::failure::{Exit, Failure, print};
+use crate::failure::{Exit, Failure, print, print_json};
 use crate::wrap::wrapped;
 
 /// Width of the first column; a longer label moves its own line alone.
@@ -10,12 +10,11 @@ const LABEL_WIDTH: usize = 28;
 
 /// Prints a plan on stdout; fails as the run would where something is short.
 pub fn tell(plan: &RunPlan, json: bool) -> Result<(), Failure> {
-    let text = if json {
-        serde_json::to_string_pretty(plan).map_err(|error| Failure::new(Exit::Bug, error.to_string()))? + "\n"
+    if json {
+        print_json(plan)?;
     } else {
-        table(plan)
-    };
-    print(&text)?;
+        print(&table(plan))?;
+    }
     match plan.problems.first() {
         None => Ok(()),
         Some(problem) => Err(Failure::new(Exit::Machine, problem.clone())),

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use godwit_fleet::plan::{Balancer, Facility, Outcome, Step, Workload, published, simulate};
+use clap::ValueEnum as _;
+use godwit_fleet::plan::{Balancer, Facility, OneForAll, Outcome, Step, Workload, published, simulate};
 use godwit_flight::pool::{Picker, Policy};
 use serde::{Deserialize, Serialize};
 
-use super::print;
+use super::{print, print_json};
 use crate::cli::{BalancePolicy, PlanArgs};
 use crate::failure::{Exit, Failure};
 use crate::table::aligned;
@@ -58,9 +59,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Failure> {
     };
     let plan = predict(args, &workload, cohort);
     if args.json {
-        let text = serde_json::to_string_pretty(&plan);
-        let text = text.map_err(|error| Failure::new(Exit::Bug, format!("a bug in godwit: no JSON: {error}")))?;
-        return print(&(text + "\n"));
+        return print_json(&plan);
     }
     print(&table(&plan))
 }
@@ -76,12 +75,7 @@ fn predict(args: &PlanArgs, workload: &Workload, cohort: f64) -> Plan {
         samples: args.samples,
         nodes: args.nodes,
         storage_nodes: args.storage_nodes,
-        balance: match args.balance {
-            BalancePolicy::None => "none",
-            BalancePolicy::RoundRobin => "round-robin",
-            BalancePolicy::Connections => "connections",
-        }
-        .to_owned(),
+        balance: args.balance.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
         from: source,
         steps: workload
             .steps
@@ -114,17 +108,6 @@ fn outcome(args: &PlanArgs, workload: &Workload, (storage_nodes, balance): (u32,
     };
     let mut pool = Pool(Picker::new(policy, facility.storage_nodes, 0));
     simulate(args.samples as usize, workload, &facility, &mut pool)
-}
-
-/// Every stream goes through the first storage node.
-struct OneForAll;
-
-impl Balancer for OneForAll {
-    fn grant(&mut self) -> usize {
-        0
-    }
-
-    fn ended(&mut self, _: usize) {}
 }
 
 /// The pool's own way to choose; all nodes are healthy.
