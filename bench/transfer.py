@@ -270,11 +270,9 @@ def main():
     if os.geteuid() != 0 or not Path("/dev/net/tun").exists():
         print("bench path: skipped: it needs root and /dev/net/tun")
         return
-    bench.need("iperf3", "cc", "ip", "setpriv", "openssl")
-    emulator = PATH.parent / "wanem"
-    if not emulator.exists():
-        bench.run(["cc", "-O2", "-o", emulator, emulator.with_suffix(".c")])
+    bench.need("iperf3", "ip", "setpriv", "openssl")
     godwit = bench.godwit_binary(options)
+    os.environ["GODWIT"] = str(godwit)
     kept = options.results / "transfer.json"
     results = json.loads(kept.read_text()) if kept.exists() else {"cells": [], "fairness": [], "files": []}
 

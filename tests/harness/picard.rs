@@ -15,6 +15,9 @@ use crate::tool::Tool;
 /// Picard sizes an array it clears for every file by the heap, so a small heap is ten times as fast as a large one.
 const HEAP: &str = "-Xmx128m";
 
+/// Commands that one JVM runs before another takes its place: Picard leaves files open that only a full collection would close.
+const COMMANDS_PER_JVM: u32 = 2_000;
+
 /// How MarkDuplicates is run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MarkOptions {
@@ -43,6 +46,7 @@ pub struct Picard {
     commands: ChildStdin,
     replies: BufReader<ChildStdout>,
     chatter: PathBuf,
+    commands_run: u32,
 }
 
 /// Why the oracle cannot run here, if it cannot: for [`crate::skip!`].
@@ -94,6 +98,9 @@ pub fn run(words: &[&str]) -> Result<(), Refusal> {
     static SERVER: Mutex<Option<Picard>> = Mutex::new(None);
     // A test that failed while it held the lock has left the conversation whole or the JVM dead.
     let mut server = SERVER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(worn) = server.take_if(|server| server.commands_run >= COMMANDS_PER_JVM) {
+        worn.end();
+    }
     server.get_or_insert_with(Picard::start).command(words)
 }
 
@@ -126,12 +133,20 @@ impl Picard {
             .expect("java can be started");
         let commands = child.stdin.take().expect("stdin is piped");
         let replies = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut server = Self { child, commands, replies, chatter };
+        let mut server = Self { child, commands, replies, chatter, commands_run: 0 };
         assert_eq!(server.reply(), "READY");
         server
     }
 
+    /// Waits until the JVM has ended, which it does when nobody can send it commands any more.
+    fn end(self) {
+        let Self { mut child, commands, .. } = self;
+        drop(commands);
+        child.wait().expect("the JVM can be waited for");
+    }
+
     fn command(&mut self, words: &[&str]) -> Result<(), Refusal> {
+        self.commands_run += 1;
         assert!(words.iter().all(|word| !word.contains(['\t', '\n'])), "{words:?} cannot be sent in a line");
         let sent = writeln!(self.commands, "{}", words.join("\t")).and_then(|()| self.commands.flush());
         if let Err(error) = sent {

@@ -6,6 +6,8 @@ use godwit_tests::binary::{Finished, godwit};
 use godwit_tests::served::Served;
 use godwit_tests::{needs, scratch};
 
+use serde_json::Value;
+
 use crate::run::formats::aligned;
 
 fn text(path: &Path) -> &str {
@@ -56,4 +58,41 @@ fn a_server_that_asks_for_a_token_is_shown_it() {
     let found = at(&served, &["--format", "csv", "--token-file", text(&token), statement]);
     assert!(found.status.success() && found.stdout == "n\n1\n", "{}", found.report());
     at(&served, &[statement]).refuses(&[6], &["token"]);
+}
+
+#[test]
+fn statements_are_measured_at_a_server_and_over_a_directory() {
+    let root = scratch::directory("bench-query");
+    let rows: String = (0..3000).map(|row| format!("chr1\t{row}\t{}\n", row + 5)).collect();
+    std::fs::write(root.join("a.bed"), rows).expect("it can be written");
+    let served = Served::start(&root, &[]);
+    let url = format!("grpc+tcp://{}", served.address);
+    let (all, none) = ("SELECT contig, position FROM \"a.bed\"", "SELECT 1 FROM \"a.bed\" WHERE position < 0");
+    for asked in [["--at", &url], ["--data", text(&root)]] {
+        let measure = |more: &[&str]| {
+            let words = ["bench", "query", "--clients", "1,3", "--rounds", "4", all, none];
+            godwit().args(words).args(asked).args(more).succeeds().stdout
+        };
+        let results: Value = serde_json::from_str(&measure(&["--format", "json"])).expect("the results are JSON");
+        let list = results.as_array().expect("a list");
+        let told: Vec<_> =
+            list.iter().map(|one| (one["clients"].as_u64(), one["answers"].as_u64(), one["rows"].as_u64())).collect();
+        let of = |clients, rows| (Some(clients), Some(4 * clients), Some(rows));
+        assert_eq!(told, [of(1, 3000), of(3, 3000), of(1, 0), of(3, 0)], "{results}");
+        for one in list {
+            let times =
+                ["first_rows_ms", "median_ms", "p95_ms", "slowest_ms"].map(|key| one[key].as_f64().unwrap_or_default());
+            assert!(times.is_sorted() && times[0] > 0.0, "{one}");
+        }
+        assert_eq!(list[0]["statement"], all);
+        assert!(list[0]["bytes"].as_u64() > Some(3000 * 8), "{results}");
+        assert_eq!(measure(&[]).lines().count(), 5, "a line for each result below the head");
+    }
+    let bench = |words: &[&str]| godwit().args(["bench", "query"]).args(words).run();
+    bench(&[all]).refuses(&[2], &["--at", "--data"]);
+    bench(&["--at", &url]).refuses(&[2], &["SQL"]);
+    bench(&["--at", &url, "SELEC 1"]).refuses(&[2], &["SELEC"]);
+    bench(&["--data", text(&root.join("none")), all]).refuses(&[4], &["the server did not start"]);
+    drop(served);
+    bench(&["--at", &url, all]).refuses(&[6], &[&url["grpc+tcp://".len()..]]);
 }

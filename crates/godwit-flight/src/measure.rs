@@ -6,6 +6,7 @@
 //! [`PIECE_BYTES`] are cut on their way. Module `stream` moves the same bytes without Flight: the yardstick.
 
 pub mod shuffle;
+mod statements;
 mod stream;
 mod transfer;
 
@@ -20,6 +21,7 @@ use arrow_schema::Schema;
 use bytes::Bytes;
 use tonic::Status;
 
+pub use self::statements::{Answered, ask};
 pub use self::stream::{BareStreams, stream};
 pub use self::transfer::{Transferred, download, exchange, prepare, upload};
 

@@ -92,6 +92,7 @@ impl Engine {
             .with_default_catalog_and_schema(SQL_CATALOG, SQL_SCHEMA)
             .with_create_default_catalog_and_schema(false);
         let options = config.options_mut();
+        options.execution.use_row_number_estimates_to_optimize_partitioning = true;
         // Names of columns and files are what they are: tag_NM, info_DP, NA12878.
         options.sql_parser.enable_ident_normalization = false;
         options.execution.parquet.pushdown_filters = true;

@@ -23,6 +23,8 @@ use godwit_flight::{Dataset, Part, Scan};
 const BATCHES_AHEAD: usize = 2;
 /// Bytes that a row takes where it lies, more or less: so that a join holds the smaller of two tables of unknown rows.
 const TYPICAL_ROW_BYTES: usize = 64;
+/// Rows of regions that are one part, more or less. The engine shares what has more than a batch of its own, 8192 rows.
+const ROWS_OF_A_PART: usize = 4096;
 
 /// Reads a dataset.
 #[derive(Debug)]
@@ -51,13 +53,17 @@ impl DatasetExec {
         ascending.dedup();
         let place = |column: &usize| ascending.binary_search(column).unwrap_or_default();
         let order = columns.iter().map(place).collect();
-        let rows = match dataset.rows() {
-            Some(rows) if regions.is_none() => Precision::Exact(rows as usize),
-            Some(rows) => Precision::Inexact(rows as usize),
-            None => Precision::Inexact(dataset.bytes() as usize / TYPICAL_ROW_BYTES + 1),
-        };
         let scan = Scan { columns: Some(ascending), regions };
         let mut parts = dataset.parts(&scan, partitions).map_err(|error| DataFusionError::External(error.into()))?;
+        let guessed = dataset.rows().map_or(dataset.bytes() as usize / TYPICAL_ROW_BYTES + 1, |rows| rows as usize);
+        let rows = match dataset.rows() {
+            Some(rows) if scan.regions.is_none() => Precision::Exact(rows as usize),
+            // Regions that are not worth a second part are not worth sharing among threads either.
+            _ if scan.regions.is_some() && partitions > 1 && parts.len() < 2 => {
+                Precision::Inexact(guessed.min(ROWS_OF_A_PART))
+            }
+            _ => Precision::Inexact(guessed),
+        };
         if parts.is_empty() {
             // The engine wants at least one partition; this one has no rows.
             parts.push(Part::default());

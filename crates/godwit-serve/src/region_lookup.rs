@@ -93,20 +93,25 @@ fn read_index(store: &Store, index: &SeenFile) -> Result<Result<RegionIndex, Str
     }
 }
 
+/// Bytes of a file, as they are stored, that are worth a part of their own: reading them takes milliseconds.
+const WORTHWHILE_BYTES: u64 = 1 << 20;
+
 /// Deals stretches, in their order, to as many parts of like size, or fewer. The ends of an index' stretches are no starts of
-/// records, so none is cut.
+/// records, so none is cut. Records between stretches may be read as well.
 pub(crate) fn deal(mut stretches: Vec<FileChunk>, most: usize) -> Vec<Part> {
-    // Regions of one file may meet in stretches that overlap: a record must not be read twice.
+    let block = |offset: u64| offset >> 16;
+    // Regions of one file may meet in stretches that overlap: a record must not be read twice, nor a block unpacked twice.
     stretches.sort_unstable();
     stretches.dedup_by(|next, stretch| {
-        let joined = next.0 <= stretch.1;
+        let joined = block(next.0) <= block(stretch.1);
         if joined {
             stretch.1 = stretch.1.max(next.1);
         }
         joined
     });
-    let bytes = |stretch: &FileChunk| (stretch.1 >> 16) - (stretch.0 >> 16) + 1;
-    let share = stretches.iter().map(bytes).sum::<u64>().div_ceil(most.max(1) as u64);
+    let bytes = |stretch: &FileChunk| block(stretch.1) - block(stretch.0) + 1;
+    let total = stretches.iter().map(bytes).sum::<u64>();
+    let share = total.div_ceil(most.max(1) as u64).max(WORTHWHILE_BYTES);
     let (mut parts, mut filled) = (Vec::new(), 0);
     for stretch in stretches {
         if parts.is_empty() || filled >= share {
@@ -127,11 +132,18 @@ mod tests {
 
     #[test]
     fn stretches_that_overlap_are_read_once_and_dealt_in_order() {
-        let parts = deal(vec![(5 << 16, 9 << 16), (0, 2 << 16), (8 << 16, 12 << 16), (1 << 16, 2 << 16)], 2);
-        let stretches: Vec<_> = parts.into_iter().map(|part| part.stretches).collect();
-        assert_eq!(stretches, [vec![(0, 2 << 16), (5 << 16, 12 << 16)]]);
-        let parts = deal(vec![(0, 10 << 16), (20 << 16, 30 << 16), (40 << 16, 50 << 16)], 3);
-        assert_eq!(parts.len(), 3);
+        let dealt = |stretches: &[FileChunk], most| -> Vec<_> {
+            deal(stretches.to_vec(), most).into_iter().map(|part| part.stretches).collect()
+        };
+        let few = [(5 << 16, 9 << 16), (0, 2 << 16), (8 << 16, 12 << 16), (1 << 16, 2 << 16)];
+        assert_eq!(dealt(&few, 2), [vec![(0, 2 << 16), (5 << 16, 12 << 16)]]);
+        let in_one_block = [(3 << 16, (5 << 16) | 100), ((5 << 16) | 700, (5 << 16) | 900), (6 << 16, 7 << 16)];
+        assert_eq!(dealt(&in_one_block, 2), [vec![(3 << 16, (5 << 16) | 900), (6 << 16, 7 << 16)]]);
+        let long = [0, 2, 4].map(|start| ((start * WORTHWHILE_BYTES) << 16, ((start + 1) * WORTHWHILE_BYTES) << 16));
+        assert_eq!(dealt(&long, 3), long.map(|stretch| vec![stretch]));
+        assert_eq!(dealt(&long, 1), [long]);
+        let short = long.map(|(start, _)| (start, start + (9 << 16)));
+        assert_eq!(dealt(&short, 3), [short], "not worth it");
         assert!(deal(Vec::new(), 3).is_empty());
     }
 }

@@ -2,6 +2,9 @@
 
 mod access;
 mod align;
+mod bench;
+mod bench_path;
+mod bench_query;
 mod call;
 mod calling;
 mod compare;
@@ -40,6 +43,9 @@ use values::{parse_aligner, parse_milliseconds, parse_rate, parse_size};
 
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};
+pub use bench::{BenchVerb, TableFormat};
+pub use bench_path::{BenchPathArgs, PathEmulatorArgs};
+pub use bench_query::BenchQueryArgs;
 pub use call::CallArgs;
 pub use calling::CallingArgs;
 pub use compare::CompareArgs;
@@ -159,8 +165,7 @@ impl Cli {
     /// Whether stderr is for programs: events as JSON lines.
     pub fn tells_events(&self) -> bool {
         match &self.verb {
-            Verb::Bench(BenchVerb::Flight(args)) => args.json,
-            Verb::Bench(BenchVerb::Shuffle(args)) => args.json,
+            Verb::Bench(verb) => verb.tells_events(),
             _ => self.common().is_some_and(|common| common.json),
         }
     }
@@ -478,24 +483,6 @@ pub struct SimulateArgs {
     /// PREFIX of `PREFIX_L001_R1.fastq`, `PREFIX_L001_R2.fastq`, `PREFIX.truth.vcf`, `PREFIX.truth.tsv`
     #[arg(long, value_name = "PREFIX")]
     pub out: PathBuf,
-}
-
-#[derive(Subcommand)]
-pub enum BenchVerb {
-    /// Throughput of Arrow Flight, between two processes here or to a server started with --listen
-    #[command(after_help = "Example:\n  godwit bench flight --method get --streams 1,2,4 --bytes 1G")]
-    Flight(BenchFlightArgs),
-    /// Throughput of a shuffle, all nodes to all nodes: processes of this machine, or peers started with --listen
-    #[command(after_help = "Example:\n  godwit bench shuffle --nodes 1,2,4,8 --bytes 64M,256M")]
-    Shuffle(BenchShuffleArgs),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TableFormat {
-    /// For people
-    Table,
-    /// For programs
-    Json,
 }
 
 #[derive(Args)]

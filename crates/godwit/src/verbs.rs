@@ -34,6 +34,7 @@ mod sql_worker;
 mod variants;
 mod verify;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -138,6 +139,14 @@ impl Common {
 /// Where scratch files of statements go.
 fn scratch_of(common: &Common) -> PathBuf {
     common.temp.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Waits until stdin is closed, or, where it need not be, for ever.
+async fn closed(until_stdin_closes: bool) {
+    match until_stdin_closes {
+        true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
+        false => std::future::pending().await,
+    }
 }
 
 /// The datasets below a directory; CRAM is decoded by the reference, where one is given.

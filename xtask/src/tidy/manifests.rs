@@ -15,6 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-model", &[]),
     // How children end is the same for the programs of a run and for its nodes.
     ("godwit-process", &[]),
+    // A network to measure on, and nothing of what is measured.
+    ("godwit-path", &[]),
     ("godwit-formats", &["godwit-model"]),
     // htslib's symbols clash with those of bwa's library, so CRAM is no part of what `godwit-bwa` links.
     ("godwit-cram", &["godwit-model", "godwit-formats"]),
@@ -64,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "godwit-search",
             "godwit-serve",
             "godwit-pipeline",
+            "godwit-path",
         ],
     ),
     // What outside bytes are read with, and nothing that runs.

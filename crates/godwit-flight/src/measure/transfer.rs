@@ -140,7 +140,7 @@ where
 }
 
 impl Transferred {
-    fn add(&mut self, batch: &RecordBatch) {
+    pub(super) fn add(&mut self, batch: &RecordBatch) {
         self.rows += batch.num_rows() as u64;
         self.bytes += data_bytes(batch) as u64;
     }

@@ -160,7 +160,7 @@ impl RegionIndex {
         if start > last {
             return Vec::new();
         }
-        let least = self.least_offset(regions, start);
+        let (least, behind) = (self.least_offset(regions, start), self.offset_behind(regions, last));
         let mut found: Vec<Chunk> = Vec::new();
         for level in 0..=self.depth {
             let shift = self.min_shift + 3 * (self.depth - level);
@@ -169,7 +169,8 @@ impl RegionIndex {
             let from = regions.bins.partition_point(|bin| bin.number < low);
             for bin in regions.bins[from..].iter().take_while(|bin| bin.number <= high) {
                 let chunks = &regions.chunks[bin.start as usize..bin.end as usize];
-                found.extend(chunks.iter().filter(|chunk| chunk.1 > least).map(|chunk| (chunk.0.max(least), chunk.1)));
+                let wanted = chunks.iter().filter(|chunk| chunk.1 > least && chunk.0 < behind);
+                found.extend(wanted.map(|chunk| (chunk.0.max(least), chunk.1.min(behind))));
             }
         }
         merge(found)
@@ -192,6 +193,29 @@ impl RegionIndex {
             }
             let parent = (number - 1) >> 3;
             number = if number > (parent << 3) + 1 { number - 1 } else { parent };
+        }
+    }
+
+    /// No record that overlaps a base at or before `last` lies at this or behind: records of the nearest bin to the right begin
+    /// here. As htslib 1.16 does, it is looked for on the level of the windows first, then of their parents.
+    fn offset_behind(&self, regions: &ContigRegions, last: u64) -> VirtualOffset {
+        let mut number = first_bin(self.depth) + (last >> self.min_shift) as u32 + 1;
+        loop {
+            // To the right of a parent's last child is its next sibling, whose first child begins where it does.
+            while number % 8 == 1 {
+                number = (number - 1) >> 3;
+            }
+            if number == 0 {
+                return VirtualOffset::MAX;
+            }
+            if let Ok(at) = regions.bins.binary_search_by_key(&number, |bin| bin.number) {
+                let bin = regions.bins[at];
+                let starts = regions.chunks[bin.start as usize..bin.end as usize].iter().map(|chunk| chunk.0);
+                if let Some(first) = starts.min() {
+                    return first;
+                }
+            }
+            number += 1;
         }
     }
 

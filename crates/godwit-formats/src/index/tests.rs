@@ -228,6 +228,33 @@ fn an_empty_index_lists_every_contig() {
     assert_eq!(bai, [&b"BAI\x01\x02\0\0\0"[..], &[0; 16], &[0; 8]].concat());
 }
 
+#[test]
+fn what_lies_behind_a_region_is_not_read_for_it() {
+    let genome = genome(&[20_000_000]);
+    let mut index = IndexBuilder::new(&genome);
+    // In bins of 16 kb, 128 kb, 8 Mb and 64 Mb; then in such that end where the first ones do.
+    let spans =
+        [(100, 200), (300_000, 300_100), (1_048_500, 1_048_700), (8_388_600, 8_388_700), (9_000_000, 9_000_100)];
+    let place = |number: u64| RecordPlace { before: number << 16, after: (number + 1) << 16 };
+    for (number, (start, end)) in spans.into_iter().enumerate() {
+        index.push(0, start, end, true, place(10 * (number as u64 + 1))).unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for format in [IndexFormat::Bai, IndexFormat::Csi] {
+        let path = directory.path().join("index");
+        let mut bytes = Vec::new();
+        index.write(format, &genome, &mut bytes).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        let index = RegionIndex::read(&path).unwrap();
+        let found =
+            |start, end| index.chunks(0, start, end).into_iter().map(|(start, _)| start >> 16).collect::<Vec<_>>();
+        assert_eq!(found(0, 1000), [10]);
+        assert_eq!(found(0, 300_001), [10, 20]);
+        assert_eq!(found(1_048_600, 1_048_601), [30]);
+        assert_eq!(found(9_000_050, 9_000_051), [50]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -246,6 +273,24 @@ proptest! {
         let mut bai = Vec::new();
         merged.write_bai(&genome, &mut bai).unwrap();
         let (contigs, without_contig) = parse_bai(&bai);
+        for (format, name) in [(IndexFormat::Bai, "a.bam.bai"), (IndexFormat::Csi, "a.bam.csi")] {
+            let mut bytes = Vec::new();
+            merged.write(format, &genome, &mut bytes).unwrap();
+            std::fs::write(directory.path().join(name), bytes).unwrap();
+            let index = RegionIndex::read(&directory.path().join(name)).unwrap();
+            for _ in 0..100 {
+                let contig = numbers.below(genome.contigs().len() as u64) as usize;
+                let start = numbers.below(u64::from(genome.contigs()[contig].length)) as u32;
+                let end = start + 1 + numbers.below(30_000) as u32;
+                let chunks = index.chunks(contig, start, end);
+                for (record, offset) in records.iter().map(|record| RawRecord::trusted(record)).zip(&offsets) {
+                    let (first, behind) = (record.position(), record.end_position(record.flag()));
+                    let overlaps = record.contig() == contig as i32 && first < end as i32 && behind > start as i32;
+                    let found = chunks.iter().any(|(start, end)| (*start..*end).contains(offset));
+                    prop_assert!(found || !overlaps, "{contig}:{start}-{end}: {chunks:?} has no {first}-{behind} at {offset}");
+                }
+            }
+        }
         let placed = records.iter().map(|record| RawRecord::trusted(record)).filter(|record| record.contig() >= 0);
         prop_assert_eq!(placed.clone().count() as u64 + without_contig, records.len() as u64);
         for (record, offset) in placed.zip(offsets) {

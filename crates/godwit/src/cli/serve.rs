@@ -67,6 +67,9 @@ pub struct ServeArgs {
     /// How long open calls may go on once the server is told to end (30s, 5m)
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain: std::time::Duration,
+    /// End when stdin is closed
+    #[arg(long, hide = true, help_heading = THIS_RUN)]
+    pub until_stdin_closes: bool,
     /// The reference that CRAM files were made with, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,

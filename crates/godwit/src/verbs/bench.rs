@@ -1,15 +1,17 @@
 //! `godwit bench`: what this network and this machine give.
 
 mod flight;
+mod path;
+mod query;
 mod shuffle;
 
-use std::io::Read;
 use std::net::ToSocketAddrs;
 use std::path::Path;
 
 use godwit_flight::{Access, Address, DataPlane, Routes, Server, Tuning};
 use tokio::runtime::Runtime;
 
+use super::closed;
 use crate::cli::BenchVerb;
 use crate::failure::{Exit, Failure, tell};
 
@@ -17,6 +19,9 @@ use crate::failure::{Exit, Failure, tell};
 pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
     match verb {
         BenchVerb::Flight(args) => flight::run(args),
+        BenchVerb::Path(args) => path::run(args),
+        BenchVerb::PathEmulator(args) => path::emulate(args),
+        BenchVerb::Query(args) => query::run(args),
         BenchVerb::Shuffle(args) => shuffle::run(args),
     }
 }
@@ -47,14 +52,6 @@ async fn serve(
         () = closed(until_stdin_closes) => {}
     }
     Ok(())
-}
-
-/// Waits until stdin is closed, or, where it need not be, for ever.
-async fn closed(until_stdin_closes: bool) {
-    match until_stdin_closes {
-        true => drop(tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await),
-        false => std::future::pending().await,
-    }
 }
 
 /// `HOST:PORT` or `unix:PATH`.

@@ -4,11 +4,9 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_flight::{Address, Client, Code, FlightError, Tuning};
 use godwit_query::{Engine, Limits, Printer, QueryError, RemoteRows, RowFormat, Rows};
-use godwit_transfer::place::Place;
 
-use super::access::credentials;
+use super::access::{connected, of_server};
 use super::{cancel_on_signal, root_of, scratch_of};
 use crate::cli::{Common, QueryArgs};
 use crate::failure::{Exit, Failure};
@@ -42,7 +40,10 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
 
 async fn answer(args: &QueryArgs) -> Result<(), Failure> {
     let answer = match &args.at {
-        Some(url) => Answer::There(Box::new(asked_at(url, args).await?)),
+        Some(url) => {
+            let client = connected(url, &args.access).await?;
+            Answer::There(Box::new(RemoteRows::ask(client, &args.statement).await.map_err(of_server)?))
+        }
         None => Answer::Here(asked_here(args).await?),
     };
     match &args.out {
@@ -55,32 +56,6 @@ async fn answer(args: &QueryArgs) -> Result<(), Failure> {
 enum Answer {
     Here(Rows),
     There(Box<RemoteRows>),
-}
-
-async fn asked_at(url: &str, args: &QueryArgs) -> Result<RemoteRows, Failure> {
-    let Place::There(remote) = Place::parse(url)? else {
-        let problem = format!("--at {url}: write grpc+tls://HOST:PORT, or --data for a directory");
-        return Err(Failure::new(Exit::Usage, problem));
-    };
-    let access = credentials(&args.access)?.access(&remote)?;
-    let found = remote.address().map_err(|error| {
-        Failure::new(Exit::Remote, format!("cannot find {}: {error}; check the name", remote.server()))
-    });
-    let client = Client::connect(&Address::Tcp(found?), access, Tuning::default()).await?;
-    RemoteRows::ask(client, &args.statement).await.map_err(of_server)
-}
-
-/// What a server says of a statement that it does not run is the statement's fault, as it would be here.
-fn of_server(error: FlightError) -> Failure {
-    let exit = match &error {
-        FlightError::Status { status, .. } => match status.code() {
-            Code::InvalidArgument | Code::NotFound | Code::Unimplemented => Exit::Usage,
-            Code::DataLoss => Exit::Input,
-            _ => Exit::Remote,
-        },
-        _ => Exit::Remote,
-    };
-    Failure::new(exit, godwit_formats::with_causes(&error))
 }
 
 async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {

@@ -12,7 +12,7 @@ use godwit_flight::{
 use godwit_serve::{Root, Temporary};
 use godwit_transfer::{Files, FilesOptions};
 
-use super::{cancel_on_signal, root_of};
+use super::{cancel_on_signal, closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
 
@@ -54,7 +54,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
-        let closed = server.serve_until(until(&cancelled), args.drain).await;
+        let closed = server.serve_until(until(&cancelled, args.until_stdin_closes), args.drain).await;
         if closed > 0 {
             crate::failure::tell(&format!("godwit: warning: {closed} connections did not end in time and were closed"));
         }
@@ -129,9 +129,15 @@ fn no_files(status: godwit_flight::Status) -> Failure {
 }
 
 /// Ends when the flag is set.
-async fn until(cancelled: &AtomicBool) {
-    while !cancelled.load(Ordering::Relaxed) {
-        tokio::time::sleep(PATIENCE).await;
+async fn until(cancelled: &AtomicBool, stdin_closes: bool) {
+    let signalled = async {
+        while !cancelled.load(Ordering::Relaxed) {
+            tokio::time::sleep(PATIENCE).await;
+        }
+    };
+    tokio::select! {
+        () = signalled => {}
+        () = closed(stdin_closes) => {}
     }
 }
 

@@ -1,0 +1,76 @@
+//! `godwit bench path`: a path between two network namespaces of this machine.
+
+use std::path::Path;
+
+use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::tool::Tool;
+use godwit_tests::{needs, scratch, skip};
+use serde_json::Value;
+
+/// What keeps a path from being made here.
+fn missing() -> Option<&'static str> {
+    let made =
+        Tool::need("unshare").command().args(["--net", "true"]).output().is_ok_and(|output| output.status.success());
+    match made {
+        false => Some("network namespaces may not be made"),
+        true if !Path::new("/dev/net/tun").exists() => Some("no /dev/net/tun"),
+        true => None,
+    }
+}
+
+fn measure(words: &[&str]) -> Finished {
+    godwit()
+        .args(["bench", "path", "--rate", "200M", "--rtt", "10", "--bytes", "3M", "--rounds", "2"])
+        .args(words)
+        .run()
+}
+
+fn namespaces() -> String {
+    String::from_utf8(Tool::need("ip").run(["netns", "list"]).stdout).expect("names are text")
+}
+
+#[test]
+fn a_copy_is_measured_over_an_emulated_path() {
+    needs!("ip", "unshare");
+    if let Some(reason) = missing() {
+        skip!("network-namespaces", "{reason}");
+    }
+    let temp = scratch::directory("bench-path");
+    let temp = temp.to_str().expect("scratch paths are text");
+    let finished = measure(&["--format", "json", "--json", "--rtt", "10", "--loss-per-second", "20", "--temp", temp]);
+    assert!(finished.status.success(), "{}", finished.report());
+    let told: Value = serde_json::from_str(&finished.stdout).expect("the result is JSON");
+    let number = |key: &str| told[key].as_f64().unwrap_or_else(|| panic!("{key} in {told}"));
+    assert_eq!((number("bytes"), number("rounds")), (3e6 * 1.048576, 2.0), "{told}");
+    // Two copies, each of packets of at most 1500 bytes; the path is never faster than it is meant to be.
+    assert!(number("packets") > 2.0 * number("bytes") / 1500.0, "{told}");
+    assert!(number("percent_of_payload") > 0.0 && number("percent_of_payload") < 100.0, "{told}");
+    assert!(number("bound_percent") > 0.0 && number("bound_percent") < 100.0, "{told}");
+    assert!(number("lost_at_random") > 0.0, "{told}");
+    assert!(finished.stderr.lines().any(|line| line.contains("copy 2 of 2")), "{}", finished.stderr);
+    let table = measure(&["--rtt", "5", "--temp", temp]);
+    assert!(table.status.success() && table.stdout.lines().count() == 2, "{}", table.report());
+    assert_eq!(std::fs::read_dir(temp).expect("it is there").count(), 0, "nothing is left behind");
+    assert!(!namespaces().contains("godwit-"), "{}", namespaces());
+}
+
+#[test]
+fn who_may_not_make_a_path_is_told_who_may() {
+    needs!("setpriv");
+    // Where this is root, a program without its rights.
+    let limited = Tool::need("setpriv")
+        .command()
+        .args(["--bounding-set=-all", "--inh-caps=-all", "--"])
+        .arg(godwit_tests::binary::path())
+        .args(["bench", "path"])
+        .output();
+    let output = limited.expect("it can be started");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("sudo"), "{said}");
+    for (words, expected) in
+        [(["--queue", "4q"], "0.25bdp"), (["--rtt", "0"], "out of range"), (["--loss", "many"], "share")]
+    {
+        measure(&words).refuses(&[2], &[expected]);
+    }
+}
