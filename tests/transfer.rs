@@ -2,3 +2,4 @@
 
 mod copies;
 mod faults;
+mod genomes;

@@ -34,7 +34,7 @@ pub(crate) fn packed(bytes: &[u8]) {
     look_at(&sealed(bytes));
     let (reference, anchors) = reference();
     let never = AtomicBool::new(false);
-    let options = PackOptions { threads: 1, segment_bytes: 4096 };
+    let options = PackOptions { threads: 1, segment_bytes: 4096, quick: false };
     let (mut file, mut again) = (Vec::new(), Vec::new());
     pack(&mut &bytes[..], &mut file, reference, anchors, &options, &never).expect("anything can be packed");
     unpack(&mut &file[..], &mut again, Some(reference), 1, &never).expect("what was packed can be unpacked");

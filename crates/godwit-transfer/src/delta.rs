@@ -39,6 +39,7 @@ pub use pack::{PackOptions, PackSummary, pack};
 pub use reference::{Digest, Keep, Reference, ReferenceContig};
 pub use region::PackedGenome;
 pub use unpack::{UnpackSummary, unpack};
+pub(crate) use varint::{Cursor, put_varint};
 
 /// The directory that a file is in.
 fn directory_of(path: &Path) -> &Path {

@@ -21,7 +21,7 @@ fn reference_of(text: &[u8]) -> (tempfile::TempDir, Reference, Anchors) {
 
 fn packed(text: &[u8], reference: &Reference, anchors: &Anchors, segment_bytes: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    let options = PackOptions { threads: 2, segment_bytes };
+    let options = PackOptions { threads: 2, segment_bytes, quick: false };
     let summary = pack(&mut &text[..], &mut out, reference, anchors, &options, &GO_ON).unwrap();
     assert_eq!((summary.text_bytes, summary.packed_bytes), (text.len() as u64, out.len() as u64));
     out
@@ -283,7 +283,7 @@ fn a_full_disk_is_told() {
     }
     let (text, other) = family();
     let (_directory, reference, anchors) = reference_of(&text);
-    let options = PackOptions { threads: 2, segment_bytes: 20_000 };
+    let options = PackOptions { threads: 2, segment_bytes: 20_000, quick: false };
     for room in [0, 10, 1000] {
         let result = pack(&mut &other[..], &mut Full(room), &reference, &anchors, &options, &GO_ON);
         assert!(matches!(result, Err(DeltaError::Stream { .. })));
