@@ -72,10 +72,7 @@ impl BlockMaker {
             self.again.clear();
             compressor(&mut self.compressors, level).compress(data, &mut self.again);
             if self.again == block {
-                // Of no data every level makes the same.
-                if !data.is_empty() {
-                    (self.level, self.found) = (level, true);
-                }
+                (self.level, self.found) = (level, true);
                 return Some(Making::Level(level));
             }
         }
@@ -108,6 +105,7 @@ mod tests {
         let data: Vec<u8> =
             (0..60_000_u32).map(|at| b"ACGT"[(at.wrapping_mul(2_654_435_761) >> 30) as usize]).collect();
         let mut made: Vec<Vec<u8>> = (0..=LEVELS).map(|level| one_block(level, &data)).collect();
+        // libdeflate stores what is as short as nothing.
         made.push(EOF_BLOCK.to_vec());
         // zlib's flate is another; so is a header with a time.
         let mut other = one_block(6, &data);
@@ -119,7 +117,7 @@ mod tests {
             let mut text = Vec::new();
             let making = maker.take_apart(block, &mut text).expect("it is whole");
             maker.found = false;
-            assert_eq!(matches!(making, Making::Kept(_)), number == made.len() - 1, "{number}");
+            assert_eq!(matches!(making, Making::Kept(_)), number >= made.len() - 2, "{number}");
             assert!(text == if number == made.len() - 2 { &[][..] } else { &data[..] }, "{number}");
             let mut again = Vec::new();
             BlockMaker::default().make(&text, &making, &mut again);

@@ -81,7 +81,11 @@ impl<R: Read> TextReader<R> {
         for (text, makings) in made {
             self.text.extend_from_slice(&text);
             for (text_bytes, making) in makings {
-                self.kept_bytes += if let Making::Kept(block) = &making { block.len() as u64 } else { 0 };
+                // The empty block at the end is always kept.
+                self.kept_bytes += match &making {
+                    Making::Kept(block) if text_bytes > 0 => block.len() as u64,
+                    _ => 0,
+                };
                 entries.add(text_bytes, making);
             }
         }

@@ -110,7 +110,8 @@ fn what_comes_back_as_another_file_is_found_out_at_once() {
         at += usize::from(u16::from_le_bytes([file[at + 16], file[at + 17]])) + 1;
     }
     assert!(refused(&file).contains("otherwise"));
-    assert!(refused(&compressed(b"no FASTA", 40_000, 6, 99)).contains("no FASTA"));
+    let told = refused(&compressed(b"no FASTA", 40_000, 6, 99));
+    assert!(told.contains("no FASTA"), "{told}");
 }
 
 #[test]
