@@ -1,5 +1,6 @@
 //! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
 
+mod checks;
 mod packed;
 mod proof;
 mod runner;
@@ -31,6 +32,7 @@ use crate::streams::Direction;
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
+use checks::{check_is_plain, check_is_possible};
 use packed::Packed;
 use runner::Runner;
 use sources::Mirror;
@@ -230,11 +232,6 @@ pub async fn copy(
     let started = Instant::now();
     let selection = Selection::new(&options.include, &options.exclude)?;
     let downloads = matches!(destination, Place::Here(_));
-    if matches!(options.compress, Compression::Delta(_)) && options.relay.is_some() {
-        let problem =
-            "what differs from a reference does not go through a relay; leave --relay or --compress delta out";
-        return Err(TransferError::refused(problem));
-    }
     if let Place::There(remote) = destination
         && sources.iter().any(|source| matches!(source, Place::There(_)))
     {
@@ -243,10 +240,7 @@ pub async fn copy(
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
     }
-    if downloads && sources.iter().any(|source| matches!(source, Place::Here(_))) {
-        let problem = "a copy goes between this machine and a server; within a machine, cp does it";
-        return Err(TransferError::refused(problem));
-    }
+    check_is_possible(sources, downloads, options)?;
     let mut into = goes_into(sources, destination);
     let Found { place, control, mut mirrors } =
         connect(sources, destination, into, credentials, options, observer).await?;
@@ -302,14 +296,6 @@ pub async fn copy(
     copy.add_packed(&mut summary);
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
-}
-
-/// Fails where a copy is told what only one to this machine can do.
-fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError> {
-    if options.also_from.is_empty() && options.relay.is_none() {
-        return Ok(());
-    }
-    Err(TransferError::refused("--also-from and --relay are for copies from servers to this machine"))
 }
 
 /// Servers of a copy.

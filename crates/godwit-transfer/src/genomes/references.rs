@@ -14,6 +14,7 @@ use crate::error::TransferError;
 pub struct References {
     paths: Vec<PathBuf>,
     threads: usize,
+    keep: Keep,
     known: Mutex<HashMap<PathBuf, Known>>,
 }
 
@@ -63,7 +64,12 @@ fn stamp_of(path: &Path) -> Result<(u64, i64, i64), TransferError> {
 impl References {
     /// Of these files, none of which is read yet. `threads` work on each.
     pub fn new(paths: Vec<PathBuf>, threads: usize) -> Self {
-        Self { paths, threads: threads.max(1), known: Mutex::default() }
+        Self { paths, threads: threads.max(1), keep: Keep::Beside, known: Mutex::default() }
+    }
+
+    /// The same, but nothing is kept beside them.
+    pub fn unkept(paths: Vec<PathBuf>, threads: usize) -> Self {
+        Self { keep: Keep::Nowhere, ..Self::new(paths, threads) }
     }
 
     /// Threads that pack or unpack.
@@ -93,7 +99,7 @@ impl References {
             return Ok(loaded);
         }
         let failed = |source| TransferError::Packing { place: path.display().to_string(), source };
-        let reference = Reference::open(path, Keep::Beside, self.threads).map_err(failed)?;
+        let reference = Reference::open(path, self.keep, self.threads).map_err(failed)?;
         let loaded = Arc::new(Loaded { reference, threads: self.threads, anchors: OnceLock::new() });
         let sequences = Arc::new(loaded.sequences().into_iter().collect());
         let entry = Known { stamp, digest: loaded.digest(), sequences, loaded: Arc::downgrade(&loaded) };
@@ -135,16 +141,25 @@ impl References {
         Ok(None)
     }
 
+    /// The reference of a digest, where it is one of these.
+    ///
+    /// # Errors
+    /// As [`References::load`].
+    pub(crate) fn find(&self, digest: &str) -> Result<Option<Arc<Loaded>>, TransferError> {
+        for path in &self.paths {
+            if self.looked_at(path)?.0 == digest {
+                return self.load(path).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
     /// The reference of a digest.
     ///
     /// # Errors
     /// [`TransferError::Refused`] where there is none; as [`References::load`].
     pub(crate) fn by_digest(&self, digest: &str) -> Result<Arc<Loaded>, TransferError> {
-        for path in &self.paths {
-            if self.looked_at(path)?.0 == digest {
-                return self.load(path);
-            }
-        }
-        Err(TransferError::refused(format!("no reference here has the digest {digest}")))
+        let none = || TransferError::refused(format!("no reference here has the digest {digest}"));
+        self.find(digest)?.ok_or_else(none)
     }
 }

@@ -10,7 +10,7 @@ use godwit_flight::{
     Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
 };
 use godwit_serve::{Root, Temporary};
-use godwit_transfer::{Files, FilesOptions};
+use godwit_transfer::{Files, FilesOptions, References};
 
 use super::{cancel_on_signal, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -38,6 +38,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         std::fs::File::open(reference).map_err(failed)?;
     }
     let root = root_of(&args.root, args.reference.first().map(PathBuf::as_path), &args.common)?;
+    let root = root.with_references(References::new(args.reference.clone(), args.common.thread_count()));
     // Held until the end: its directories go with it.
     let temporary = args.writable.then(|| Temporary::new(&super::scratch_of(&args.common))).transpose()?;
     let root = match &temporary {
