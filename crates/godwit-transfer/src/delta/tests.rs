@@ -1,3 +1,4 @@
+use std::fs;
 use std::io::{BufReader, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -251,6 +252,17 @@ fn a_collection_keeps_genomes_apart() {
         let twice = collection.add("s0", &mut &genome[..], &reference, &anchors, &options, &GO_ON);
         assert!(matches!(twice.unwrap_err(), DeltaError::Collection { .. }));
     }
+    // A list that somebody changed leads nowhere else.
+    let list = fs::read_to_string(place.join("collection.json")).unwrap();
+    for name in ["../x", ".x", "a/x", ""] {
+        fs::write(
+            place.join("collection.json"),
+            list.replacen("\"name\": \"", &format!("\"name\": \"{name}\", \"was\": \""), 1),
+        )
+        .unwrap();
+        assert!(matches!(Collection::open(&place).unwrap_err(), DeltaError::Collection { .. }), "{name}");
+    }
+    fs::write(place.join("collection.json"), &list).unwrap();
     let collection = Collection::open(&place).unwrap();
     assert_eq!(collection.members().len(), 3);
     for (at, genome) in genomes.iter().enumerate() {
@@ -262,7 +274,7 @@ fn a_collection_keeps_genomes_apart() {
     let region = Region::parse("two:101-160").unwrap();
     assert_eq!(collection.write_region(&region, &mut out, &reference, &GO_ON).unwrap(), 3);
     assert!(out.starts_with(b">s0:two:101-160\n") && out.len() > 180);
-    std::fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
+    fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
     let error = collection.extract("s2", &mut Vec::new(), &reference, 1, &GO_ON).unwrap_err();
     assert!(error.to_string().contains("another file"), "{error}");
     let (_other, wrong, _) = reference_of(b">x\nACGT\n");
