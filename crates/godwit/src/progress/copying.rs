@@ -41,9 +41,10 @@ impl CopyObserver for Progress {
                 self.step(Some(fraction), text);
             }
             CopyEvent::Packing { path, bytes, of } => {
+                // A file that the destination names has no path below it.
+                let name = if path.is_empty() { String::new() } else { format!("{path}: ") };
                 let fraction = *bytes as f64 / (*of).max(1) as f64;
-                let done =
-                    format!("{path}: {:.1} of {:.1} MB packed or unpacked", *bytes as f64 / 1e6, *of as f64 / 1e6);
+                let done = format!("{name}{:.1} of {:.1} MB packed or unpacked", *bytes as f64 / 1e6, *of as f64 / 1e6);
                 self.step(Some(fraction), done);
             }
             CopyEvent::Would { what, path, bytes } => {
