@@ -9,6 +9,7 @@ mod joins;
 mod kinds;
 mod live;
 mod objects;
+mod packed;
 mod puts;
 mod query;
 mod refusals;

@@ -2,4 +2,5 @@
 
 mod copies;
 mod faults;
+mod genomes;
 mod path;

@@ -120,7 +120,7 @@ fn what_cannot_be_copied_is_told() {
     godwit().args(["copy", &url(&served, "../f"), here]).run().refuses(&[2], &["root"]);
     godwit().args(["copy", "grpc+tcp://127.0.0.1:1/f", here]).run().refuses(&[6], &["127.0.0.1:1", "server"]);
     godwit().args(["copy", &url(&served, "f"), here, "--streams", "0"]).run().refuses(&[2], &["auto"]);
-    godwit().args(["copy", &url(&served, "f"), here, "--compress", "delta"]).run().refuses(&[2], &["delta"]);
+    godwit().args(["copy", &url(&served, "f"), here, "--compress", "deltas"]).run().refuses(&[2], &["delta"]);
     godwit().args(["copy", "/nowhere", &url(&served, "f")]).run().refuses(&[2], &["/nowhere"]);
 }
 

@@ -13,6 +13,7 @@ mod error;
 mod gzip;
 mod inflate;
 mod line;
+mod making;
 mod point;
 mod read_ahead;
 mod reader;
@@ -30,6 +31,7 @@ pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
 pub use error::BgzfError;
 pub(crate) use error::Fault;
 pub(crate) use line::{NextLine, next_line};
+pub use making::{BlockMaker, Making, block_length};
 pub(crate) use point::Points;
 #[cfg(test)]
 pub(crate) use point::Spacing;

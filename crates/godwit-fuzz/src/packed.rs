@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use godwit_model::Region;
-use godwit_transfer::delta::{Anchors, Keep, PackOptions, PackedGenome, Reference, pack, unpack};
+use godwit_transfer::delta::{Anchors, Collection, Keep, PackOptions, PackedGenome, Reference, pack, unpack};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::file::Scratch;
@@ -27,18 +27,38 @@ fn reference() -> &'static (Reference, Anchors) {
     })
 }
 
-/// A packed genome, as it is and with its checksums set right, so that what is behind them is read too; and any bytes packed
+/// The list of a collection, or a packed genome, as it is and with its checksums set right, so that what is behind them is read too; and any bytes packed
 /// and unpacked.
 pub(crate) fn packed(bytes: &[u8]) {
+    if bytes.first() == Some(&b'{') {
+        list(bytes);
+    }
     look_at(bytes);
     look_at(&sealed(bytes));
     let (reference, anchors) = reference();
     let never = AtomicBool::new(false);
-    let options = PackOptions { threads: 1, segment_bytes: 4096 };
+    let options = PackOptions { threads: 1, segment_bytes: 4096, quick: false };
     let (mut file, mut again) = (Vec::new(), Vec::new());
     pack(&mut &bytes[..], &mut file, reference, anchors, &options, &never).expect("anything can be packed");
     unpack(&mut &file[..], &mut again, Some(reference), 1, &never).expect("what was packed can be unpacked");
     assert!(again == bytes, "other bytes come back");
+}
+
+/// The list of a collection: its members lie in its directory, whatever it says.
+fn list(bytes: &[u8]) {
+    let (reference, _) = reference();
+    let scratch = Scratch::get();
+    let path = scratch.write("collection.json", bytes);
+    let directory = path.parent().expect("it lies in a directory");
+    let Ok(collection) = Collection::open(directory) else { return };
+    for member in collection.members().iter().take(4) {
+        let file = collection.file(&member.name).expect("it is a member");
+        assert_eq!(file.parent(), Some(directory), "{}", member.name);
+        let mut out = Vec::new();
+        let _ = collection.extract(&member.name, &mut out, reference, 1, &AtomicBool::new(false));
+    }
+    let region = Region { contig: "one".to_owned(), start: 0, end: 70 };
+    let _ = collection.write_region(&region, &mut Vec::new(), reference, &AtomicBool::new(false));
 }
 
 fn look_at(bytes: &[u8]) {

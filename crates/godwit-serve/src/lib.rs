@@ -7,6 +7,7 @@
 mod batches;
 mod bucket;
 mod live;
+mod packed;
 mod puts;
 mod reads;
 mod region_lookup;

@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow_schema::SchemaRef;
 use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, read_only};
 use godwit_formats::intervals::IntervalFormat;
+use godwit_transfer::References;
 
 use crate::bucket::{self, Bucket};
 use crate::live::{self, LiveDataset, LiveRuns};
+use crate::packed::PackedDataset;
 use crate::puts::{Shelf, Shelves, Temporary};
 use crate::reads::{self, BamDataset};
 use crate::store::{Seen, Store};
@@ -57,6 +59,8 @@ enum Format {
     /// With what is between its columns.
     Csv(u8),
     Whole(Content),
+    /// A packed genome.
+    Packed,
 }
 
 impl Format {
@@ -71,6 +75,8 @@ impl Format {
             Some(Self::Cram)
         } else if is(&[".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"]) {
             Some(Self::Vcf)
+        } else if is(&[".gwp"]) {
+            Some(Self::Packed)
         } else if is(&[".parquet"]) {
             Some(Self::Parquet)
         } else if is(&[".arrow", ".arrows", ".feather"]) {
@@ -101,7 +107,7 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) => &[],
+            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) | Self::Packed => &[],
         }
     }
 
@@ -124,6 +130,8 @@ pub struct Root {
     shelves: Option<Shelves>,
     runs: Option<Arc<dyn LiveRuns>>,
     cram: CramAccess,
+    /// What genomes were packed with.
+    references: Arc<References>,
     open: Mutex<HashMap<String, Arc<dyn Dataset>>>,
 }
 
@@ -141,7 +149,16 @@ impl Root {
             fs::read_dir(root).map_err(|source| cannot_open(root, source))?;
             (Store::Here, root.to_owned())
         };
-        Ok(Self { store, directory, temporary: None, shelves: None, runs: None, cram, open: Mutex::default() })
+        Ok(Self {
+            store,
+            directory,
+            temporary: None,
+            shelves: None,
+            runs: None,
+            cram,
+            references: Arc::new(References::new(Vec::new(), 1)),
+            open: Mutex::default(),
+        })
     }
 
     /// Whether a root is the address of a bucket, of which datasets are only read.
@@ -167,6 +184,18 @@ impl Root {
     #[must_use]
     pub fn with_runs(self, runs: Arc<dyn LiveRuns>) -> Self {
         Self { runs: Some(runs), ..self }
+    }
+
+    /// With references, by which packed genomes are unpacked.
+    #[must_use]
+    pub fn with_references(self, references: References) -> Self {
+        Self { references: Arc::new(references), ..self }
+    }
+
+    /// FASTA files below the directory.
+    fn fasta_files(&self) -> Result<Vec<PathBuf>, DatasetError> {
+        let is_fasta = |name: &&String| Format::of(name) == Some(Format::Whole(Content::Fasta));
+        self.names()?.iter().filter(is_fasta).map(|name| self.path_of(name)).collect()
     }
 
     /// Lets clients put datasets, and remove what they put; temporary ones are in memory up to so many bytes.
@@ -257,6 +286,12 @@ impl Root {
             Format::Parquet => Arc::new(ParquetDataset::open(store, seen)?),
             Format::Arrow => Arc::new(ArrowDataset::open(store, seen)?),
             Format::Csv(delimiter) => Arc::new(CsvDataset::open(store, seen, delimiter)?),
+            Format::Packed if !matches!(store, Store::Here) => {
+                let problem =
+                    format!("{} is a packed genome, which is read on this machine only; fetch it", seen.path.display());
+                return Err(DatasetError::Refused { problem });
+            }
+            Format::Packed => Arc::new(PackedDataset::open(seen, &self.references, || self.fasta_files())?),
             Format::Whole(content) => Arc::new(WholeFile::open(store, seen, content)?),
         })
     }
@@ -285,7 +320,7 @@ fn dataset_of(key: &str) -> Option<&str> {
         end += part.len();
         match Format::of(part) {
             // It is decoded by a library that opens files of this machine.
-            Some(Format::Cram) if is_last => return None,
+            Some(Format::Cram | Format::Packed) if is_last => return None,
             Some(format) if is_last || format.is_directory() => return Some(&key[..end]),
             _ => end += 1,
         }

@@ -15,7 +15,7 @@ use crate::batches::{blamed, one_part, until_done};
 use crate::store::{Seen, SeenFile, Store};
 
 /// Bases of a row of a reference: so that no row is a chromosome.
-const ROW_BASES: usize = 1 << 16;
+pub(crate) const ROW_BASES: usize = 1 << 16;
 /// Rows of such a batch.
 const BATCH_ROWS: usize = 32;
 
@@ -41,7 +41,7 @@ pub(crate) struct WholeFile {
 }
 
 impl Content {
-    fn schema(self) -> SchemaRef {
+    pub(crate) fn schema(self) -> SchemaRef {
         let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
         let place = |name: &str| Field::new(name, DataType::Int64, false);
         Arc::new(Schema::new(match self {
@@ -164,7 +164,7 @@ impl Dataset for WholeFile {
 }
 
 /// Only the columns that are wanted.
-fn projected(batch: RecordBatch, columns: Option<&[usize]>) -> Result<RecordBatch, DatasetError> {
+pub(crate) fn projected(batch: RecordBatch, columns: Option<&[usize]>) -> Result<RecordBatch, DatasetError> {
     match columns {
         Some(columns) => batch.project(columns).map_err(|error| DatasetError::Data(error.into())),
         None => Ok(batch),

@@ -13,7 +13,8 @@ use crate::manifest::Entry;
 use crate::place::Remote;
 use crate::protocol::{
     BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, HAPPENED,
-    Have, LIST, ListRequest, Proof, TREE, TreeRequest, action, hashes_to_text, json, parse,
+    Have, LIST, ListRequest, Proof, REFERENCE, ReferenceRequest, TREE, TreeRequest, action, hashes_to_text, json,
+    parse,
 };
 use crate::ranges::RangeSet;
 use crate::service::UNKNOWN_SESSION;
@@ -218,6 +219,12 @@ impl Control {
             Err(FlightError::Status { status, .. }) if status.code() == Code::FailedPrecondition => Ok(None),
             Err(error) => Err(told(error)),
         }
+    }
+
+    /// Digest of a reference of the server that goes with one here of these sequences; `packs`: here.
+    pub(crate) async fn reference(&self, sequences: Vec<String>, packs: bool) -> Result<Option<String>, TransferError> {
+        let messages = self.act(REFERENCE, json(&ReferenceRequest { sequences, packs })?).await.map_err(told)?;
+        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
     /// Begins to send files; a session and what is there of each.

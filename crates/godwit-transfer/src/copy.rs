@@ -1,5 +1,7 @@
 //! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
 
+mod checks;
+mod packed;
 mod proof;
 mod runner;
 mod sources;
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Credentials, told};
 use crate::error::TransferError;
+use crate::genomes::references::References;
 use crate::inbox::Inbox;
 use crate::manifest::{Entry, list};
 use crate::place::Place;
@@ -29,6 +32,8 @@ use crate::streams::Direction;
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
+use checks::{check_is_plain, check_is_possible};
+use packed::Packed;
 use runner::Runner;
 use sources::Mirror;
 use through::RelayWay;
@@ -42,8 +47,8 @@ pub struct CopyOptions {
     pub bits_per_s: Option<u64>,
     /// Connections; `None` for what the path needs.
     pub streams: Option<u32>,
-    /// Whether blocks are compressed where that makes them smaller.
-    pub compress: bool,
+    /// What becomes of data on the way.
+    pub compress: Compression,
     /// Only files that fit one of these; all where there are none.
     pub include: Vec<String>,
     /// No file or directory that fits one of these.
@@ -60,6 +65,17 @@ pub struct CopyOptions {
     pub also_from: Vec<Place>,
     /// A server in between that blocks come through.
     pub relay: Option<Place>,
+}
+
+/// What becomes of data on the way.
+#[derive(Clone, Debug)]
+pub enum Compression {
+    /// Nothing.
+    None,
+    /// Blocks are compressed where that makes them smaller.
+    Zstd,
+    /// Genomes are sent as what differs from one of these references, where the other end has it too; all else as it is.
+    Delta(Arc<References>),
 }
 
 /// What happens while files are copied.
@@ -107,6 +123,35 @@ pub enum CopyEvent {
         /// Its size.
         bytes: u64,
     },
+    /// A genome is being packed here and unpacked there, or the other way round.
+    Packing {
+        /// Its path below the destination.
+        path: String,
+        /// How far it is: bytes of the file.
+        bytes: u64,
+        /// Of so many.
+        of: u64,
+    },
+    /// A genome came as what differs from a reference.
+    Unpacked {
+        /// Its path below the destination.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// What was sent for it.
+        sent_bytes: u64,
+    },
+    /// What sending differences saved, at the end.
+    Saved {
+        /// Files that came so.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// What was sent for them.
+        sent_bytes: u64,
+        /// The difference.
+        saved_bytes: u64,
+    },
     /// A file has its name.
     Copied {
         /// Its path below the destination.
@@ -138,10 +183,16 @@ pub struct CopySummary {
     pub same: usize,
     /// Files that were removed.
     pub removed: usize,
-    /// Bytes that came over the network for them, before compression.
+    /// Bytes of them, but for what was there from before all of it came over the network, before compression.
     pub bytes: u64,
     /// Bytes that were there from before.
     pub kept_bytes: u64,
+    /// Of the files, those that came as what differs from a reference.
+    pub packed_files: usize,
+    /// Bytes of these.
+    pub packed_bytes: u64,
+    /// Bytes that were sent for them.
+    pub packed_sent_bytes: u64,
     /// Blocks that came damaged and were fetched again.
     pub damaged: u64,
     /// How long it took, seconds.
@@ -161,6 +212,8 @@ struct Copy<'c> {
     /// The destination: a path here, or below the server's root.
     base: String,
     downloads: bool,
+    /// What came before it.
+    packed: Packed,
 }
 
 /// Copies files from this machine to a server, from a server to this machine, or has a server fetch them from another. What is there from an earlier run that was stopped is
@@ -187,10 +240,7 @@ pub async fn copy(
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
     }
-    if downloads && sources.iter().any(|source| matches!(source, Place::Here(_))) {
-        let problem = "a copy goes between this machine and a server; within a machine, cp does it";
-        return Err(TransferError::refused(problem));
-    }
+    check_is_possible(sources, downloads, options)?;
     let mut into = goes_into(sources, destination);
     let Found { place, control, mut mirrors } =
         connect(sources, destination, into, credentials, options, observer).await?;
@@ -231,24 +281,21 @@ pub async fn copy(
             mirror.look(&plan.items, lead.path.trim_matches('/')).await?;
         }
     }
-    let mut copy = Copy { options, observer, control, mirrors, relay, plan, base, downloads };
+    let mut copy =
+        Copy { options, observer, control, mirrors, relay, plan, base, downloads, packed: Packed::default() };
     let hidden = if downloads { 0 } else { copy.plan.leave_out_hidden() };
     if hidden > 0 {
         let message =
             format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
         observer.event(&CopyEvent::Warning { message });
     }
+    if let (Compression::Delta(references), false) = (&options.compress, options.dry_run) {
+        copy.packed = copy.send_packed(references, cancelled).await?;
+    }
     let mut summary = copy.run(streams, rtt, connecting, cancelled).await?;
+    copy.add_packed(&mut summary);
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
-}
-
-/// Fails where a copy is told what only one to this machine can do.
-fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError> {
-    if options.also_from.is_empty() && options.relay.is_none() {
-        return Ok(());
-    }
-    Err(TransferError::refused("--also-from and --relay are for copies from servers to this machine"))
 }
 
 /// Servers of a copy.
@@ -345,7 +392,7 @@ impl Copy<'_> {
         let manner = Manner {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
-            compress: self.options.compress,
+            compress: matches!(self.options.compress, Compression::Zstd),
         };
         let mut runner = Runner::new(self, direction, hashes, manner, summary, connecting);
         let outcome = runner.run(work, options, cancelled).await;
@@ -476,7 +523,7 @@ impl Copy<'_> {
         let mut total = 0;
         for (entry, (work, settled)) in entries.iter().zip(work).filter(|(entry, _)| !entry.directory) {
             if *settled {
-                summary.same += 1;
+                summary.same += usize::from(!self.packed.landed.contains(&entry.path));
                 continue;
             }
             summary.files += 1;
@@ -498,6 +545,19 @@ impl Copy<'_> {
         });
         summary.bytes = total;
         summary
+    }
+
+    /// Counts and tells what came as what differs from a reference.
+    fn add_packed(&self, summary: &mut CopySummary) {
+        let Packed { landed, bytes, sent_bytes } = &self.packed;
+        let (files, bytes, sent_bytes) = (landed.len(), *bytes, *sent_bytes);
+        summary.files += files;
+        summary.bytes += bytes;
+        (summary.packed_files, summary.packed_bytes, summary.packed_sent_bytes) = (files, bytes, sent_bytes);
+        if files > 0 {
+            let saved_bytes = bytes.saturating_sub(sent_bytes);
+            self.observer.event(&CopyEvent::Saved { files, bytes, sent_bytes, saved_bytes });
+        }
     }
 
     async fn end(

@@ -11,6 +11,7 @@ mod bases;
 mod chunk;
 mod collection;
 mod error;
+mod file;
 mod layout;
 mod marks;
 mod mutate;
@@ -34,11 +35,13 @@ use std::path::Path;
 pub use anchors::Anchors;
 pub use collection::{Collection, Member};
 pub use error::DeltaError;
+pub use file::PackedFile;
 pub use mutate::{Mutations, mutate};
 pub use pack::{PackOptions, PackSummary, pack};
 pub use reference::{Digest, Keep, Reference, ReferenceContig};
-pub use region::PackedGenome;
+pub use region::{PackedGenome, PackedSequence};
 pub use unpack::{UnpackSummary, unpack};
+pub(crate) use varint::{Cursor, put_varint};
 
 /// The directory that a file is in.
 fn directory_of(path: &Path) -> &Path {

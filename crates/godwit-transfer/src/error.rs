@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::delta::DeltaError;
 use godwit_flight::{FlightError, Status};
 
 /// Failures of a copy.
@@ -77,6 +78,15 @@ pub enum TransferError {
         #[source]
         first: Box<TransferError>,
     },
+    /// Packing, unpacking, or reading a reference.
+    #[error("{place}")]
+    Packing {
+        /// The file.
+        place: String,
+        /// What is wrong with it.
+        #[source]
+        source: DeltaError,
+    },
     /// The other end, or the way there.
     #[error(transparent)]
     Flight(#[from] FlightError),
@@ -111,6 +121,7 @@ impl From<TransferError> for Status {
             TransferError::Changed { .. } => Self::failed_precondition(text),
             TransferError::Busy { .. } => Self::aborted(text),
             TransferError::Damaged { .. } => Self::data_loss(text),
+            TransferError::Packing { .. } => Self::failed_precondition(text),
             TransferError::File { .. } | TransferError::Elsewhere { .. } => Self::resource_exhausted(text),
             TransferError::Flight(error) => error.into(),
             TransferError::Silent { .. } | TransferError::Interrupted => Self::unavailable(text),

@@ -3,6 +3,10 @@
 //! A file of one block is written, made durable and named when it comes. A longer one has a journal beside it; it is named when
 //! the source has proved it. Nothing is written that its hash does not vouch for.
 
+mod whole;
+
+pub(crate) use whole::Whole;
+
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io;
@@ -231,16 +235,16 @@ impl Inbox {
         let part = beside(&incoming.target, PART_ENDING);
         let file = create(&part, true)?;
         file.write_all_at(data, 0).map_err(TransferError::file("write", &part))?;
-        self.name(incoming, &file, &part)?;
+        self.name(&incoming.target, &incoming.entry, &file, &part)?;
         *state = State::Named;
         Ok(())
     }
 
-    /// Makes a whole file durable and gives it its name.
-    fn name(&self, incoming: &Incoming, file: &File, part: &Path) -> Result<(), TransferError> {
-        dress(file, &incoming.entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
-        fs::rename(part, &incoming.target).map_err(TransferError::file("name", &incoming.target))?;
-        lock(&self.touched).insert(incoming.target.parent().map(Path::to_owned).unwrap_or_default());
+    /// Makes a whole file durable, which is what is at `part`, and gives it its name.
+    fn name(&self, target: &Path, entry: &Entry, file: &File, part: &Path) -> Result<(), TransferError> {
+        dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
+        fs::rename(part, target).map_err(TransferError::file("name", target))?;
+        lock(&self.touched).insert(target.parent().map(Path::to_owned).unwrap_or_default());
         Ok(())
     }
 
@@ -279,7 +283,7 @@ impl Inbox {
         if wrong.is_empty() {
             let part = beside(&incoming.target, PART_ENDING);
             open.part.set_len(entry.size_bytes).map_err(TransferError::file("write", &part))?;
-            self.name(&incoming, &open.part, &part)?;
+            self.name(&incoming.target, entry, &open.part, &part)?;
             if let State::Open(open) = std::mem::replace(&mut *state, State::Named) {
                 open.journal.remove()?;
             }

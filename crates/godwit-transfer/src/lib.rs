@@ -16,6 +16,7 @@ pub mod tune;
 mod control;
 mod copy;
 mod error;
+mod genomes;
 mod grants;
 mod inbox;
 mod journal;
@@ -28,6 +29,7 @@ mod streams;
 mod third_party;
 
 pub use control::Credentials;
-pub use copy::{CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
+pub use copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
 pub use error::TransferError;
+pub use genomes::references::References;
 pub use service::{Files, FilesOptions};

@@ -33,6 +33,12 @@ pub(crate) const FETCH: &str = "fetch";
 pub(crate) const HAPPENED: &str = "happened";
 /// Ends a session of files that were taken.
 pub(crate) const END: &str = "end";
+/// Asks for a reference with the sequences of the caller's.
+pub(crate) const REFERENCE: &str = "reference";
+/// In tickets: a genome to be sent as what differs from a reference.
+pub(crate) const PACKED: &str = "packed ";
+/// In commands: a genome to be taken so.
+pub(crate) const UNPACK: &str = "unpack ";
 /// In tickets: blocks to be sent.
 pub(crate) const READ: &str = "read ";
 /// In tickets: blocks of another server that are to be sent on.
@@ -83,6 +89,35 @@ pub(crate) enum FileState {
     Version(u64),
     /// That of this size and time of writing, which other servers may have as well.
     Written { size_bytes: u64, modified_s: i64, modified_ns: u32 },
+}
+
+/// Asks for a reference by which one end can unpack what the other packs. The answer is its digest, or null.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ReferenceRequest {
+    /// The sequences of the caller's.
+    pub(crate) sequences: Vec<String>,
+    /// Whether the caller packs, and the server unpacks.
+    pub(crate) packs: bool,
+}
+
+/// Asks for a genome as what differs from a reference.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PackedRequest {
+    pub(crate) path: String,
+    pub(crate) version: u64,
+    /// Digest of a reference of the server.
+    pub(crate) reference: String,
+    pub(crate) manner: Manner,
+}
+
+/// Says which file comes as what differs from a reference. The answer to the last batch is null.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct UnpackCommand {
+    /// As in [`BeginRequest`].
+    pub(crate) base: String,
+    pub(crate) entry: Entry,
+    /// Digest of a reference of the server.
+    pub(crate) reference: String,
 }
 
 /// Asks where a file is to be had.

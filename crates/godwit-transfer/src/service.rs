@@ -14,13 +14,16 @@ use godwit_flight::{Answers, Caller, Chunk, Download, FileInfo, FileService, Pen
 use tokio::sync::mpsc;
 
 use crate::error::TransferError;
+use crate::genomes::references::References;
+use crate::genomes::serving::Genomes;
 use crate::grants::{GrantKey, check_reading, check_unlimited};
 use crate::inbox::{Inbox, Incoming};
 use crate::manifest::{Entry, below, list, open_for_reading};
 use crate::protocol::{
     BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FileState, FinishRequest, GRANT,
-    HAPPENED, INFO, InfoRequest, LIST, ListRequest, Proof, READ, RELAY, ReadRequest, ReadSpan, TREE, TreeRequest,
-    WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
+    HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED, PackedRequest, Proof, READ, REFERENCE, RELAY, ReadRequest,
+    ReadSpan, TREE, TreeRequest, UNPACK, UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json,
+    marked, parse,
 };
 use crate::relay::Relay;
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
@@ -51,6 +54,10 @@ pub struct FilesOptions {
     pub relays: bool,
     /// Other servers of the same files, as URIs of Arrow Flight; clients are told of them.
     pub also_at: Vec<String>,
+    /// FASTA files by which genomes are sent and taken as what differs from them.
+    pub references: Vec<PathBuf>,
+    /// Threads that pack and unpack a genome.
+    pub threads: usize,
 }
 
 /// Files below a directory, for copies.
@@ -66,6 +73,7 @@ struct Inner {
     relay: Relay,
     grants: GrantKey,
     hashes: Arc<Hashes>,
+    genomes: Genomes,
     sessions: Mutex<HashMap<String, Arc<Taking>>>,
     /// What happens to what is being fetched, by who has it fetched and its name.
     fetching: Mutex<HashMap<(String, String), Weak<Happened>>>,
@@ -99,12 +107,14 @@ impl Files {
     /// # Errors
     /// Where this machine has no random numbers.
     pub fn new(root: PathBuf, options: FilesOptions) -> Result<Self, Status> {
+        let references = References::new(options.references.clone(), options.threads);
         let inner = Inner {
             root,
             relay: Relay::new(options.authority.clone()),
             options,
             grants: GrantKey::random()?,
             hashes: Arc::default(),
+            genomes: Genomes::new(Arc::new(references)),
             sessions: Mutex::default(),
             fetching: Mutex::default(),
             owners: Mutex::default(),
@@ -125,6 +135,9 @@ impl Inner {
             check_reading(caller, &request.path)?;
             let hashes = self.hashes.all(&below(&self.root, &request.path)?, request.version)?;
             return Ok(hashes.chunks(HASHES_PER_MESSAGE).map(|some| Bytes::from(some.concat())).collect());
+        }
+        if kind == action(REFERENCE) {
+            return self.genomes.matching(&parse(body)?);
         }
         // Whoever was granted reading may neither write nor grant.
         check_unlimited(caller)?;
@@ -252,7 +265,8 @@ impl Inner {
             fetching.insert(key, Arc::downgrade(&happened));
         }
         let authority = self.options.authority.clone();
-        let fetched = fetch(request, |path| below(&self.root, path), authority, &happened).await?;
+        let references = self.genomes.references();
+        let fetched = fetch(request, |path| below(&self.root, path), authority, references, &happened).await?;
         Ok(vec![json(&fetched)?.into()])
     }
 
@@ -331,6 +345,13 @@ impl FileService for Files {
                 let request = parse(request)?;
                 return Ok(inner.relay.send(&caller, request).await?);
             }
+            if let Some(request) = behind(&ticket, PACKED) {
+                let request: PackedRequest = parse(request)?;
+                check_reading(&caller, &request.path)?;
+                let path = below(&inner.root, &request.path)?;
+                let steering = Steering::of(&caller, request.manner);
+                return Ok(inner.genomes.send(path, request, steering).await?);
+            }
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
             let spans = request.spans.into_iter().map(|span| inner.span_of(&caller, span));
@@ -343,6 +364,13 @@ impl FileService for Files {
     fn take(&self, caller: Caller, command: Bytes, first: Option<Chunk>, upload: Upload) -> Pending<'_, Answers> {
         let inner = self.inner.clone();
         Box::pin(async move {
+            if let Some(command) = behind(&command, UNPACK) {
+                check_unlimited(&caller)?;
+                inner.check_writable()?;
+                let command: UnpackCommand = parse(command)?;
+                let inbox = Arc::new(Inbox::new(&below(&inner.root, &command.base)?, true));
+                return Ok(inner.genomes.take(inbox, command, first, upload).await?);
+            }
             let unknown = || Status::invalid_argument("this upload of files is not known here");
             let command: WriteCommand = parse(behind(&command, WRITE).ok_or_else(unknown)?)?;
             let taking = inner.session(&caller, &command.session)?;

@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use godwit_flight::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Credentials};
-use crate::copy::{CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
+use crate::copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
 use crate::error::TransferError;
+use crate::genomes::references::References;
 use crate::place::{Place, Remote};
 use crate::service::random_name;
 use crate::tune::CopyMode;
@@ -28,11 +29,38 @@ pub(crate) struct FetchRequest {
     mode: CopyMode,
     bits_per_s: Option<u64>,
     streams: Option<u32>,
-    compress: bool,
+    compress: Asked,
     include: Vec<String>,
     exclude: Vec<String>,
     sync: bool,
     patience_s: u64,
+}
+
+/// What becomes of data on the way. References are those of the servers.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Asked {
+    None,
+    Zstd,
+    Delta,
+}
+
+impl Asked {
+    fn of(compression: &Compression) -> Self {
+        match compression {
+            Compression::None => Self::None,
+            Compression::Zstd => Self::Zstd,
+            Compression::Delta(_) => Self::Delta,
+        }
+    }
+
+    fn by(self, references: &Arc<References>) -> Compression {
+        match self {
+            Self::None => Compression::None,
+            Self::Zstd => Compression::Zstd,
+            Self::Delta => Compression::Delta(references.clone()),
+        }
+    }
 }
 
 /// How often it is asked how far a server is.
@@ -99,7 +127,7 @@ pub(crate) async fn delegate(
         mode: options.mode,
         bits_per_s: options.bits_per_s,
         streams: options.streams,
-        compress: options.compress,
+        compress: Asked::of(&options.compress),
         include: options.include.clone(),
         exclude: options.exclude.clone(),
         sync: options.sync,
@@ -126,6 +154,7 @@ pub(crate) async fn fetch(
     request: FetchRequest,
     place: impl Fn(&str) -> Result<PathBuf, TransferError>,
     authority: Option<PathBuf>,
+    references: &Arc<References>,
     happened: &Happened,
 ) -> Result<CopySummary, TransferError> {
     let mut path = place(&request.destination)?.into_os_string();
@@ -136,7 +165,7 @@ pub(crate) async fn fetch(
         mode: request.mode,
         bits_per_s: request.bits_per_s,
         streams: request.streams,
-        compress: request.compress,
+        compress: request.compress.by(references),
         include: request.include,
         exclude: request.exclude,
         sync: request.sync,
@@ -170,6 +199,9 @@ pub(crate) async fn fetch(
         summary.removed += done.removed;
         summary.bytes += done.bytes;
         summary.kept_bytes += done.kept_bytes;
+        summary.packed_files += done.packed_files;
+        summary.packed_bytes += done.packed_bytes;
+        summary.packed_sent_bytes += done.packed_sent_bytes;
         summary.damaged += done.damaged;
         summary.seconds += done.seconds;
     }

@@ -15,7 +15,8 @@ use godwit_flight::{Address, Catalog, Dataset, DatasetError, Gate, Node, NodeOpt
 use godwit_transfer::place::Place;
 use godwit_transfer::tune::CopyMode;
 use godwit_transfer::{
-    CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, FilesOptions, TransferError, copy,
+    Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, FilesOptions, References,
+    TransferError, copy,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -103,7 +104,7 @@ fn options() -> CopyOptions {
         mode: CopyMode::Fast,
         bits_per_s: None,
         streams: Some(3),
-        compress: false,
+        compress: Compression::None,
         include: Vec::new(),
         exclude: Vec::new(),
         sync: false,
@@ -196,7 +197,7 @@ fn a_directory_arrives_as_it_is_both_ways_and_not_twice() {
         let again = copied(&served.place("d"), &here(&target), &options()).await.unwrap();
         assert_eq!((again.files, again.same), (0, 308));
         // And back, to another place, compressed.
-        let packed = CopyOptions { compress: true, ..options() };
+        let packed = CopyOptions { compress: Compression::Zstd, ..options() };
         let back = copied(&here(&target), &served.place("back"), &packed).await.unwrap();
         assert_eq!(back.files, 308);
         assert_eq!(tree(&target), tree(&there.join("back")));
@@ -558,8 +559,8 @@ fn blocks_come_through_a_server_in_between_that_lets_them() {
         let source = Serving::start(&there, "127.0.0.1:0").await;
         let relays = FilesOptions { relays: true, ..FilesOptions::default() };
         let relay = Serving::with(&there.join("relay"), "127.0.0.1:0", relays).await;
-        for compress in [false, true] {
-            let target = mine.join(format!("{compress}"));
+        for (name, compress) in [("none", Compression::None), ("zstd", Compression::Zstd)] {
+            let target = mine.join(name);
             let through = CopyOptions { relay: Some(relay.place("")), compress, ..options() };
             copied(&source.place("d"), &here(&target), &through).await.unwrap();
             assert_eq!(tree(&there.join("d")), tree(&target));
@@ -616,4 +617,38 @@ fn a_copy_through_a_relay_goes_on_when_either_half_breaks() {
             assert!(fs::read(mine.join("f")).unwrap() == bytes(3, 32 * MIB + 5));
         });
     }
+}
+
+#[test]
+fn genomes_come_as_they_are_whatever_bits_flip_on_the_way() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        let letters: Vec<u8> = bytes(3, 3 * MIB).iter().map(|byte| b"ACGT"[usize::from(byte & 3)]).collect();
+        // Half of the reference, and a half that nobody knows.
+        let genome = [b">g\n", &letters[..MIB], b"\n>h\n", &letters[2 * MIB..], b"\n"].concat();
+        fs::write(there.join("g.fa"), &genome).unwrap();
+        for end in [&there, &mine] {
+            fs::write(end.join("ref.fa"), [b">r\n", &letters[..2 * MIB], b"\n"].concat()).unwrap();
+        }
+        let references = vec![there.join("ref.fa")];
+        let writable = FilesOptions { writable: true, references, threads: 2, ..FilesOptions::default() };
+        let served = Serving::with(&there, "127.0.0.1:0", writable).await;
+        let compress = Compression::Delta(Arc::new(References::new(vec![mine.join("ref.fa")], 2)));
+        let packed = CopyOptions { compress, ..options() };
+        let summary = copied(&served.place("g.fa"), &here(&mine.join("g.fa")), &packed).await.unwrap();
+        assert_eq!((summary.files, summary.packed_files, summary.packed_bytes), (1, 1, genome.len() as u64));
+        assert!(summary.packed_sent_bytes < MIB as u64 / 3, "{summary:?}");
+        for number in 1..=6 {
+            let way = flipping(served.address, 40_000 * number, 2).await;
+            let (down, up) = (mine.join(format!("{number}.fa")), format!("up{number}.fa"));
+            copied(&place(way, "g.fa"), &here(&down), &packed).await.unwrap();
+            assert!(fs::read(&down).unwrap() == genome, "{number}");
+            let way = flipping(served.address, 40_000 * number, 2).await;
+            copied(&here(&down), &place(way, &up), &packed).await.unwrap();
+            assert!(fs::read(there.join(&up)).unwrap() == genome, "{number}");
+        }
+        let left = fs::read_dir(&there).unwrap().chain(fs::read_dir(&mine).unwrap());
+        let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.as_encoded_bytes().ends_with(b"-part")), "{left:?}");
+    });
 }

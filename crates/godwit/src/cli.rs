@@ -49,7 +49,7 @@ pub use bench_query::BenchQueryArgs;
 pub use call::CallArgs;
 pub use calling::CallingArgs;
 pub use compare::CompareArgs;
-pub use copy::{Compression, CopyArgs};
+pub use copy::{CompressionName, CopyArgs};
 pub use decode_cram::DecodeCramArgs;
 pub use filter::{FilterArgs, ResourceArgs};
 pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};

@@ -42,6 +42,7 @@ use std::sync::atomic::AtomicBool;
 use godwit_formats::bgzf::STDIN;
 use godwit_pipeline::JobOptions;
 use godwit_serve::{CramAccess, Root};
+use godwit_transfer::References;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
@@ -151,7 +152,9 @@ async fn closed(until_stdin_closes: bool) {
 
 /// The datasets below a directory; CRAM is decoded by the reference, where one is given.
 fn root_of(directory: &Path, reference: Option<&Path>, common: &Common) -> Result<Root, Failure> {
-    Ok(Root::new(directory, cram_access(reference, &scratch_of(common)))?.with_runs(Arc::new(live::OfPipeline)))
+    let root = Root::new(directory, cram_access(reference, &scratch_of(common)))?;
+    let references = References::new(reference.map(Path::to_owned).into_iter().collect(), common.thread_count());
+    Ok(root.with_runs(Arc::new(live::OfPipeline)).with_references(references))
 }
 
 /// How CRAM is decoded: by this program, also where the file that it was started from is gone or another by now.

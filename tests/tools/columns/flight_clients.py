@@ -46,6 +46,26 @@ def alike(address, other, command):
     print(tables[0].num_rows)
 
 
+def same_rows(address, command, other):
+    """Rows of two datasets of a server by the JSON of two commands, which are the same."""
+    client = connect(address)
+    tables = []
+    for one in (command, other):
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(one.encode()))
+        tables.append(rows(client, info).combine_chunks())
+    assert tables[0].equals(tables[1]), (command, tables)
+    print(tables[0].num_rows)
+
+
+def unreadable(address, command):
+    """What is said of a dataset whose rows cannot be read."""
+    client = connect(address)
+    try:
+        rows(client, client.get_flight_info(flight.FlightDescriptor.for_command(command.encode())))
+    except (flight.FlightError, OSError, ValueError, KeyError) as error:
+        print(error)
+
+
 def before_and_after(address, command, asked, changed):
     """Rows of a dataset by a ticket, and by the same and a new one after the dataset has changed."""
     client = connect(address)
@@ -161,5 +181,5 @@ def guarded(address, certificate, header):
         print(type(error).__name__)
 
 
-WORK = {work.__name__: work for work in [guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
+WORK = {work.__name__: work for work in [same_rows, unreadable, guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
 WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])

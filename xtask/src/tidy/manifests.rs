@@ -37,7 +37,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "godwit-search",
         &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
     ),
-    ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram"]),
+    // Packed genomes are datasets.
+    ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-transfer"]),
     (
         "godwit-pipeline",
         &[

@@ -20,7 +20,7 @@ use crate::tree::{BlockHash, block_span, root};
 use crate::tune::{Manner, info};
 
 /// How often it is told how far the copy is, and looked whether it is to end.
-const TELL_INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const TELL_INTERVAL: Duration = Duration::from_millis(250);
 /// Over how long the rate is taken.
 const RATE_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -37,7 +37,7 @@ struct Slot {
 }
 
 /// A task that ends when it is dropped.
-struct Task(tokio::task::JoinHandle<()>);
+pub(super) struct Task(pub(super) tokio::task::JoinHandle<()>);
 
 impl Drop for Task {
     fn drop(&mut self) {

@@ -65,6 +65,12 @@ impl Collection {
         let wrong = |what: String| DeltaError::Collection { collection: directory.to_owned(), what };
         let list: List = serde_json::from_slice(&text)
             .map_err(|error| wrong(format!("{LIST} cannot be read: {error}; restore it from a copy")))?;
+        if let Some(member) = list.members.iter().find(|member| !is_name(&member.name)) {
+            return Err(wrong(format!(
+                "{LIST} has a genome named {:?}, which no file here is; restore it from a copy",
+                member.name
+            )));
+        }
         match list.version {
             VERSION => Ok(Self { directory: directory.to_owned(), list }),
             version => Err(wrong(format!("{LIST} has version {version}, and {VERSION} is known; use a newer godwit"))),
@@ -132,8 +138,7 @@ impl Collection {
         options: &PackOptions,
         cancelled: &AtomicBool,
     ) -> Result<PackSummary, DeltaError> {
-        let usable = |letter: char| letter.is_ascii_alphanumeric() || "._+=@-".contains(letter);
-        if name.is_empty() || name.starts_with('.') || !name.chars().all(usable) {
+        if !is_name(name) {
             return Err(self.wrong(format!("{name:?} is no name for a genome; use letters, digits and ._+=@-")));
         }
         let lock_path = self.directory.join(LOCK);
@@ -217,6 +222,12 @@ impl Collection {
             _ => Ok(found),
         }
     }
+}
+
+/// Whether a genome may have this name: its file lies in the directory, and is not hidden.
+fn is_name(name: &str) -> bool {
+    let usable = |letter: char| letter.is_ascii_alphanumeric() || "._+=@-".contains(letter);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(usable)
 }
 
 /// Makes a file durable and gives it its name, for whoever may read what is beside it.

@@ -31,11 +31,13 @@ pub struct PackOptions {
     pub threads: usize,
     /// Bytes of text in a segment, up to 32 MiB: more packs better by a little, less makes regions quicker.
     pub segment_bytes: usize,
+    /// Rather quick than small where text is not like the reference.
+    pub quick: bool,
 }
 
 impl Default for PackOptions {
     fn default() -> Self {
-        Self { threads: 1, segment_bytes: SEGMENT_BYTES }
+        Self { threads: 1, segment_bytes: SEGMENT_BYTES, quick: false }
     }
 }
 
@@ -66,7 +68,7 @@ pub fn pack(
     cancelled: &AtomicBool,
 ) -> Result<PackSummary, DeltaError> {
     let mut cutter = Cutter::new(input, options.segment_bytes);
-    let encoder = Encoder::new(reference, anchors);
+    let encoder = Encoder::new(reference, anchors, options.quick);
     let first = cutter.next_piece()?;
     let second = cutter.next_piece()?;
     let head = FileHead { reference: reference.digest, reference_bases: reference.bases() };

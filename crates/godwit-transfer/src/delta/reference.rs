@@ -62,6 +62,11 @@ pub struct ReferenceContig {
 }
 
 impl ReferenceContig {
+    /// What has to be the same where something packed by it is unpacked: its digest, and which of its letters are lower case.
+    pub(crate) fn identity(&self) -> String {
+        format!("{}.{:x}", self.digest, self.case_checksum)
+    }
+
     /// Its place among the bases of all sequences, `[start, end)`.
     pub(super) fn span(&self) -> std::ops::Range<usize> {
         self.start as usize..(self.start + self.bases) as usize

@@ -203,6 +203,30 @@ impl<'r> PackedGenome<'r> {
         self.text_bytes
     }
 
+    /// Letters `[start, end)` of a sequence, as far as it has them.
+    ///
+    /// # Errors
+    /// [`DeltaError::NoSuchContig`], and as for [`unpack`](super::unpack()).
+    pub fn letters(&mut self, name: &str, start: u64, end: u64) -> Result<Vec<u8>, DeltaError> {
+        let found = self.sequences.iter().find(|sequence| sequence.name == name).cloned();
+        let sequence = found.ok_or_else(|| DeltaError::NoSuchContig { contig: name.to_owned() })?;
+        self.letters_of(sequence, start, end)
+    }
+
+    fn letters_of(&mut self, sequence: PackedSequence, start: u64, end: u64) -> Result<Vec<u8>, DeltaError> {
+        let mut letters = Vec::new();
+        let mut first = 0;
+        for (part, at, residues) in sequence.pieces {
+            let (from, to) = (start.max(first), end.min(first + residues));
+            if from < to {
+                let all = self.residues_of(part)?;
+                letters.extend_from_slice(&all[(at + from - first) as usize..(at + to - first) as usize]);
+            }
+            first += residues;
+        }
+        Ok(letters)
+    }
+
     /// Writes a region as FASTA, as `samtools faidx` does: the region as title, lines of 60 bases. `title` comes before it.
     ///
     /// # Errors
@@ -214,16 +238,7 @@ impl<'r> PackedGenome<'r> {
         if start > 0 && start >= sequence.residues {
             return Err(DeltaError::BeyondEnd { region: region.to_string(), bases: sequence.residues });
         }
-        let mut bases = Vec::new();
-        let mut first = 0;
-        for (part, at, residues) in sequence.pieces {
-            let (from, to) = (start.max(first), end.min(first + residues));
-            if from < to {
-                let all = self.residues_of(part)?;
-                bases.extend_from_slice(&all[(at + from - first) as usize..(at + to - first) as usize]);
-            }
-            first += residues;
-        }
+        let bases = self.letters_of(sequence, start, end)?;
         let mut text = format!(">{title}{region}\n").into_bytes();
         for line in bases.chunks(LINE_BASES) {
             text.extend_from_slice(line);

@@ -1,3 +1,4 @@
+use std::fs;
 use std::io::{BufReader, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -21,7 +22,7 @@ fn reference_of(text: &[u8]) -> (tempfile::TempDir, Reference, Anchors) {
 
 fn packed(text: &[u8], reference: &Reference, anchors: &Anchors, segment_bytes: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    let options = PackOptions { threads: 2, segment_bytes };
+    let options = PackOptions { threads: 2, segment_bytes, quick: false };
     let summary = pack(&mut &text[..], &mut out, reference, anchors, &options, &GO_ON).unwrap();
     assert_eq!((summary.text_bytes, summary.packed_bytes), (text.len() as u64, out.len() as u64));
     out
@@ -251,6 +252,17 @@ fn a_collection_keeps_genomes_apart() {
         let twice = collection.add("s0", &mut &genome[..], &reference, &anchors, &options, &GO_ON);
         assert!(matches!(twice.unwrap_err(), DeltaError::Collection { .. }));
     }
+    // A list that somebody changed leads nowhere else.
+    let list = fs::read_to_string(place.join("collection.json")).unwrap();
+    for name in ["../x", ".x", "a/x", ""] {
+        fs::write(
+            place.join("collection.json"),
+            list.replacen("\"name\": \"", &format!("\"name\": \"{name}\", \"was\": \""), 1),
+        )
+        .unwrap();
+        assert!(matches!(Collection::open(&place).unwrap_err(), DeltaError::Collection { .. }), "{name}");
+    }
+    fs::write(place.join("collection.json"), &list).unwrap();
     let collection = Collection::open(&place).unwrap();
     assert_eq!(collection.members().len(), 3);
     for (at, genome) in genomes.iter().enumerate() {
@@ -262,7 +274,7 @@ fn a_collection_keeps_genomes_apart() {
     let region = Region::parse("two:101-160").unwrap();
     assert_eq!(collection.write_region(&region, &mut out, &reference, &GO_ON).unwrap(), 3);
     assert!(out.starts_with(b">s0:two:101-160\n") && out.len() > 180);
-    std::fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
+    fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
     let error = collection.extract("s2", &mut Vec::new(), &reference, 1, &GO_ON).unwrap_err();
     assert!(error.to_string().contains("another file"), "{error}");
     let (_other, wrong, _) = reference_of(b">x\nACGT\n");
@@ -283,7 +295,7 @@ fn a_full_disk_is_told() {
     }
     let (text, other) = family();
     let (_directory, reference, anchors) = reference_of(&text);
-    let options = PackOptions { threads: 2, segment_bytes: 20_000 };
+    let options = PackOptions { threads: 2, segment_bytes: 20_000, quick: false };
     for room in [0, 10, 1000] {
         let result = pack(&mut &other[..], &mut Full(room), &reference, &anchors, &options, &GO_ON);
         assert!(matches!(result, Err(DeltaError::Stream { .. })));

@@ -1,7 +1,7 @@
 //! Numbers of few bytes: seven bits in each, lowest first, the uppermost bit set in all but the last (LEB128).
 
 /// Appends a number.
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -11,15 +11,15 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 /// Bytes that are read from front to back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor<'b>(&'b [u8]);
+pub(crate) struct Cursor<'b>(&'b [u8]);
 
 impl<'b> Cursor<'b> {
-    pub(super) fn new(bytes: &'b [u8]) -> Self {
+    pub(crate) fn new(bytes: &'b [u8]) -> Self {
         Self(bytes)
     }
 
     /// The next number; `None` where there is none, or one of more than 63 bits, or one with needless bytes.
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
             let byte = self.bytes(1)?[0];
@@ -32,19 +32,19 @@ impl<'b> Cursor<'b> {
     }
 
     /// The next bytes.
-    pub(super) fn bytes(&mut self, count: usize) -> Option<&'b [u8]> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'b [u8]> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(bytes)
     }
 
     /// The next bytes, as many as fit.
-    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.bytes(N)?.try_into().ok()
     }
 
     /// Whether nothing is left.
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 }

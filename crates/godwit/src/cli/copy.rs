@@ -1,5 +1,6 @@
 //! What is copied, where to, and how.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -24,9 +25,12 @@ pub struct CopyArgs {
     /// Bits a second that are sent at most (500M, 10gbit) [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub rate: Option<u64>,
-    /// Compress blocks on the way, where that makes them smaller
-    #[arg(long, value_enum, default_value_t = Compression::None, value_name = "HOW")]
-    pub compress: Compression,
+    /// Compress on the way
+    #[arg(long, value_enum, default_value_t = CompressionName::None, value_name = "HOW")]
+    pub compress: CompressionName,
+    /// A reference for --compress delta, FASTA, which the server has as well; may be given again
+    #[arg(long, value_name = "REF.fa")]
+    pub reference: Vec<PathBuf>,
     /// Another server that has what SRC has: what is copied comes from all of them; may be given again
     #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
     pub also_from: Vec<String>,
@@ -75,11 +79,13 @@ impl From<ModeName> for CopyMode {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Compression {
+pub enum CompressionName {
     /// Blocks as they are
     None,
-    /// zstd, block by block
+    /// zstd, block by block, where that makes them smaller
     Zstd,
+    /// Genomes as what differs from a reference that both ends have, where they do; all else as it is
+    Delta,
 }
 
 /// A number of connections; `None` for what the path needs.

@@ -40,6 +40,13 @@ impl CopyObserver for Progress {
                 }
                 self.step(Some(fraction), text);
             }
+            CopyEvent::Packing { path, bytes, of } => {
+                // A file that the destination names has no path below it.
+                let name = if path.is_empty() { String::new() } else { format!("{path}: ") };
+                let fraction = *bytes as f64 / (*of).max(1) as f64;
+                let done = format!("{name}{:.1} of {:.1} MB packed or unpacked", *bytes as f64 / 1e6, *of as f64 / 1e6);
+                self.step(Some(fraction), done);
+            }
             CopyEvent::Would { what, path, bytes } => {
                 // A closed stdout is no reason to go on differently: nothing is done here.
                 let _ = print(&format!("{what}\t{path}\t{bytes}\n"));
@@ -47,7 +54,10 @@ impl CopyObserver for Progress {
             CopyEvent::Copied { path, blake3, .. } if self.log >= LogLevel::Debug => {
                 tell(&format!("godwit: {path} {blake3}"));
             }
-            CopyEvent::Copied { .. } => {}
+            CopyEvent::Unpacked { path, bytes, sent_bytes } if self.log >= LogLevel::Debug => {
+                tell(&format!("godwit: {path}: {sent_bytes} bytes sent in place of {bytes}"));
+            }
+            CopyEvent::Copied { .. } | CopyEvent::Unpacked { .. } | CopyEvent::Saved { .. } => {}
             CopyEvent::Warning { message } if self.log >= LogLevel::Warn => {
                 tell(&format!("godwit: warning: {message}"))
             }

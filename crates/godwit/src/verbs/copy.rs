@@ -1,11 +1,13 @@
 //! `godwit copy`: files from or to a server.
 
+use std::sync::Arc;
+
 use godwit_transfer::place::Place;
-use godwit_transfer::{CopyOptions, CopySummary, TransferError, copy};
+use godwit_transfer::{Compression, CopyOptions, CopySummary, References, TransferError, copy};
 
 use super::access::credentials;
 use super::cancel_on_signal;
-use crate::cli::{Compression, CopyArgs};
+use crate::cli::{CompressionName, CopyArgs};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
@@ -16,11 +18,16 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     let Some((destination, sources)) = places.split_last() else {
         return Err(Failure::new(Exit::Usage, "say what is to be copied, and where to; see godwit copy --help".into()));
     };
+    let threads = args.common.thread_count();
     let options = CopyOptions {
         mode: args.mode.into(),
         bits_per_s: args.rate,
         streams: args.streams.0,
-        compress: args.compress == Compression::Zstd,
+        compress: match args.compress {
+            CompressionName::None => Compression::None,
+            CompressionName::Zstd => Compression::Zstd,
+            CompressionName::Delta => Compression::Delta(Arc::new(References::new(args.reference.clone(), threads))),
+        },
         include: args.include.clone(),
         exclude: args.exclude.clone(),
         sync: args.sync,
@@ -32,7 +39,6 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     };
     let credentials = credentials(&args.access)?;
     let progress = Progress::new(&args.common);
-    let threads = args.common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(copy(sources, destination, &credentials, &options, &progress, &cancelled));
@@ -47,7 +53,8 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
 }
 
 fn told(summary: &CopySummary) -> String {
-    let sent = summary.bytes - summary.kept_bytes;
+    let packed = summary.packed_bytes;
+    let sent = (summary.bytes - summary.kept_bytes).saturating_sub(packed) + summary.packed_sent_bytes;
     let rate = sent as f64 * 8.0 / 1e6 / summary.seconds.max(1e-3);
     let mut text = format!(
         "{} copied, {:.1} MB in {:.1} s, {rate:.0} Mbit/s",
@@ -55,6 +62,15 @@ fn told(summary: &CopySummary) -> String {
         sent as f64 / 1e6,
         summary.seconds
     );
+    if summary.packed_files > 0 {
+        text += &format!(
+            ", {} as differences from the reference, {:.3} MB in place of {:.1} MB: {:.1} MB saved",
+            counted(summary.packed_files, "file"),
+            summary.packed_sent_bytes as f64 / 1e6,
+            packed as f64 / 1e6,
+            packed.saturating_sub(summary.packed_sent_bytes) as f64 / 1e6
+        );
+    }
     if summary.kept_bytes > 0 {
         text += &format!(", {:.1} MB were there from before", summary.kept_bytes as f64 / 1e6);
     }
@@ -86,6 +102,7 @@ fn exit_of(error: &TransferError) -> Exit {
         TransferError::NotFound { .. } | TransferError::Refused { .. } => Exit::Usage,
         TransferError::File { .. } | TransferError::Busy { .. } => Exit::Machine,
         TransferError::Changed { .. } | TransferError::Damaged { .. } => Exit::Input,
+        TransferError::Packing { source, .. } => super::pack::exit_of(source),
         TransferError::Elsewhere { .. } | TransferError::Silent { .. } | TransferError::Flight(_) => Exit::Remote,
         TransferError::Some { first, .. } => exit_of(first),
         TransferError::Interrupted => Exit::Interrupted,

@@ -27,20 +27,22 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 impl From<DeltaError> for Failure {
     fn from(error: DeltaError) -> Self {
-        let exit = match &error {
-            DeltaError::Reference(source) if is_system_failure(source) => Exit::Machine,
-            DeltaError::Input(source) if is_system_failure(source) => Exit::Machine,
-            // The reader of compressed text says itself what is wrong with it.
-            DeltaError::Stream { source, .. } if is_bad_text(source) => Exit::Input,
-            DeltaError::Io { .. } | DeltaError::Stream { .. } | DeltaError::Thread(_) => Exit::Machine,
-            DeltaError::NoReference { .. } | DeltaError::NoSuchContig { .. } | DeltaError::BeyondEnd { .. } => {
-                Exit::Usage
-            }
-            DeltaError::NotExact => Exit::Bug,
-            DeltaError::Cancelled => Exit::Interrupted,
-            _ => Exit::Input,
-        };
-        Self::new(exit, with_causes(&error))
+        Self::new(exit_of(&error), with_causes(&error))
+    }
+}
+
+/// Whose failure it is.
+pub(super) fn exit_of(error: &DeltaError) -> Exit {
+    match error {
+        DeltaError::Reference(source) if is_system_failure(source) => Exit::Machine,
+        DeltaError::Input(source) if is_system_failure(source) => Exit::Machine,
+        // The reader of compressed text says itself what is wrong with it.
+        DeltaError::Stream { source, .. } if is_bad_text(source) => Exit::Input,
+        DeltaError::Io { .. } | DeltaError::Stream { .. } | DeltaError::Thread(_) => Exit::Machine,
+        DeltaError::NoReference { .. } | DeltaError::NoSuchContig { .. } | DeltaError::BeyondEnd { .. } => Exit::Usage,
+        DeltaError::NotExact => Exit::Bug,
+        DeltaError::Cancelled => Exit::Interrupted,
+        _ => Exit::Input,
     }
 }
 

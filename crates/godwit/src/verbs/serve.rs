@@ -1,7 +1,7 @@
 //! `godwit serve`: the datasets below a directory, over Arrow Flight.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use godwit_flight::{
     Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
 };
 use godwit_serve::{Root, Temporary};
-use godwit_transfer::{Files, FilesOptions};
+use godwit_transfer::{Files, FilesOptions, References};
 
 use super::{cancel_on_signal, closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -33,7 +33,12 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let problem = format!("datasets of {} are only read; leave --writable out", args.root.display());
         return Err(Failure::new(Exit::Usage, problem));
     }
-    let root = root_of(&args.root, args.reference.as_deref(), &args.common)?;
+    for reference in &args.reference {
+        let failed = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", reference.display()));
+        std::fs::File::open(reference).map_err(failed)?;
+    }
+    let root = root_of(&args.root, args.reference.first().map(PathBuf::as_path), &args.common)?;
+    let root = root.with_references(References::new(args.reference.clone(), args.common.thread_count()));
     // Held until the end: its directories go with it.
     let temporary = args.writable.then(|| Temporary::new(&super::scratch_of(&args.common))).transpose()?;
     let root = match &temporary {
@@ -75,6 +80,8 @@ fn files_of(args: &ServeArgs) -> Result<Option<Arc<dyn FileService>>, Failure> {
         authority: args.ca.clone(),
         relays: args.relay,
         also_at: args.also_at.clone(),
+        references: args.reference.clone(),
+        threads: args.common.thread_count(),
     };
     let files = Files::new(args.root.clone(), options);
     Ok(Some(Arc::new(files.map_err(no_files)?)))
@@ -99,7 +106,7 @@ fn engine_of(args: &ServeArgs, temporary: Option<&Temporary>) -> Option<Arc<dyn 
     // Each thread has batches of its own in hand.
     let threads = args.common.thread_count().min((args.statement_memory / THREAD_BYTES).max(1) as usize);
     let (root, temp) = (args.root.clone(), scratch.clone());
-    let reference = args.reference.clone();
+    let reference = args.reference.first().cloned();
     let temporary = temporary.map(|temporary| temporary.directory().to_owned());
     let memory_bytes = limits.memory_bytes.to_string();
     let command = move |socket: &Path| {

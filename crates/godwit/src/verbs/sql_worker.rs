@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use godwit_query::{Engine, Limits, serve_statements};
 use godwit_serve::Root;
+use godwit_transfer::References;
 
 use super::{cram_access, live, print};
 use crate::cli::SqlWorkerArgs;
@@ -26,6 +27,7 @@ pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let root = Root::new(&args.root, cram_access(args.reference.as_deref(), &args.temp))?;
     let root = root.with_runs(Arc::new(live::OfPipeline));
+    let root = root.with_references(References::new(args.reference.iter().cloned().collect(), threads));
     let root = match &args.temporary {
         Some(directory) => root.with_temporary(directory),
         None => root,

@@ -63,6 +63,7 @@ pub(in super::super) struct Encoder<'r> {
     reference: &'r Reference,
     anchors: &'r Anchors,
     contigs: Vec<Contig>,
+    quick: bool,
 }
 
 /// A head without text, a body, the sequences it is copied from, and what a reader makes of it.
@@ -75,14 +76,14 @@ struct Marks {
 }
 
 impl<'r> Encoder<'r> {
-    pub(in super::super) fn new(reference: &'r Reference, anchors: &'r Anchors) -> Self {
+    pub(in super::super) fn new(reference: &'r Reference, anchors: &'r Anchors, quick: bool) -> Self {
         let contigs = reference.contigs.iter().map(|contig| {
             let span = contig.span();
             Contig { start: span.start, bases: span.len(), local: span.start }
         });
         // Places are looked up by start; what has no bases is never looked for.
         let contigs = contigs.filter(|contig| contig.bases > 0).collect();
-        Self { reference, anchors, contigs }
+        Self { reference, anchors, contigs, quick }
     }
 
     fn space(&self) -> Space<'_> {
@@ -108,7 +109,8 @@ impl<'r> Encoder<'r> {
     /// [`DeltaError::NotExact`].
     pub(in super::super) fn encode(&self, piece: &Piece) -> Result<Encoded, DeltaError> {
         let text = &piece.text[..];
-        let Some(edits) = self.edits(text, piece.inside)? else { return Ok(as_text(piece)) };
+        let level = if self.quick { GUESS_LEVEL } else { LEVEL };
+        let Some(edits) = self.edits(text, piece.inside)? else { return Ok(as_text(piece, level)) };
         let bytes = edits.bytes();
         let is_plain = matches!(&edits, Encoded::Edits { head, .. } if head.layout.is_plain(text.len()));
         if is_plain && bytes * SURELY_SMALL < text.len() {
@@ -118,7 +120,7 @@ impl<'r> Encoder<'r> {
         if bytes * 100 < guess.len() * GUESS_PERCENT && text.len() > 1 << 20 {
             return Ok(edits);
         }
-        let as_text = as_text(piece);
+        let as_text = as_text(piece, level);
         Ok(if as_text.bytes() < bytes { as_text } else { edits })
     }
 
@@ -139,7 +141,7 @@ impl<'r> Encoder<'r> {
         let (bases, lower, others) = splitter.finish();
         let marks = Marks { lower, others };
         // What the reader would make is made where the residues were: fresh memory costs as much as the work on it.
-        let (mut head, body, used, outcome) = self.columns(bases, &marks, residues)?;
+        let Some((mut head, body, used, outcome)) = self.columns(bases, &marks, residues)? else { return Ok(None) };
         if !head.is_worth_it(count as u64) {
             return Ok(None);
         }
@@ -154,12 +156,16 @@ impl<'r> Encoder<'r> {
         Ok(Some(Encoded::Edits { head: Box::new(head), body, used }))
     }
 
-    /// The columns of a body, a head without text, and what a reader would make of the script.
-    fn columns(&self, bases: Bases, marks: &Marks, letters: Vec<u8>) -> Result<Columned, DeltaError> {
+    /// The columns of a body, a head without text, and what a reader would make of the script; `None` where it is quicker not to ask.
+    fn columns(&self, bases: Bases, marks: &Marks, letters: Vec<u8>) -> Result<Option<Columned>, DeltaError> {
         let Marks { lower, others } = marks;
         let space = self.space();
         let count = bases.count();
         let Script { steps, target, inserted } = Aligner::new(space, self.anchors, bases, others).run();
+        // Inserted bases are what takes long.
+        if self.quick && inserted * 2 > count {
+            return Ok(None);
+        }
         let order = order_for(inserted);
         let notes_copies = lower.is_some() && space.lower.is_some();
         let known = Some((&steps[..], &target));
@@ -192,7 +198,7 @@ impl<'r> Encoder<'r> {
             _ => None,
         });
         let used = jumps.map(|base| self.reference.contig_at(base)).collect();
-        Ok((head, body, used, outcome))
+        Ok(Some((head, body, used, outcome)))
     }
 
     /// The shorter way to tell the case.
@@ -222,12 +228,12 @@ fn order_for(inserted: usize) -> u32 {
     }
 }
 
-fn as_text(piece: &Piece) -> Encoded {
+fn as_text(piece: &Piece, level: i32) -> Encoded {
     let before = piece.before.as_ref().map_or(&[][..], |before| prefix_of(before));
     Encoded::Text {
         text_bytes: piece.text.len() as u64,
         text_checksum: xxh3_64(&piece.text),
         repeats_earlier: !before.is_empty(),
-        body: zstd_bytes::compress(&piece.text, LEVEL, before),
+        body: zstd_bytes::compress(&piece.text, level, before),
     }
 }

@@ -1,0 +1,31 @@
+//! What does not go together is told before anything is done.
+
+use super::{Compression, CopyOptions};
+use crate::error::TransferError;
+use crate::place::Place;
+
+/// Fails where a copy is told what only one to this machine can do.
+pub(super) fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError> {
+    if options.also_from.is_empty() && options.relay.is_none() {
+        return Ok(());
+    }
+    Err(TransferError::refused("--also-from and --relay are for copies from servers to this machine"))
+}
+
+/// Fails where nothing goes to or from a server, or what is asked for does not go together.
+pub(super) fn check_is_possible(
+    sources: &[Place],
+    downloads: bool,
+    options: &CopyOptions,
+) -> Result<(), TransferError> {
+    if downloads && sources.iter().any(|source| matches!(source, Place::Here(_))) {
+        let problem = "a copy goes between this machine and a server; within a machine, cp does it";
+        return Err(TransferError::refused(problem));
+    }
+    if matches!(options.compress, Compression::Delta(_)) && options.relay.is_some() {
+        let problem =
+            "what differs from a reference does not go through a relay; leave --relay or --compress delta out";
+        return Err(TransferError::refused(problem));
+    }
+    Ok(())
+}
