@@ -67,14 +67,10 @@ pub struct ServeArgs {
     /// How long open calls may go on once the server is told to end (30s, 5m)
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub drain: std::time::Duration,
-<<<<<<< HEAD
     /// End when stdin is closed
     #[arg(long, hide = true, help_heading = THIS_RUN)]
     pub until_stdin_closes: bool,
-    /// The reference that CRAM files were made with, FASTA
-=======
     /// A reference, FASTA, for `godwit copy --compress delta`; may be given again. The first is the one that CRAM files were made with
->>>>>>> rest12
     #[arg(long, value_name = "REF.fa")]
     pub reference: Vec<PathBuf>,
     #[command(flatten)]
