@@ -1,6 +1,7 @@
 //! Searches shared among workers, against NCBI's own applications in one pass over the same database.
 
 mod data;
+mod hits;
 mod identity;
 mod nodes;
 mod real_data;

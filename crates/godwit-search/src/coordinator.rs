@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
-use godwit_fleet::leases::ItemId;
-
 use crate::aside::Aside;
+use crate::hits::{self, HitsFile, RowLog};
+use crate::jobs::{BatchJob, RangeJob, SliceJob, unasked};
 use crate::layout::Layout;
 use crate::plan::{Circumstances, Plan, cut_by_weight};
 use crate::protocol::{Answer, Batch, HeaderLine, Ready, Request, Stages};
 use crate::summary::{CpuSeconds, Summary, WallSeconds};
-use crate::work::{Crew, Job, Outcome, Output};
+use crate::work::{Crew, Output};
 use crate::{BlastCommand, Place, SearchError};
 
 /// The format whose header names what is in the body.
@@ -39,6 +39,8 @@ pub struct SearchOptions {
     pub scratch: PathBuf,
     /// Warnings of the engine are passed on to stderr.
     pub tells: bool,
+    /// A table of all hits, `.parquet` or `.arrow`.
+    pub hits: Option<PathBuf>,
 }
 
 /// How far a search is.
@@ -54,7 +56,7 @@ pub struct Step {
 }
 
 impl Step {
-    fn new(queries: u64, of: u64, at_hand: f64) -> Self {
+    pub(crate) fn new(queries: u64, of: u64, at_hand: f64) -> Self {
         let share = ((queries as f64 + at_hand) / of.max(1) as f64).min(1.0);
         Self { queries, of: of.max(queries), share }
     }
@@ -68,6 +70,7 @@ pub struct Search<'a> {
     plan: Plan,
     volumes: Vec<(PathBuf, u64, Option<SystemTime>)>,
     done: Counts,
+    table: Option<HitsFile>,
     seconds: WallSeconds,
     engine: String,
     /// Queries in all, about.
@@ -78,7 +81,9 @@ pub struct Search<'a> {
 struct Counts {
     queries: u64,
     batches: u32,
+    slices: u64,
     hits_bytes: u64,
+    hits: Option<u64>,
     lines: Vec<HeaderLine>,
 }
 
@@ -94,6 +99,7 @@ impl<'a> Search<'a> {
         cancelled: &'a AtomicBool,
     ) -> Result<Self, SearchError> {
         let begun = Instant::now();
+        options.hits.as_deref().map(hits::format_of).transpose()?;
         let engine = place.engine();
         let (queries, letters) = weigh(query)?;
         let known = Circumstances {
@@ -109,7 +115,9 @@ impl<'a> Search<'a> {
             Plan::Queries => 1,
         };
         let scratch = options.scratch.as_os_str().as_encoded_bytes();
+        let fields = if options.hits.is_some() { hits::fields() } else { String::new() };
         let greeting = Request::new(b'I').u32(wanted).u64(share).text(scratch).text(line.as_bytes());
+        let greeting = greeting.text(fields.as_bytes());
         let (crew, ready) = Crew::gather(place, greeting, options.command.program.name(), cancelled)?;
         let plan = match Plan::choose(Circumstances { batch_letters: ready.batch_size.max(0) as u64, ..known }) {
             Plan::Queries if !ready.batch_sizes_vary => Plan::Queries,
@@ -117,7 +125,7 @@ impl<'a> Search<'a> {
         };
         let volumes = stamps(&ready.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
-        Ok(Self { options, crew, ready, plan, volumes, done: Counts::default(), seconds, engine, queries })
+        Ok(Self { options, crew, ready, plan, volumes, done: Counts::default(), table: None, seconds, engine, queries })
     }
 
     /// Searches, and writes the output. `step` hears how far it is.
@@ -127,6 +135,10 @@ impl<'a> Search<'a> {
     pub fn run(mut self, step: &dyn Fn(Step)) -> Result<Summary, SearchError> {
         let begun = Instant::now();
         let aside = Aside::create(self.options.command.out.as_deref(), &self.options.scratch)?;
+        if let Some(path) = &self.options.hits {
+            let log = RowLog::unnamed(&self.options.scratch)?;
+            self.table = Some(HitsFile::create(path, log, self.options.command.program.name(), &self.engine)?);
+        }
         let mut output = Output { path: aside.path().to_owned(), layout: Layout::from(0) };
         let mut bytes = 0;
         if !self.ready.queries_are_empty {
@@ -141,6 +153,12 @@ impl<'a> Search<'a> {
         }
         if let Some(path) = first_changed(&self.volumes) {
             return Err(SearchError::DatabaseChanged { path });
+        }
+        // The output comes last: where it is, everything is.
+        if let Some(table) = self.table.take() {
+            let whole = table.finish()?;
+            self.done.hits = Some(whole.rows);
+            whole.commit()?;
         }
         aside.commit(bytes)?;
         self.seconds.total = self.seconds.start_up + begun.elapsed().as_secs_f64();
@@ -168,7 +186,8 @@ impl<'a> Search<'a> {
 
     fn split_queries(&mut self, output: &mut Output, step: &dyn Fn(Step)) -> Result<(), SearchError> {
         let begun = Instant::now();
-        let mut job = BatchJob { size: self.ready.batch_size, batches: Vec::new(), queries: 0, of: self.queries, step };
+        let (size, of, table) = (self.ready.batch_size, self.queries, self.table.as_mut());
+        let mut job = BatchJob { size, batches: Vec::new(), queries: 0, of, step, table };
         self.crew.run(&mut job, None, Some(output))?;
         self.done.queries = job.queries;
         self.done.batches = job.batches.len() as u32;
@@ -191,7 +210,7 @@ impl<'a> Search<'a> {
             let mut ranges = RangeJob::new(&self.ready, batch, open.clone(), &tell);
             if !batch.alone {
                 let begun = Instant::now();
-                let count = ranges.order.len() as u64;
+                let count = ranges.count();
                 self.crew.run(&mut ranges, Some(count), None)?;
                 // Everybody waits for a range, and hears now that there is none.
                 (0..self.crew.count()).for_each(|worker| self.crew.tell(worker, &Request::new(b'E')));
@@ -207,7 +226,7 @@ impl<'a> Search<'a> {
                 return Ok(());
             }
             if self.ready.batch_sizes_vary {
-                extensions.push(ranges.extensions as i32);
+                extensions.push(ranges.extensions() as i32);
                 match self.crew.ask(0, &Request::new(b'M').numbers(&extensions))? {
                     Answer::Size(size) => sizes.push(size),
                     other => return Err(unasked(&other)),
@@ -245,10 +264,12 @@ impl<'a> Search<'a> {
         let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let lines = vec![Vec::new(); slices.len()];
         let count = slices.len() as u64;
-        let mut job = SliceJob { slices, batch, hits: &ranges.hits, lines, open, sent_bytes: 0 };
+        let (table, before) = (self.table.as_mut(), self.done.slices);
+        let mut job = SliceJob { slices, batch, hits: &ranges.hits, lines, open, sent_bytes: 0, table, before };
         let mut layout = Output { path: output.path.clone(), layout: Layout::from(output.layout.end()) };
         self.crew.run(&mut job, Some(count), Some(&mut layout))?;
         output.layout = Layout::from(layout.layout.end());
+        self.done.slices += count;
         self.done.hits_bytes += job.sent_bytes;
         self.done.lines.extend(job.lines.into_iter().flatten());
         Ok(())
@@ -294,6 +315,7 @@ impl<'a> Search<'a> {
             batches: self.done.batches,
             bytes,
             hits_bytes: self.done.hits_bytes,
+            hits: self.done.hits,
             restarts: self.crew.restarts,
             seconds: self.seconds,
             cpu_seconds: CpuSeconds { search, traceback, format, other: total - search - traceback - format, total },
@@ -302,10 +324,6 @@ impl<'a> Search<'a> {
             worker_memory_bytes: stages.iter().map(|stages| stages.memory_bytes).max().unwrap_or(0),
         })
     }
-}
-
-fn unasked(answer: &Answer) -> SearchError {
-    SearchError::Protocol { problem: format!("{answer:?} was not asked for") }
 }
 
 /// Sequences and letters of a FASTA file, about: all bytes of lines that are no names.
@@ -340,149 +358,4 @@ fn own_cpu_seconds() -> f64 {
     let ticks = std::fs::read_to_string("/proc/self/schedstat").ok();
     let nanoseconds = ticks.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     nanoseconds.unwrap_or(0.0) / 1e9
-}
-
-/// The preliminary search of a batch, a range an item.
-struct RangeJob<'a> {
-    /// Largest first.
-    order: Vec<(u32, u32)>,
-    done: usize,
-    /// Hears which share of the ranges is done.
-    tell: &'a dyn Fn(f64),
-    /// By query, by range.
-    hits: Vec<Vec<Vec<u8>>>,
-    extensions: i64,
-    open: Request,
-}
-
-impl<'a> RangeJob<'a> {
-    fn new(ready: &Ready, batch: Batch, open: Request, tell: &'a dyn Fn(f64)) -> Self {
-        let mut order = ready.ranges.clone();
-        order.sort_by_key(|(.., letters)| std::cmp::Reverse(*letters));
-        let order: Vec<(u32, u32)> = order.into_iter().map(|(first, last, _)| (first, last)).collect();
-        let groups = if batch.whole { 1 } else { batch.queries as usize };
-        Self { hits: vec![vec![Vec::new(); order.len()]; groups], order, done: 0, tell, extensions: 0, open }
-    }
-}
-
-impl Job for RangeJob<'_> {
-    fn request(&mut self, item: ItemId) -> Request {
-        let (first, last) = self.order[item.0 as usize];
-        Request::new(b'R').u64(item.0).u32(first).u32(last)
-    }
-
-    fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
-        let Answer::Hits { item: found, extensions, hits } = answer else { return Err(unasked(&answer)) };
-        if found != item || hits.len() != self.hits.len() {
-            return Err(SearchError::Protocol { problem: "hits of another range".into() });
-        }
-        self.extensions += extensions;
-        for (query, hits) in hits.into_iter().enumerate() {
-            self.hits[query][item.0 as usize] = hits;
-        }
-        self.done += 1;
-        (self.tell)(self.done as f64 / self.order.len() as f64);
-        Ok(Outcome::Done)
-    }
-
-    fn prepare(&self) -> Vec<Request> {
-        vec![self.open.clone()]
-    }
-
-    fn name(&self, item: ItemId) -> String {
-        let (first, last) = self.order[item.0 as usize];
-        format!("sequences {} to {last} of the database", first + 1)
-    }
-}
-
-/// The reports of a batch, some queries an item.
-struct SliceJob<'a> {
-    slices: Vec<(usize, usize)>,
-    batch: Batch,
-    hits: &'a [Vec<Vec<u8>>],
-    lines: Vec<Vec<HeaderLine>>,
-    open: Request,
-    sent_bytes: u64,
-}
-
-impl Job for SliceJob<'_> {
-    fn request(&mut self, item: ItemId) -> Request {
-        let index = item.0 as usize;
-        let (first, last) = self.slices[index];
-        let alone = u8::from(self.batch.alone);
-        let mut request = Request::new(b'O').u64(item.0).u32(first as u32).u32(last as u32).u8(alone);
-        if !self.batch.alone {
-            let groups = if self.batch.whole { self.hits } else { &self.hits[first..last] };
-            for hits in groups.iter().flatten() {
-                self.sent_bytes += hits.len() as u64;
-                request = request.text(hits);
-            }
-        }
-        request
-    }
-
-    fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
-        let Answer::Report { item: found, bytes, lines } = answer else { return Err(unasked(&answer)) };
-        if found != item {
-            return Err(SearchError::Protocol { problem: "a report on other queries".into() });
-        }
-        self.lines[item.0 as usize] = lines;
-        // How many slices there are is known.
-        Ok(Outcome::Report { bytes, last: false })
-    }
-
-    fn prepare(&self) -> Vec<Request> {
-        vec![self.open.clone()]
-    }
-
-    fn name(&self, item: ItemId) -> String {
-        let (first, last) = self.slices[item.0 as usize];
-        format!("queries {} to {last} of a batch", first + 1)
-    }
-}
-
-/// Whole batches, each searched by one worker.
-struct BatchJob<'a> {
-    size: i32,
-    /// Lines for the header.
-    batches: Vec<Vec<HeaderLine>>,
-    queries: u64,
-    of: u64,
-    step: &'a dyn Fn(Step),
-}
-
-impl Job for BatchJob<'_> {
-    fn request(&mut self, item: ItemId) -> Request {
-        Request::new(b'A').u64(item.0).numbers(&[self.size])
-    }
-
-    fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
-        let Answer::Alone { item: found, queries, last, bytes, lines } = answer else { return Err(unasked(&answer)) };
-        if found != item {
-            return Err(SearchError::Protocol { problem: "a report on another batch".into() });
-        }
-        if queries == 0 {
-            return Ok(Outcome::End);
-        }
-        let index = item.0 as usize;
-        if self.batches.len() <= index {
-            self.batches.resize(index + 1, Vec::new());
-        }
-        self.batches[index] = lines;
-        self.queries += u64::from(queries);
-        (self.step)(Step::new(self.queries, self.of, 0.0));
-        Ok(Outcome::Report { bytes, last })
-    }
-
-    fn prepare(&self) -> Vec<Request> {
-        Vec::new()
-    }
-
-    fn follows(&self, last: Option<ItemId>, item: ItemId) -> bool {
-        last.is_none_or(|last| last < item)
-    }
-
-    fn name(&self, item: ItemId) -> String {
-        format!("batch {} of the queries", item.0 + 1)
-    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use godwit_engines::EngineError;
+use godwit_formats::columnar::ColumnarError;
 
 /// A search that cannot be done, or was not.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +91,9 @@ pub enum SearchError {
         #[source]
         source: std::io::Error,
     },
+    /// Hits cannot be written as columns.
+    #[error("cannot write the table of hits")]
+    Columns(#[from] ColumnarError),
     /// The user has had enough.
     #[error("interrupted; nothing was kept")]
     Interrupted,
@@ -120,7 +124,7 @@ impl SearchError {
         match self {
             Self::Unsupported { .. } | Self::Options { .. } => Blame::Usage,
             Self::Queries { .. } | Self::Database { .. } => Blame::Input,
-            Self::DatabaseChanged { .. } | Self::OtherDatabase | Self::File { .. } | Self::Engine(_) => Blame::Machine,
+            Self::DatabaseChanged { .. } | Self::OtherDatabase | Self::File { .. } | Self::Engine(_) | Self::Columns(_) => Blame::Machine,
             Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
             Self::Place(_) => Blame::Remote,
             Self::Protocol { .. } => Blame::Bug,

@@ -3,7 +3,7 @@
 //! In: the command line of a BLAST+ program. Out: the file that this program would have written, made by several workers. A
 //! [`Search`] cuts the database into ranges of sequences, none of which is copied, hands them to workers, each of which is a
 //! process with the NCBI engine (`worker/`), routes the hits of the preliminary search to the owners of queries, and lets the
-//! owners write their reports to their places in one file. Why the result is the same is told in
+//! owners write their reports to their places in one file. Owners also say what they print as rows, of which a table is made. Why the result is the same is told in
 //! `docs/decisions/0022-search-between-the-stages.md`.
 //!
 //! It does *not* align anything itself, and reads neither databases nor reports.
@@ -12,6 +12,8 @@ mod aside;
 mod command_line;
 mod coordinator;
 mod error;
+mod hits;
+mod jobs;
 mod layout;
 mod place;
 mod plan;

@@ -6,23 +6,27 @@
 //!
 //! | frame | request | answer |
 //! |---|---|---|
-//! | `I` | ranges wanted, bytes of memory for reports, scratch directory, command line | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
+//! | `I` | ranges wanted, bytes of memory for reports, scratch directory, command line, fields of rows | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
 //! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
 //! | `R`/`H` | item, ordinals of a range | item, extensions, hits of each query |
 //! | `E` | no more ranges of this batch | |
-//! | `O` | item, queries from, to, whether alone, hits | item, bytes, lines for the header |
-//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, lines for the header |
+//! | `O` | item, queries from, to, whether alone, hits | item, bytes, lines for the header, rows |
+//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, lines for the header, rows |
 //! | `M` | extensions of each batch so far | size of the next |
 //! | `P`, `Z`, `F` | -, count of queries, lines for the header | text |
 //! | `W` | path, bytes of a page, items with their offsets | what shares a page with others: offsets and bytes |
 //! | `S` | | CPU seconds of search, traceback, format, all; bytes of memory; CPU seconds of starting ranges, how many |
 //! | `Q` | end | |
+//!
+//! Rows are of alignments that were printed, where fields were asked for: eight bytes of the query's place among all, e-value, bit
+//! score, and the fields as a table has them, as one text.
 
 use std::io::Read;
 
 use godwit_fleet::leases::ItemId;
 
 use crate::SearchError;
+use crate::hits::Row;
 
 /// Bytes before the body of a frame.
 const HEAD_BYTES: usize = 9;
@@ -92,6 +96,8 @@ pub(crate) enum Answer {
         item: ItemId,
         bytes: u64,
         lines: Vec<HeaderLine>,
+        /// Of alignments, as bytes; see [`Fields::row`].
+        rows: Vec<u8>,
     },
     /// A batch was searched and reported by one worker.
     Alone {
@@ -100,6 +106,8 @@ pub(crate) enum Answer {
         last: bool,
         bytes: u64,
         lines: Vec<HeaderLine>,
+        /// Of alignments, as bytes; see [`Fields::row`].
+        rows: Vec<u8>,
     },
     Size(i32),
     Text(Vec<u8>),
@@ -165,17 +173,33 @@ pub(crate) fn read_frame(from: &mut impl Read) -> Option<Vec<u8>> {
 /// # Errors
 /// [`SearchError::Protocol`] where it is no answer.
 pub(crate) fn answer(frame: &[u8]) -> Result<Answer, SearchError> {
-    let answer = frame.split_at_checked(HEAD_BYTES).and_then(|(head, body)| Fields { rest: body }.answer(head[0]));
+    let answer = frame.split_at_checked(HEAD_BYTES).and_then(|(head, body)| Fields::new(body).answer(head[0]));
     let kind = frame.first().map_or(' ', |kind| char::from(*kind));
     let problem = || format!("a frame {kind:?} of {} bytes cannot be read", frame.len());
     answer.ok_or_else(|| SearchError::Protocol { problem: problem() })
 }
 
-struct Fields<'a> {
+/// What of some bytes was not read yet.
+pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next row of hits.
+    pub(crate) fn row(&mut self) -> Option<Row> {
+        let (query, evalue, bitscore) = (self.u64()?, self.f64()?, self.f64()?);
+        let printed = String::from_utf8_lossy(&self.text()?).into_owned();
+        Some(Row { query, evalue, bitscore, printed })
+    }
+
     fn answer(&mut self, kind: u8) -> Option<Answer> {
         Some(match kind {
             b'I' => Answer::Ready(self.ready()?),
@@ -193,11 +217,11 @@ impl Fields<'_> {
             }
             b'O' => {
                 let (item, bytes) = (ItemId(self.u64()?), self.u64()?);
-                Answer::Report { item, bytes, lines: self.lines()? }
+                Answer::Report { item, bytes, lines: self.lines()?, rows: self.text()? }
             }
             b'A' => {
                 let (item, queries, last) = (ItemId(self.u64()?), self.u32()?, self.flag()?);
-                Answer::Alone { item, queries, last, bytes: self.u64()?, lines: self.lines()? }
+                Answer::Alone { item, queries, last, bytes: self.u64()?, lines: self.lines()?, rows: self.text()? }
             }
             b'M' => Answer::Size(self.u32()? as i32),
             b'P' | b'Z' | b'F' => Answer::Text(std::mem::take(&mut self.rest).to_vec()),
@@ -240,7 +264,7 @@ impl Fields<'_> {
     /// The header lines: a text that has pairs of texts, or nothing.
     fn lines(&mut self) -> Option<Vec<HeaderLine>> {
         let text = self.text()?;
-        let mut fields = Fields { rest: &text };
+        let mut fields = Fields::new(&text);
         let mut lines = Vec::new();
         while !fields.rest.is_empty() {
             lines.push((fields.text()?, fields.text()?));

@@ -162,8 +162,9 @@ private:
         const uint64_t limit = greeting.Get<uint64_t>();
         const string scratch = greeting.GetText();
         const string command_line = greeting.GetText();
+        const string row_fields = greeting.GetText();
         m_Shelf.reset(new ReportShelf(limit, scratch));
-        m_Engine.reset(new CEngine(m_Program, m_Arguments, GetArgs(), command_line));
+        m_Engine.reset(new CEngine(m_Program, m_Arguments, GetArgs(), command_line, row_fields));
         FrameWriter to;
         const vector<string> volumes = m_Engine->Volumes();
         to.Put<uint32_t>(uint32_t(volumes.size()));
@@ -260,6 +261,7 @@ private:
         to.Put<uint8_t>(info.last);
         to.Put<uint64_t>(report.size());
         to.PutText(m_Engine->TakeHeaderLines());
+        to.PutText(m_Engine->TakeRows());
         if (info.queries > 0) m_Shelf->Put(key, std::move(report));
         m_Channel.Send('A', to.Bytes());
     }
@@ -281,6 +283,7 @@ private:
         to.Put<uint64_t>(key);
         to.Put<uint64_t>(report.size());
         to.PutText(m_Engine->TakeHeaderLines());
+        to.PutText(m_Engine->TakeRows());
         m_Shelf->Put(key, std::move(report));
         m_Channel.Send('O', to.Bytes());
     }

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use godwit_formats::columnar::TableFormat;
 use godwit_formats::with_causes;
 use godwit_pipeline::{PipelineError, search_on_nodes};
 use godwit_search::{Blame, BlastCommand, LocalPlace, Search, SearchError, SearchOptions, Step, Summary};
@@ -71,11 +72,30 @@ fn check_place(args: &SearchArgs, command: &BlastCommand) -> Result<PathBuf, Fai
     if args.dry_run && args.place.on != Some(Place::Slurm) {
         return usage("--dry-run of search shows the job of --on slurm, and here is none; leave it out");
     }
+    if let Some(hits) = &args.hits {
+        if TableFormat::of(hits).is_none() {
+            let name = hits.display();
+            return usage(&format!("--hits {name} is not written: name the format by its ending, .parquet or .arrow"));
+        }
+        if [&command.out, &args.summary].into_iter().flatten().any(|other| is_same_place(other, hits)) {
+            return usage("--hits names the file of another output; give each output a name of its own");
+        }
+    }
     match (args.place.on, &command.query, &command.out) {
         (None, _, out) => Ok(out.clone().unwrap_or_default()),
         (Some(_), Some(_), Some(out)) => Ok(out.clone()),
         _ => usage("nodes read and write files that all of them see: give -query FILE and -out FILE with --on"),
     }
+}
+
+/// Whether two outputs would have one name.
+fn is_same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let directory = absolute.parent().and_then(|directory| directory.canonicalize().ok());
+        directory.map_or(absolute.clone(), |directory| directory.join(absolute.file_name().unwrap_or_default()))
+    };
+    place(one) == place(other)
 }
 
 /// How far a search is, and how long it may still take: as long as what is done took, by its share.
@@ -111,6 +131,9 @@ fn tell(args: &SearchArgs, options: &SearchOptions, summary: &Summary, progress:
     if let Some(out) = &options.command.out {
         progress.say(&format!("wrote {} ({} bytes)", out.display(), summary.bytes));
     }
+    if let (Some(path), Some(rows)) = (&options.hits, summary.hits) {
+        progress.say(&format!("wrote {} ({rows} hits)", path.display()));
+    }
     Ok(())
 }
 
@@ -122,6 +145,7 @@ fn options(args: &SearchArgs, command: BlastCommand) -> SearchOptions {
         memory_bytes: args.common.memory.unwrap_or(DEFAULT_MEMORY_BYTES),
         scratch: scratch_of(&args.common),
         tells: tells(&args.common),
+        hits: args.hits.clone(),
         command,
     }
 }
