@@ -34,7 +34,8 @@ fn is_printed_as(value: &str, printed: &str, is_cut: bool) -> bool {
     let decimals = digits.split_once('.').map_or(0, |(_, decimals)| decimals.len() as i32);
     let unit = 10_f64.powi(exponent.parse::<i32>().expect("an exponent") - decimals);
     // What is below 1e-180 is printed as 0.0.
-    (rounded == 0.0 && (0.0..1e-180).contains(&value)) || (value - rounded).abs() <= if is_cut { 0.999_999 * unit } else { 0.500_001 * unit }
+    (rounded == 0.0 && (0.0..1e-180).contains(&value))
+        || (value - rounded).abs() <= if is_cut { 0.999_999 * unit } else { 0.500_001 * unit }
 }
 
 #[track_caller]
@@ -72,7 +73,12 @@ fn hits_are_the_rows_of_one_pass_whatever_the_program_the_format_and_the_parts()
         ("--fragments 7 --workers 1", "0", "hits.parquet", "blastp -db both -query far.fa -evalue 1e-5"),
         ("--fragments 3 --workers 2", "17", "hits.arrow", "blastn -db genes -query near.fa"),
         ("--fragments 3 --workers 2", "11", "hits.parquet", "blastx -db proteins -query coding.fa -evalue 1e-10"),
-        ("--fragments 2 --workers 2", "5", "hits.arrow", "tblastn -db genes -query far.fa -ungapped -comp_based_stats F"),
+        (
+            "--fragments 2 --workers 2",
+            "5",
+            "hits.arrow",
+            "tblastn -db genes -query far.fa -ungapped -comp_based_stats F",
+        ),
         ("--fragments 2 --workers 2", "7", "hits.parquet", "blastp -db proteins -query long.fa -max_target_seqs 5"),
         ("--workers 2", "6", "hits.parquet", "blastp -db second -query proteins.fa -evalue 1e-30"),
         ("--on local --nodes 2 --threads 1", "6", "hits.parquet", "blastp -db proteins -query far.fa -evalue 1e-5"),
@@ -80,10 +86,13 @@ fn hits_are_the_rows_of_one_pass_whatever_the_program_the_format_and_the_parts()
     ] {
         let directory = scratch::directory("hits");
         let formatted = format!("{command} -outfmt {format}");
-        data().search(&format!("{options} --hits {}/{name}", directory.display()), &formatted, &directory.join("out")).succeeds();
+        data()
+            .search(&format!("{options} --hits {}/{name}", directory.display()), &formatted, &directory.join("out"))
+            .succeeds();
         assert_eq!(scratch::names(&directory), [name, "out"], "{command}");
         if format != "17" {
-            let same = std::fs::read(directory.join("out")).expect("the search writes its output") == data().one_pass(&formatted);
+            let same = std::fs::read(directory.join("out")).expect("the search writes its output")
+                == data().one_pass(&formatted);
             assert!(same, "{formatted}: with --hits the output is another");
         }
         assert_rows(&formatted, &asked(&directory, name), &printed(command));

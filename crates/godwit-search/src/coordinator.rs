@@ -13,14 +13,16 @@ use crate::plan::{Circumstances, Plan, cut_by_weight};
 use crate::protocol::{Answer, Batch, HeaderLine, Ready, Request, Stages};
 use crate::summary::{CpuSeconds, Summary, WallSeconds};
 use crate::work::{Crew, Output};
-use crate::{BlastCommand, Place, SearchError};
+use crate::{Place, SearchCommand, SearchError};
 
 /// The format whose header names what is in the body.
 const SAM: u32 = 17;
 /// Parts for each worker that the queries of a batch are reported in.
 const SLICES_PER_WORKER: usize = 2;
+/// Pieces of the queries for each worker, where each piece is a run of a tool: the fewer, the less often the database is read.
+const PIECES_PER_WORKER: u32 = 2;
 /// Endings of the files of a volume that hold sequences and their index.
-const VOLUME_ENDINGS: [&str; 6] = ["pin", "psq", "phr", "nin", "nsq", "nhr"];
+const VOLUME_ENDINGS: [&str; 6] = [".pin", ".psq", ".phr", ".nin", ".nsq", ".nhr"];
 /// Bytes of reports that a worker may hold in memory, whatever it is told.
 const MIN_REPORT_BYTES: u64 = 16 << 20;
 
@@ -28,7 +30,7 @@ const MIN_REPORT_BYTES: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct SearchOptions {
     /// The program and its options.
-    pub command: BlastCommand,
+    pub command: SearchCommand,
     /// Ranges to cut the database into; `None`: as the plan sees fit.
     pub fragments: Option<u32>,
     /// Processes that search on each machine, at least 1.
@@ -102,6 +104,12 @@ impl<'a> Search<'a> {
         options.hits.as_deref().map(hits::format_of).transpose()?;
         let engine = place.engine();
         let (queries, letters) = weigh(query)?;
+        let is_bulk = options.command.bulk.is_some();
+        if is_bulk && options.hits.is_some() {
+            let problem =
+                "DIAMOND and MMseqs2 write tables of their own; leave it out, or search with a program of BLAST+";
+            return Err(SearchError::Unsupported { option: "--hits".into(), problem });
+        }
         let known = Circumstances {
             fragments: options.fragments,
             workers: place.workers() as u32,
@@ -111,6 +119,7 @@ impl<'a> Search<'a> {
         let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
         let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_BYTES);
         let wanted = match Plan::choose(known) {
+            _ if is_bulk => options.fragments.unwrap_or(known.workers * PIECES_PER_WORKER),
             Plan::Database { fragments } => fragments,
             Plan::Queries => 1,
         };
@@ -120,6 +129,7 @@ impl<'a> Search<'a> {
         let greeting = greeting.text(fields.as_bytes());
         let (crew, ready) = Crew::gather(place, greeting, options.command.program.name(), cancelled)?;
         let plan = match Plan::choose(Circumstances { batch_letters: ready.batch_size.max(0) as u64, ..known }) {
+            _ if is_bulk => Plan::Queries,
             Plan::Queries if !ready.batch_sizes_vary => Plan::Queries,
             _ => Plan::Database { fragments: ready.ranges.len() as u32 },
         };
@@ -336,10 +346,11 @@ fn weigh(query: &Path) -> Result<(u64, u64), SearchError> {
     Ok((lines().filter(is_name).count() as u64, letters))
 }
 
-/// The files of volumes, with what changes when they are written to.
+/// The files of volumes, and those that are named themselves, with what changes when they are written to.
 fn stamps(volumes: &[String]) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
+    let endings = || VOLUME_ENDINGS.into_iter().chain([""]);
     let paths =
-        volumes.iter().flat_map(|volume| VOLUME_ENDINGS.map(|ending| PathBuf::from(format!("{volume}.{ending}"))));
+        volumes.iter().flat_map(|volume| endings().map(move |ending| PathBuf::from(format!("{volume}{ending}"))));
     paths.filter_map(|path| stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect()
 }
 

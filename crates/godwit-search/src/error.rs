@@ -69,7 +69,7 @@ pub enum SearchError {
         last_words: String,
     },
     /// The engine said that it failed.
-    #[error("the BLAST engine failed: {message}")]
+    #[error("the search engine failed: {message}")]
     Failed {
         /// What it said.
         message: String,
@@ -124,7 +124,11 @@ impl SearchError {
         match self {
             Self::Unsupported { .. } | Self::Options { .. } => Blame::Usage,
             Self::Queries { .. } | Self::Database { .. } => Blame::Input,
-            Self::DatabaseChanged { .. } | Self::OtherDatabase | Self::File { .. } | Self::Engine(_) | Self::Columns(_) => Blame::Machine,
+            Self::DatabaseChanged { .. }
+            | Self::OtherDatabase
+            | Self::File { .. }
+            | Self::Engine(_)
+            | Self::Columns(_) => Blame::Machine,
             Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
             Self::Place(_) => Blame::Remote,
             Self::Protocol { .. } => Blame::Bug,

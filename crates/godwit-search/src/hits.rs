@@ -251,7 +251,13 @@ mod tests {
             (_, DataType::Utf8) => "text, with \"quotes\"".to_owned(),
             _ => "7".to_owned(),
         });
-        body(Request::new(b' ').u64(query).u64(1e-200_f64.to_bits()).u64(51.25_f64.to_bits()).text(values.join("\x1f").as_bytes()))
+        body(
+            Request::new(b' ')
+                .u64(query)
+                .u64(1e-200_f64.to_bits())
+                .u64(51.25_f64.to_bits())
+                .text(values.join("\x1f").as_bytes()),
+        )
     }
 
     #[test]

@@ -6,9 +6,12 @@
 //! owners write their reports to their places in one file. Owners also say what they print as rows, of which a table is made. Why the result is the same is told in
 //! `docs/decisions/0022-search-between-the-stages.md`.
 //!
+//! For DIAMOND and MMseqs2 workers take pieces of the queries instead (`bulk`).
+//!
 //! It does *not* align anything itself, and reads neither databases nor reports.
 
 mod aside;
+mod bulk;
 mod command_line;
 mod coordinator;
 mod error;
@@ -22,7 +25,8 @@ mod summary;
 mod work;
 mod worker;
 
-pub use command_line::{BlastCommand, Program};
+pub use bulk::{BulkSearch, Prepared, Tool, serve};
+pub use command_line::{Program, SearchCommand};
 pub use coordinator::{Search, SearchOptions, Step};
 pub use error::{Blame, SearchError};
 pub use place::{LocalPlace, Place, Said};

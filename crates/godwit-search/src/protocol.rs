@@ -1,7 +1,7 @@
 //! What coordinator and worker say to each other, over the worker's standard input and output.
 //!
 //! A frame is one byte of kind, eight bytes of length, and that many bytes. Numbers are little-endian; a text is eight bytes of
-//! length and its bytes. `worker/main.cpp` is the other end. Each request has one answer of the same kind, apart from `R`, which
+//! length and its bytes. `worker/main.cpp` is the other end, and `bulk/worker.rs` of what it needs. Each request has one answer of the same kind, apart from `R`, which
 //! is answered by `H`, and `E` and `Q`, which have none. `X` in place of any answer says that the worker ends, and why.
 //!
 //! | frame | request | answer |
@@ -29,9 +29,9 @@ use crate::SearchError;
 use crate::hits::Row;
 
 /// Bytes before the body of a frame.
-const HEAD_BYTES: usize = 9;
+pub(crate) const HEAD_BYTES: usize = 9;
 
-/// A request on its way.
+/// A frame on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     kind: u8,
@@ -286,11 +286,11 @@ impl<'a> Fields<'a> {
         self.u8().map(|value| value != 0)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.bytes().map(u64::from_le_bytes)
     }
 
@@ -298,7 +298,7 @@ impl<'a> Fields<'a> {
         self.bytes().map(f64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn text(&mut self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.u64()?).ok()?;
         let (text, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;

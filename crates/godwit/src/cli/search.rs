@@ -1,4 +1,4 @@
-//! A BLAST+ command line, and how to share its work.
+//! The command line of a search, and how to share its work.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::config::THIS_RUN;
 
 #[derive(Args)]
 pub struct SearchArgs {
-    /// Cut the database into this many ranges of sequences [default: 8 for each worker, or none where the queries are enough to share]
+    /// Cut the database into this many ranges of sequences [default: 8 for each worker, or none where the queries are enough to share]; diamond, mmseqs: the queries into this many pieces [default: 2 for each worker]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub fragments: Option<u32>,
-    /// Search with this many processes, on each node where there are several [default: -num_threads, or --threads]
+    /// Search with this many processes, on each node where there are several [default: -num_threads, or --threads; diamond, mmseqs: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
     /// Write all hits to this file as columns too, .parquet or .arrow by its ending
@@ -21,7 +21,7 @@ pub struct SearchArgs {
     /// Write what was done and where the time went to this file, as JSON
     #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
     pub summary: Option<PathBuf>,
-    /// The program and its options, after --: blastp, blastn, blastx, tblastn or tblastx
+    /// The program and its options, after --: blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs
     #[arg(last = true, required = true, value_name = "PROGRAM", help_heading = THIS_RUN)]
     pub program: Vec<String>,
     /// Print the job that --on slurm would submit, and write nothing
@@ -31,4 +31,12 @@ pub struct SearchArgs {
     pub place: PlaceArgs,
     #[command(flatten)]
     pub common: Common,
+}
+
+#[derive(Args)]
+pub struct SearchWorkerArgs {
+    /// What to search with, as JSON
+    pub search: String,
+    /// The file of the queries
+    pub query: PathBuf,
 }

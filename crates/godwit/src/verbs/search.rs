@@ -1,4 +1,4 @@
-//! `godwit search`: a BLAST+ command line by several workers.
+//! `godwit search`: the command line of a search by several workers.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use godwit_formats::columnar::TableFormat;
 use godwit_formats::with_causes;
 use godwit_pipeline::{PipelineError, search_on_nodes};
-use godwit_search::{Blame, BlastCommand, LocalPlace, Search, SearchError, SearchOptions, Step, Summary};
+use godwit_search::{
+    Blame, BulkSearch, LocalPlace, Prepared, Search, SearchCommand, SearchError, SearchOptions, Step, Summary,
+};
 
 use super::spread::Spreadable;
 use super::{cancel_on_signal, scratch_of};
-use crate::cli::{Common, Place, SearchArgs};
+use crate::cli::{Common, Place, SearchArgs, SearchWorkerArgs};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
@@ -25,7 +27,7 @@ const BETWEEN_STEPS: Duration = Duration::from_secs(10);
 pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
-    let command = BlastCommand::parse(&args.program)?;
+    let mut command = SearchCommand::parse(&args.program)?;
     let shared = check_place(args, &command)?;
     let name = shared.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let spreadable = Spreadable {
@@ -43,8 +45,12 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let spooled = if command.query.is_none() { Some(spool(&scratch_of(&args.common))?) } else { None };
     let query = command.query.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
     let query = query.unwrap_or_default();
-    check_query(&query)?;
-    let options = options(args, command);
+    check_query(&query, command.bulk.is_some())?;
+    let workers = workers(args, &mut command);
+    // What it made for this search is there until the end of it.
+    let scratch = scratch_of(&args.common);
+    let prepared = Prepared::new(&mut command, &query, &scratch)?;
+    let options = options(args, workers, command, prepared.scratch().unwrap_or(&scratch));
     let (begun, told) = (Instant::now(), Cell::new(Instant::now()));
     let step = |step: Step| {
         if told.get().elapsed() >= BETWEEN_STEPS {
@@ -53,10 +59,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         }
     };
     let summary = match &spread {
-        Some(spread) => {
-            let workers = args.workers.map(usize::from).or(options.command.threads);
-            search_on_nodes(&options, &query, workers, spread, (&progress, &cancelled), &step)?
-        }
+        Some(spread) => search_on_nodes(&options, &query, workers, spread, (&progress, &cancelled), &step)?,
         None => {
             let place = LocalPlace::find(&options, query.clone())?;
             Search::open(&options, &query, Box::new(place), &cancelled)?.run(&step)?
@@ -66,8 +69,18 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     tell(args, &options, &summary, &progress)
 }
 
+/// Searches pieces of queries, as another process asks.
+pub fn work(args: &SearchWorkerArgs) -> Result<(), Failure> {
+    let wrong = |error| Failure::new(Exit::Usage, format!("{} is no search: {error}", args.search));
+    let search: BulkSearch = serde_json::from_str(&args.search).map_err(wrong)?;
+    if godwit_search::serve(&search, &args.query) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Engine, "pieces of queries were not searched; whoever asked for them knows why".to_owned()))
+}
+
 /// The output, which nodes have to see, and the queries.
-fn check_place(args: &SearchArgs, command: &BlastCommand) -> Result<PathBuf, Failure> {
+fn check_place(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
     if args.dry_run && args.place.on != Some(Place::Slurm) {
         return usage("--dry-run of search shows the job of --on slurm, and here is none; leave it out");
@@ -137,13 +150,22 @@ fn tell(args: &SearchArgs, options: &SearchOptions, summary: &Summary, progress:
     Ok(())
 }
 
-fn options(args: &SearchArgs, command: BlastCommand) -> SearchOptions {
-    let asked = args.workers.map(usize::from).or(command.threads);
+/// Workers of each machine that were asked for. The threads of a tool are each worker's own, and share the machine's where nothing
+/// is said of them.
+fn workers(args: &SearchArgs, command: &mut SearchCommand) -> Option<usize> {
+    let asked = args.workers.map(usize::from);
+    let Some(bulk) = &mut command.bulk else { return asked.or(command.threads) };
+    let workers = asked.unwrap_or(1);
+    bulk.threads = command.threads.unwrap_or_else(|| (args.common.thread_count() / workers).max(1));
+    Some(workers)
+}
+
+fn options(args: &SearchArgs, workers: Option<usize>, command: SearchCommand, scratch: &Path) -> SearchOptions {
     SearchOptions {
         fragments: args.fragments,
-        workers: asked.unwrap_or_else(|| args.common.thread_count()),
+        workers: workers.unwrap_or_else(|| args.common.thread_count()),
         memory_bytes: args.common.memory.unwrap_or(DEFAULT_MEMORY_BYTES),
-        scratch: scratch_of(&args.common),
+        scratch: scratch.to_owned(),
         tells: tells(&args.common),
         hits: args.hits.clone(),
         command,
@@ -167,7 +189,7 @@ fn spool(scratch: &Path) -> Result<tempfile::NamedTempFile, Failure> {
 }
 
 /// The programs take other files for sequences, or end with an empty report.
-fn check_query(query: &PathBuf) -> Result<(), Failure> {
+fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", query.display()));
     let bytes = std::fs::read(query).map_err(wrong)?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
@@ -176,7 +198,13 @@ fn check_query(query: &PathBuf) -> Result<(), Failure> {
             let message = format!("{} has no queries; give FASTA with at least one sequence", query.display());
             Err(Failure::new(Exit::Input, message))
         }
-        Some(byte) if *byte == b'>' || byte.is_ascii_alphabetic() => Ok(()),
+        Some(b'>') => Ok(()),
+        Some(byte) if byte.is_ascii_alphabetic() && !begins_with_name => Ok(()),
+        Some(_) if begins_with_name => {
+            let message =
+                format!("{} is not FASTA: it does not begin with >; unpack it, or make FASTA of it", query.display());
+            Err(Failure::new(Exit::Input, message))
+        }
         Some(_) => {
             let message = format!("{} is not FASTA: it begins with neither > nor a letter", query.display());
             Err(Failure::new(Exit::Input, message))

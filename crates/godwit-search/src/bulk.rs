@@ -1,0 +1,143 @@
+//! Searches by DIAMOND and MMseqs2: pieces of the queries, each by a run of the tool, put together as one run writes them.
+//!
+//! What these tools report of a query depends on the database and on the options alone, but for what is seen to here: in which
+//! order queries are reported, which algorithm DIAMOND chooses, and what stands once at the beginning. Options with which it depends on
+//! other queries are refused. A worker is a process of godwit's own that speaks as `godwit-blast` does and starts the tool.
+
+mod diamond;
+mod mmseqs;
+mod prepare;
+mod queries;
+mod worker;
+
+use std::path::{Path, PathBuf};
+
+use godwit_engines::EngineError;
+use serde::{Deserialize, Serialize};
+
+use crate::SearchError;
+
+pub(crate) use diamond::parse as parse_diamond;
+pub(crate) use mmseqs::parse as parse_mmseqs;
+pub use prepare::Prepared;
+pub use worker::serve;
+
+/// Which tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tool {
+    /// `diamond`.
+    Diamond,
+    /// `mmseqs`.
+    Mmseqs,
+}
+
+impl Tool {
+    /// The program and its version.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`].
+    pub fn find(self) -> Result<(PathBuf, String), EngineError> {
+        match self {
+            Self::Diamond => godwit_engines::searcher::diamond::find(),
+            Self::Mmseqs => godwit_engines::searcher::mmseqs::find(),
+        }
+    }
+
+    /// What it calls itself.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Diamond => "DIAMOND",
+            Self::Mmseqs => "MMseqs2",
+        }
+    }
+}
+
+/// What a report begins with, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Heading {
+    /// Nothing.
+    None,
+    /// A line of names.
+    Line,
+    /// Lines that begin with `@`, one of which has the command line.
+    Sam,
+    /// All before the first `Query=`.
+    Pairwise,
+}
+
+/// A command line of such a tool, looked through.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkSearch {
+    /// The tool.
+    pub tool: Tool,
+    /// What it is to do: `blastp`, `easy-search`.
+    pub mode: String,
+    /// Its options, without queries, output, threads and words.
+    pub(crate) arguments: Vec<String>,
+    /// The database.
+    pub(crate) database: PathBuf,
+    /// A directory for its scratch files that the user named.
+    pub(crate) scratch: Option<PathBuf>,
+    /// The command line as it was typed.
+    pub(crate) line: String,
+    pub(crate) heading: Heading,
+    /// Queries are reported by the remainder of their number, counted from 0, over this, and then by their number.
+    pub(crate) stride: usize,
+    /// Threads of each run.
+    pub threads: usize,
+}
+
+impl BulkSearch {
+    /// The options for a run over these queries.
+    fn words(&self, queries: &Path, out: &Path, scratch: &Path) -> Vec<std::ffi::OsString> {
+        let mut words: Vec<std::ffi::OsString> = vec![self.mode.clone().into()];
+        match self.tool {
+            Tool::Diamond => {
+                words.extend(["--query".into(), queries.into(), "--out".into(), out.into(), "--quiet".into()]);
+            }
+            Tool::Mmseqs => words.extend([queries.into(), self.database.clone().into(), out.into(), scratch.into()]),
+        }
+        words.extend(self.arguments.iter().map(Into::into));
+        words.extend(["--threads".into(), self.threads.to_string().into()]);
+        words
+    }
+
+    /// The files of the database, as far as they are known.
+    fn database_files(&self) -> Vec<PathBuf> {
+        let endings: &[&str] = match self.tool {
+            Tool::Diamond => &["", ".dmnd"],
+            Tool::Mmseqs => &["", ".index", ".dbtype", "_h", "_h.index"],
+        };
+        let with = |ending: &&str| {
+            let mut path = self.database.clone().into_os_string();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        endings.iter().map(with).filter(|path| path.is_file()).collect()
+    }
+}
+
+/// An option that is refused, and why.
+type Refusal = (&'static str, &'static str);
+
+/// Refuses an option that is on the list.
+fn refuse(name: &str, refused: &[Refusal]) -> Result<(), SearchError> {
+    match refused.iter().find(|(option, _)| *option == name) {
+        Some((_, problem)) => Err(SearchError::Unsupported { option: name.to_owned(), problem }),
+        None => Ok(()),
+    }
+}
+
+/// Whose fault it is that a tool ended, by what it said, as the letters of frames have it.
+fn kind_of(said: &str) -> u8 {
+    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    if has(&["nvalid option", "nrecognized parameter", "nvalid parameter", "issing parameter", "nvalid argument"]) {
+        b'u'
+    } else if has(&["database file", "Database", "target database", ".dmnd", "opening the database"]) {
+        b'd'
+    } else if has(&["input file format", "nvalid character", "is invalid", "query"]) {
+        b'i'
+    } else {
+        b'e'
+    }
+}
