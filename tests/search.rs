@@ -7,4 +7,5 @@ mod identity;
 mod nodes;
 mod real_data;
 mod refusals;
+mod resume;
 mod workers;

@@ -16,19 +16,27 @@ pub(crate) fn write_at(path: &Path, bytes: &[u8], offset: u64) -> Result<(), Sea
     written.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })
 }
 
-/// A file on its way. Dropping it removes it.
+/// Refuses a place that is a directory.
+pub(crate) fn no_directory(place: &Path) -> Result<(), SearchError> {
+    if !place.is_dir() {
+        return Ok(());
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+    Err(SearchError::File { action: "write", path: place.to_owned(), source })
+}
+
+/// A file on its way. Dropping it removes it, where nobody else keeps it.
 pub(crate) struct Aside {
     path: PathBuf,
     place: Option<PathBuf>,
+    is_kept: bool,
 }
 
 impl Aside {
     /// Makes it beside `place`, or in `scratch` where the output is a stream.
     pub(crate) fn create(place: Option<&Path>, scratch: &Path) -> Result<Self, SearchError> {
         let wrong = |path: &Path, source| SearchError::File { action: "write", path: path.to_owned(), source };
-        if let Some(place) = place.filter(|place| place.is_dir()) {
-            return Err(wrong(place, std::io::Error::from(std::io::ErrorKind::IsADirectory)));
-        }
+        place.map_or(Ok(()), no_directory)?;
         let name = place.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let name = format!(".{}.{}.godwit", name.as_deref().unwrap_or("search"), std::process::id());
         let directory = match place.and_then(Path::parent) {
@@ -39,7 +47,12 @@ impl Aside {
         let directory = fs::canonicalize(directory).map_err(|source| wrong(place.unwrap_or(directory), source))?;
         let path = directory.join(name);
         File::create(&path).map_err(|source| wrong(place.unwrap_or(&path), source))?;
-        Ok(Self { path, place: place.map(Path::to_owned) })
+        Ok(Self { path, place: place.map(Path::to_owned), is_kept: false })
+    }
+
+    /// A file that is there, kept by a journal.
+    pub(crate) fn kept(path: PathBuf, place: &Path) -> Self {
+        Self { path, place: Some(place.to_owned()), is_kept: true }
     }
 
     /// Where it is until it is whole.
@@ -64,6 +77,11 @@ impl Aside {
             let _ = fs::remove_file(&longer);
             self.wrong(source)
         })
+    }
+
+    /// Waits until it is on the disk.
+    pub(crate) fn sync(&self) -> Result<(), SearchError> {
+        File::open(&self.path).and_then(|file| file.sync_all()).map_err(|source| self.wrong(source))
     }
 
     /// Gives it its name, or copies it to standard output. Returns its size.
@@ -94,7 +112,9 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // It is gone where it has its name already.
-        let _ = fs::remove_file(&self.path);
+        if !self.is_kept {
+            // It is gone where it has its name already.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }

@@ -76,6 +76,8 @@ pub struct BulkSearch {
     pub(crate) arguments: Vec<String>,
     /// The database.
     pub(crate) database: PathBuf,
+    /// The database or the target as it was named.
+    pub(crate) named: PathBuf,
     /// A directory for its scratch files that the user named.
     pub(crate) scratch: Option<PathBuf>,
     /// The command line as it was typed.
@@ -102,14 +104,14 @@ impl BulkSearch {
         words
     }
 
-    /// The files of the database, as far as they are known.
-    fn database_files(&self) -> Vec<PathBuf> {
+    /// The files of the database or of the target, as far as they are known.
+    pub(crate) fn database_files(&self, named: &Path) -> Vec<PathBuf> {
         let endings: &[&str] = match self.tool {
             Tool::Diamond => &["", ".dmnd"],
             Tool::Mmseqs => &["", ".index", ".dbtype", "_h", "_h.index"],
         };
         let with = |ending: &&str| {
-            let mut path = self.database.clone().into_os_string();
+            let mut path = named.as_os_str().to_owned();
             path.push(ending);
             PathBuf::from(path)
         };

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
-use crate::aside::Aside;
+use crate::aside::{Aside, no_directory};
 use crate::hits::{self, HitsFile, RowLog};
 use crate::jobs::{BatchJob, RangeJob, SliceJob, unasked};
+use crate::journal::{self, Cut, Finished, Identity, Journal, Kept, Line};
 use crate::layout::Layout;
 use crate::plan::{Circumstances, Plan, cut_by_weight};
 use crate::protocol::{Answer, Batch, HeaderLine, Ready, Request, Stages};
 use crate::summary::{CpuSeconds, Summary, WallSeconds};
 use crate::work::{Crew, Output};
-use crate::{Place, SearchCommand, SearchError};
+use crate::{BulkSearch, Place, SearchCommand, SearchError};
 
 /// The format whose header names what is in the body.
 const SAM: u32 = 17;
@@ -43,6 +44,8 @@ pub struct SearchOptions {
     pub tells: bool,
     /// A table of all hits, `.parquet` or `.arrow`.
     pub hits: Option<PathBuf>,
+    /// Goes on where a stopped search with the same output ended.
+    pub resumes: bool,
 }
 
 /// How far a search is.
@@ -70,6 +73,11 @@ pub struct Search<'a> {
     crew: Crew<'a>,
     ready: Ready,
     plan: Plan,
+    /// What the search is of, and how it is cut up, to be compared by a later one.
+    identity: Identity,
+    cut: Cut,
+    journal: Option<Journal>,
+    finished: Finished,
     volumes: Vec<(PathBuf, u64, Option<SystemTime>)>,
     done: Counts,
     table: Option<HitsFile>,
@@ -84,6 +92,8 @@ struct Counts {
     queries: u64,
     batches: u32,
     slices: u64,
+    /// Batches that an earlier search had finished.
+    resumed: u32,
     hits_bytes: u64,
     hits: Option<u64>,
     lines: Vec<HeaderLine>,
@@ -110,6 +120,7 @@ impl<'a> Search<'a> {
                 "DIAMOND and MMseqs2 write tables of their own; leave it out, or search with a program of BLAST+";
             return Err(SearchError::Unsupported { option: "--hits".into(), problem });
         }
+        let before = options.command.out.as_deref().filter(|_| options.resumes).and_then(Journal::cut);
         let known = Circumstances {
             fragments: options.fragments,
             workers: place.workers() as u32,
@@ -118,10 +129,11 @@ impl<'a> Search<'a> {
         };
         let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
         let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_BYTES);
-        let wanted = match Plan::choose(known) {
+        let wanted = match (Plan::choose(known), &before) {
+            (_, Some(before)) if options.fragments.is_none() => before.parts,
             _ if is_bulk => options.fragments.unwrap_or(known.workers * PIECES_PER_WORKER),
-            Plan::Database { fragments } => fragments,
-            Plan::Queries => 1,
+            (Plan::Database { fragments }, _) => fragments,
+            (Plan::Queries, _) => 1,
         };
         let scratch = options.scratch.as_os_str().as_encoded_bytes();
         let fields = if options.hits.is_some() { hits::fields() } else { String::new() };
@@ -133,25 +145,76 @@ impl<'a> Search<'a> {
             Plan::Queries if !ready.batch_sizes_vary => Plan::Queries,
             _ => Plan::Database { fragments: ready.ranges.len() as u32 },
         };
+        let plan = before.filter(|_| options.fragments.is_none()).map_or(plan, |before| before.plan);
         let volumes = stamps(&ready.volumes);
         let seconds = WallSeconds { start_up: begun.elapsed().as_secs_f64(), ..WallSeconds::default() };
-        Ok(Self { options, crew, ready, plan, volumes, done: Counts::default(), table: None, seconds, engine, queries })
+        let identity = identity(options, query, &engine, &volumes)?;
+        let (cut, journal, finished) = (Cut { plan, parts: wanted }, None, Finished::default());
+        let (done, table) = (Counts::default(), None);
+        Ok(Self {
+            options,
+            crew,
+            ready,
+            plan,
+            identity,
+            cut,
+            journal,
+            finished,
+            volumes,
+            done,
+            table,
+            seconds,
+            engine,
+            queries,
+        })
     }
 
     /// Searches, and writes the output. `step` hears how far it is.
     ///
     /// # Errors
-    /// [`SearchError`]; then there is no output, and what was there before still is.
+    /// [`SearchError`]; then there is no output, and what was there before still is. What was finished is kept beside it, where a later
+    /// search may go on with that.
     pub fn run(mut self, step: &dyn Fn(Step)) -> Result<Summary, SearchError> {
         let begun = Instant::now();
-        let aside = Aside::create(self.options.command.out.as_deref(), &self.options.scratch)?;
-        if let Some(path) = &self.options.hits {
-            let log = RowLog::unnamed(&self.options.scratch)?;
-            self.table = Some(HitsFile::create(path, log, self.options.command.program.name(), &self.engine)?);
-        }
+        let searched = self.search(step);
+        let journal = self.journal.take();
+        let bytes = match (searched, journal) {
+            (Ok(bytes), journal) => {
+                if let Some(journal) = journal {
+                    journal.remove();
+                }
+                bytes
+            }
+            (Err(error), Some(journal)) if error.may_be_resumed() => {
+                let kept = journal.leave();
+                return Err(if let SearchError::Interrupted { .. } = error {
+                    SearchError::Interrupted { kept }
+                } else {
+                    error
+                });
+            }
+            // Another search's work is not ours to throw away.
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(journal)) => {
+                journal.remove();
+                return Err(error);
+            }
+        };
+        self.seconds.total = self.seconds.start_up + begun.elapsed().as_secs_f64();
+        self.summarize(bytes)
+    }
+
+    /// Searches what is left to do, and gives the output its name. Returns its size.
+    fn search(&mut self, step: &dyn Fn(Step)) -> Result<u64, SearchError> {
+        let aside = self.open_output()?;
         let mut output = Output { path: aside.path().to_owned(), layout: Layout::from(0) };
         let mut bytes = 0;
-        if !self.ready.queries_are_empty {
+        if let Some(whole) = self.finished.whole {
+            // An earlier search has written everything, and was stopped before it all had its name.
+            let lines = self.take_up()?;
+            self.done.lines = lines;
+            bytes = whole;
+        } else if !self.ready.queries_are_empty {
             let prolog = self.text(&Request::new(b'P'))?;
             aside.write_at(&prolog, 0)?;
             output.layout = Layout::from(prolog.len() as u64);
@@ -165,14 +228,59 @@ impl<'a> Search<'a> {
             return Err(SearchError::DatabaseChanged { path });
         }
         // The output comes last: where it is, everything is.
-        if let Some(table) = self.table.take() {
-            let whole = table.finish()?;
+        let table = self.table.take().map(HitsFile::finish).transpose()?;
+        if let Some(journal) = self.journal.as_mut().filter(|_| self.finished.whole.is_none()) {
+            aside.sync()?;
+            journal.say(&Line::Whole { bytes })?;
+        }
+        if let Some(whole) = table {
             self.done.hits = Some(whole.rows);
             whole.commit()?;
         }
-        aside.commit(bytes)?;
-        self.seconds.total = self.seconds.start_up + begun.elapsed().as_secs_f64();
-        self.summarize(bytes)
+        if aside.path().exists() {
+            aside.commit(bytes)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Makes the files that the search writes, or opens those of an earlier one.
+    fn open_output(&mut self) -> Result<Aside, SearchError> {
+        let options = self.options;
+        let aside = match &options.command.out {
+            None => Aside::create(None, &options.scratch)?,
+            Some(out) => {
+                no_directory(out)?;
+                let (journal, finished) = Journal::open(out, options.resumes, &self.identity, &self.cut)?;
+                self.finished = finished;
+                Aside::kept(self.journal.insert(journal).path("output"), out)
+            }
+        };
+        if let Some(path) = &options.hits {
+            let log = match &self.journal {
+                Some(journal) => RowLog::named(&journal.path("rows"))?,
+                None => RowLog::unnamed(&options.scratch)?,
+            };
+            self.table = Some(HitsFile::create(path, log, options.command.program.name(), &self.engine)?);
+        }
+        Ok(aside)
+    }
+
+    /// Counts the batches that an earlier search has finished, from the first on, and has their rows in the table. Returns their lines for
+    /// the header.
+    fn take_up(&mut self) -> Result<Vec<HeaderLine>, SearchError> {
+        let mut lines = Vec::new();
+        for batch in self.finished.batches.values() {
+            self.done.queries += u64::from(batch.queries);
+            self.done.batches += 1;
+            lines.extend(batch.lines.iter().cloned());
+            for rows in &batch.rows {
+                if let Some(table) = &mut self.table {
+                    table.restore(self.done.slices, *rows)?;
+                }
+                self.done.slices += 1;
+            }
+        }
+        Ok(lines)
     }
 
     /// Writes what follows the reports, and what of the beginning could not be known before. Returns the size of the output.
@@ -196,12 +304,20 @@ impl<'a> Search<'a> {
 
     fn split_queries(&mut self, output: &mut Output, step: &dyn Fn(Step)) -> Result<(), SearchError> {
         let begun = Instant::now();
+        let batches = std::mem::take(&mut self.finished.batches);
+        for batch in batches.values() {
+            if let (Some(table), [rows]) = (&mut self.table, batch.rows.as_slice()) {
+                table.restore(batch.number, *rows)?;
+            }
+        }
+        self.done.resumed = batches.len() as u32;
+        let count = batches.values().find(|batch| batch.last).map(|last| last.number + 1);
         let (size, of, table) = (self.ready.batch_size, self.queries, self.table.as_mut());
-        let mut job = BatchJob { size, batches: Vec::new(), queries: 0, of, step, table };
-        self.crew.run(&mut job, None, Some(output))?;
-        self.done.queries = job.queries;
+        let mut job = BatchJob { size, batches, of, step, table, journal: self.journal.as_mut() };
+        self.crew.run(&mut job, count, Some(output))?;
+        self.done.queries = job.queries();
         self.done.batches = job.batches.len() as u32;
-        self.done.lines = job.batches.into_iter().flatten().collect();
+        self.done.lines = job.batches.into_values().flat_map(|batch| batch.lines).collect();
         self.seconds.search += begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -209,34 +325,26 @@ impl<'a> Search<'a> {
     fn split_database(&mut self, output: &mut Output, step: &dyn Fn(Step)) -> Result<(), SearchError> {
         let mut sizes = vec![self.ready.batch_size];
         let mut extensions: Vec<i32> = Vec::new();
+        // Those that were finished by an earlier search come first, for one batch is reported after another.
+        let finished = (0..).map_while(|number| self.finished.batches.remove(&number)).collect::<Vec<_>>();
+        self.finished.batches = finished.iter().map(|batch| (batch.number, batch.clone())).collect();
+        self.done.lines = self.take_up()?;
+        self.done.resumed = finished.len() as u32;
         for number in 0.. {
-            let open = Request::new(b'B').u32(number).numbers(&sizes);
-            let batch = self.open_batch(&open)?;
-            if batch.queries == 0 {
-                return Ok(());
-            }
-            let (before, of) = (self.done.queries, self.queries);
-            let tell = |share: f64| step(Step::new(before, of, share * f64::from(batch.queries)));
-            let mut ranges = RangeJob::new(&self.ready, batch, open.clone(), &tell);
-            if !batch.alone {
-                let begun = Instant::now();
-                let count = ranges.count();
-                self.crew.run(&mut ranges, Some(count), None)?;
-                // Everybody waits for a range, and hears now that there is none.
-                (0..self.crew.count()).for_each(|worker| self.crew.tell(worker, &Request::new(b'E')));
-                self.seconds.search += begun.elapsed().as_secs_f64();
-            }
-            let begun = Instant::now();
-            self.report(batch, &ranges, open, output)?;
-            self.seconds.report += begun.elapsed().as_secs_f64();
-            self.done.queries += u64::from(batch.queries);
-            self.done.batches += 1;
-            step(Step::new(self.done.queries, of, 0.0));
-            if batch.last {
+            let (found, is_last) = match finished.get(number as usize) {
+                Some(batch) => {
+                    let end = batch.reports.last().map_or(output.layout.end(), |report| report.offset + report.bytes);
+                    output.layout = Layout::from(end);
+                    (batch.extensions, batch.last)
+                }
+                None => self.search_batch(number, &sizes, output, step)?,
+            };
+            step(Step::new(self.done.queries, self.queries, 0.0));
+            if is_last {
                 return Ok(());
             }
             if self.ready.batch_sizes_vary {
-                extensions.push(ranges.extensions() as i32);
+                extensions.push(found as i32);
                 match self.crew.ask(0, &Request::new(b'M').numbers(&extensions))? {
                     Answer::Size(size) => sizes.push(size),
                     other => return Err(unasked(&other)),
@@ -244,6 +352,46 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Searches and reports a batch. Returns the extensions that this took, and whether there is no other.
+    fn search_batch(
+        &mut self,
+        number: u32,
+        sizes: &[i32],
+        output: &mut Output,
+        step: &dyn Fn(Step),
+    ) -> Result<(i64, bool), SearchError> {
+        let open = Request::new(b'B').u32(number).numbers(sizes);
+        let batch = self.open_batch(&open)?;
+        if batch.queries == 0 {
+            return Ok((0, true));
+        }
+        let (before, of) = (self.done.queries, self.queries);
+        let tell = |share: f64| step(Step::new(before, of, share * f64::from(batch.queries)));
+        let ranges_done = std::mem::take(&mut self.finished.ranges);
+        let mut ranges = RangeJob::new(&self.ready, (number, batch), open.clone(), &tell, self.journal.as_mut());
+        ranges.restore(ranges_done)?;
+        if !batch.alone {
+            let begun = Instant::now();
+            let count = ranges.count();
+            self.crew.run(&mut ranges, Some(count), None)?;
+            // Everybody waits for a range, and hears now that there is none.
+            (0..self.crew.count()).for_each(|worker| self.crew.tell(worker, &Request::new(b'E')));
+            self.seconds.search += begun.elapsed().as_secs_f64();
+        }
+        let begun = Instant::now();
+        let (hits, extensions) = (std::mem::take(&mut ranges.hits), ranges.extensions());
+        drop(ranges);
+        let mut reported = self.report(batch, &hits, open, output)?;
+        self.seconds.report += begun.elapsed().as_secs_f64();
+        self.done.queries += u64::from(batch.queries);
+        self.done.batches += 1;
+        if let Some(journal) = &mut self.journal {
+            (reported.number, reported.extensions) = (u64::from(number), extensions);
+            journal.say(&Line::Batch(reported))?;
+        }
+        Ok((extensions, batch.last))
     }
 
     /// Has every worker open a batch. They all see the same.
@@ -256,33 +404,37 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Has owners write the reports on a batch, and returns where they are.
     fn report(
         &mut self,
         batch: Batch,
-        ranges: &RangeJob<'_>,
+        hits: &[Vec<Vec<u8>>],
         open: Request,
         output: &mut Output,
-    ) -> Result<(), SearchError> {
+    ) -> Result<journal::Batch, SearchError> {
         let queries = batch.queries as usize;
         let cuts = if batch.whole || batch.alone {
             vec![0, queries]
         } else {
-            let weights: Vec<u64> =
-                ranges.hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
+            let weights: Vec<u64> = hits.iter().map(|hits| hits.iter().map(|hits| hits.len() as u64).sum()).collect();
             cut_by_weight(&weights, self.crew.count() * SLICES_PER_WORKER)
         };
         let slices: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let lines = vec![Vec::new(); slices.len()];
         let count = slices.len() as u64;
+        let places = vec![(Kept { offset: 0, bytes: 0, checksum: 0 }, None); slices.len()];
         let (table, before) = (self.table.as_mut(), self.done.slices);
-        let mut job = SliceJob { slices, batch, hits: &ranges.hits, lines, open, sent_bytes: 0, table, before };
+        let mut job = SliceJob { slices, batch, hits, lines, places, open, sent_bytes: 0, table, before };
         let mut layout = Output { path: output.path.clone(), layout: Layout::from(output.layout.end()) };
         self.crew.run(&mut job, Some(count), Some(&mut layout))?;
         output.layout = Layout::from(layout.layout.end());
         self.done.slices += count;
         self.done.hits_bytes += job.sent_bytes;
-        self.done.lines.extend(job.lines.into_iter().flatten());
-        Ok(())
+        let lines: Vec<HeaderLine> = job.lines.into_iter().flatten().collect();
+        self.done.lines.extend(lines.iter().cloned());
+        let (reports, rows): (Vec<Kept>, Vec<Option<Kept>>) = job.places.into_iter().unzip();
+        let rows = rows.into_iter().flatten().collect();
+        Ok(journal::Batch { number: 0, queries: batch.queries, last: batch.last, extensions: 0, reports, rows, lines })
     }
 
     /// A text that any worker can make.
@@ -326,6 +478,7 @@ impl<'a> Search<'a> {
             bytes,
             hits_bytes: self.done.hits_bytes,
             hits: self.done.hits,
+            resumed_batches: self.done.resumed,
             restarts: self.crew.restarts,
             seconds: self.seconds,
             cpu_seconds: CpuSeconds { search, traceback, format, other: total - search - traceback - format, total },
@@ -334,6 +487,40 @@ impl<'a> Search<'a> {
             worker_memory_bytes: stages.iter().map(|stages| stages.memory_bytes).max().unwrap_or(0),
         })
     }
+}
+
+/// What a search is of.
+fn identity(
+    options: &SearchOptions,
+    query: &Path,
+    engine: &str,
+    volumes: &[(PathBuf, u64, Option<SystemTime>)],
+) -> Result<Identity, SearchError> {
+    let command = &options.command;
+    let mut hasher = blake3::Hasher::new();
+    let read = std::fs::File::open(query).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    read.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
+    let words = match &command.bulk {
+        Some(bulk) => std::iter::once(&bulk.mode).chain(&bulk.arguments).cloned().collect(),
+        // The header has all words.
+        None if command.format == SAM => command.words[1..].to_vec(),
+        None => command.arguments.clone(),
+    };
+    let named = |bulk: &BulkSearch| {
+        let files = bulk.database_files(&bulk.named).into_iter();
+        files.filter_map(|path| stamp(&path).map(|(bytes, modified)| (path, bytes, modified))).collect::<Vec<_>>()
+    };
+    let files = command.bulk.as_ref().map_or_else(|| volumes.to_vec(), named);
+    let since = |time: Option<SystemTime>| time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let nanoseconds = |time| since(time).map_or(0, |age| age.as_nanos());
+    Ok(Identity {
+        godwit: env!("CARGO_PKG_VERSION").to_owned(),
+        engine: engine.to_owned(),
+        options: std::iter::once(command.program.name().to_owned()).chain(words).collect(),
+        queries: hasher.finalize().to_hex().to_string(),
+        database: files.into_iter().map(|(path, bytes, modified)| (path, bytes, nanoseconds(modified))).collect(),
+        rows: options.hits.is_some(),
+    })
 }
 
 /// Sequences and letters of a FASTA file, about: all bytes of lines that are no names.

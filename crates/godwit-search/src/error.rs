@@ -94,9 +94,23 @@ pub enum SearchError {
     /// Hits cannot be written as columns.
     #[error("cannot write the table of hits")]
     Columns(#[from] ColumnarError),
+    /// What a stopped search has left is of another one.
+    #[error(
+        "cannot resume: {difference}; what the stopped search has finished is in {}; leave out --resume to begin anew",
+        .directory.display()
+    )]
+    Resume {
+        /// Where it is.
+        directory: PathBuf,
+        /// What is different.
+        difference: String,
+    },
     /// The user has had enough.
-    #[error("interrupted; nothing was kept")]
-    Interrupted,
+    #[error("interrupted; {}", if *.kept { "add --resume to the same command to go on" } else { "nothing was kept" })]
+    Interrupted {
+        /// Whether a later search can go on with what was done.
+        kept: bool,
+    },
 }
 
 /// Who has to act.
@@ -119,10 +133,21 @@ pub enum Blame {
 }
 
 impl SearchError {
+    /// Whether the same search may do better, with what this one has finished.
+    pub(crate) fn may_be_resumed(&self) -> bool {
+        match self {
+            Self::Interrupted { .. } | Self::Place(_) | Self::Died { .. } | Self::Failed { .. } | Self::Engine(_) => {
+                true
+            }
+            Self::File { .. } | Self::Columns(_) => true,
+            _ => false,
+        }
+    }
+
     /// Who has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Unsupported { .. } | Self::Options { .. } => Blame::Usage,
+            Self::Unsupported { .. } | Self::Options { .. } | Self::Resume { .. } => Blame::Usage,
             Self::Queries { .. } | Self::Database { .. } => Blame::Input,
             Self::DatabaseChanged { .. }
             | Self::OtherDatabase
@@ -132,7 +157,7 @@ impl SearchError {
             Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
             Self::Place(_) => Blame::Remote,
             Self::Protocol { .. } => Blame::Bug,
-            Self::Interrupted => Blame::Interrupted,
+            Self::Interrupted { .. } => Blame::Interrupted,
         }
     }
 }

@@ -18,6 +18,7 @@ use godwit_model::schema::hits;
 
 use crate::SearchError;
 use crate::aside::Aside;
+use crate::journal::Kept;
 use crate::protocol::Fields;
 
 /// What separates the fields of a row, and is in none: a control character that no line of FASTA has.
@@ -68,12 +69,19 @@ impl HitsFile {
         Ok(Self { aside, table, columns: Columns::new(schema), log, next: 0, rows: 0 })
     }
 
-    /// Takes the rows of a piece. Those of a piece that was made again are the same, and left out.
-    pub(crate) fn put(&mut self, piece: u64, rows: &[u8]) -> Result<(), SearchError> {
+    /// Takes the rows of a piece, and says where they are in the log. Those of a piece that was made again are the same, and left out.
+    pub(crate) fn put(&mut self, piece: u64, rows: &[u8]) -> Result<Option<Kept>, SearchError> {
         if piece < self.next || self.log.places.contains_key(&piece) {
-            return Ok(());
+            return Ok(None);
         }
-        self.log.append(piece, rows)?;
+        let kept = self.log.append(piece, rows)?;
+        self.advance()?;
+        Ok(Some(kept))
+    }
+
+    /// Takes the rows of a piece that are in the log, from an earlier search.
+    pub(crate) fn restore(&mut self, piece: u64, rows: Kept) -> Result<(), SearchError> {
+        self.log.places.insert(piece, (rows.offset, rows.bytes));
         self.advance()
     }
 
@@ -142,11 +150,20 @@ impl RowLog {
         Ok(Self { file, path, end: 0, places: BTreeMap::new() })
     }
 
-    fn append(&mut self, piece: u64, rows: &[u8]) -> Result<(), SearchError> {
+    /// A log that is kept, and goes on where it ends.
+    pub(crate) fn named(path: &Path) -> Result<Self, SearchError> {
+        let wrong = |source| SearchError::File { action: "write", path: path.to_owned(), source };
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(wrong)?;
+        let end = file.metadata().map_err(wrong)?.len();
+        Ok(Self { file, path: path.to_owned(), end, places: BTreeMap::new() })
+    }
+
+    fn append(&mut self, piece: u64, rows: &[u8]) -> Result<Kept, SearchError> {
         self.file.write_all_at(rows, self.end).map_err(|source| self.wrong("write", source))?;
-        self.places.insert(piece, (self.end, rows.len() as u64));
-        self.end += rows.len() as u64;
-        Ok(())
+        let kept = Kept { offset: self.end, bytes: rows.len() as u64, checksum: libdeflater::crc32(rows) };
+        self.places.insert(piece, (kept.offset, kept.bytes));
+        self.end += kept.bytes;
+        Ok(kept)
     }
 
     fn take(&mut self, piece: u64) -> Result<Option<Vec<u8>>, SearchError> {
@@ -241,7 +258,7 @@ mod tests {
     use crate::protocol::Request;
 
     fn body(request: Request) -> Vec<u8> {
-        request.frame()[9..].to_vec()
+        request.body()
     }
 
     fn row(query: u64, name: &str) -> Vec<u8> {

@@ -17,6 +17,7 @@ mod coordinator;
 mod error;
 mod hits;
 mod jobs;
+mod journal;
 mod layout;
 mod place;
 mod plan;

@@ -10,8 +10,8 @@
 //! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
 //! | `R`/`H` | item, ordinals of a range | item, extensions, hits of each query |
 //! | `E` | no more ranges of this batch | |
-//! | `O` | item, queries from, to, whether alone, hits | item, bytes, lines for the header, rows |
-//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, lines for the header, rows |
+//! | `O` | item, queries from, to, whether alone, hits | item, bytes, checksum, lines for the header, rows |
+//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, checksum, lines for the header, rows |
 //! | `M` | extensions of each batch so far | size of the next |
 //! | `P`, `Z`, `F` | -, count of queries, lines for the header | text |
 //! | `W` | path, bytes of a page, items with their offsets | what shares a page with others: offsets and bytes |
@@ -69,6 +69,11 @@ impl Request {
         self
     }
 
+    /// What of it follows its head.
+    pub(crate) fn body(self) -> Vec<u8> {
+        self.body
+    }
+
     /// The frame that is sent.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let length = (self.body.len() as u64).to_le_bytes();
@@ -95,6 +100,8 @@ pub(crate) enum Answer {
     Report {
         item: ItemId,
         bytes: u64,
+        /// CRC-32, as gzip has it.
+        checksum: u32,
         lines: Vec<HeaderLine>,
         /// Of alignments, as bytes; see [`Fields::row`].
         rows: Vec<u8>,
@@ -105,6 +112,8 @@ pub(crate) enum Answer {
         queries: u32,
         last: bool,
         bytes: u64,
+        /// CRC-32, as gzip has it.
+        checksum: u32,
         lines: Vec<HeaderLine>,
         /// Of alignments, as bytes; see [`Fields::row`].
         rows: Vec<u8>,
@@ -217,11 +226,14 @@ impl<'a> Fields<'a> {
             }
             b'O' => {
                 let (item, bytes) = (ItemId(self.u64()?), self.u64()?);
-                Answer::Report { item, bytes, lines: self.lines()?, rows: self.text()? }
+                Answer::Report { item, bytes, checksum: self.u32()?, lines: self.lines()?, rows: self.text()? }
             }
             b'A' => {
                 let (item, queries, last) = (ItemId(self.u64()?), self.u32()?, self.flag()?);
-                Answer::Alone { item, queries, last, bytes: self.u64()?, lines: self.lines()?, rows: self.text()? }
+                {
+                    let (bytes, checksum) = (self.u64()?, self.u32()?);
+                    Answer::Alone { item, queries, last, bytes, checksum, lines: self.lines()?, rows: self.text()? }
+                }
             }
             b'M' => Answer::Size(self.u32()? as i32),
             b'P' | b'Z' | b'F' => Answer::Text(std::mem::take(&mut self.rest).to_vec()),

@@ -31,6 +31,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Bytes of hits that went to owners of queries.
     pub hits_bytes: u64,
+    /// Batches that were found finished, by a search that was stopped.
+    pub resumed_batches: u32,
     /// Rows of the table of hits; `None` where none was asked for.
     pub hits: Option<u64>,
     /// Workers that were started for others that ended.

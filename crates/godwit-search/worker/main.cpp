@@ -15,6 +15,7 @@
 
 #include <algo/blast/blastinput/blast_input_aux.hpp>
 #include <objtools/blast/blastdb_format/invalid_data_exception.hpp>
+#include <util/checksum.hpp>
 
 #include "engine.hpp"
 
@@ -216,6 +217,13 @@ private:
         m_Channel.Send('B', to.Bytes());
     }
 
+    /// As gzip has it.
+    static uint32_t Checksum(const string& bytes) {
+        CChecksum sum(CChecksum::eCRC32ZIP);
+        sum.AddChars(bytes.data(), bytes.size());
+        return sum.GetChecksum();
+    }
+
     static vector<int32_t> Numbers(FrameReader& from) {
         vector<int32_t> numbers;
         while (!from.AtEnd()) numbers.push_back(from.Get<int32_t>());
@@ -260,6 +268,7 @@ private:
         to.Put<uint32_t>(info.queries);
         to.Put<uint8_t>(info.last);
         to.Put<uint64_t>(report.size());
+        to.Put<uint32_t>(Checksum(report));
         to.PutText(m_Engine->TakeHeaderLines());
         to.PutText(m_Engine->TakeRows());
         if (info.queries > 0) m_Shelf->Put(key, std::move(report));
@@ -282,6 +291,7 @@ private:
         FrameWriter to;
         to.Put<uint64_t>(key);
         to.Put<uint64_t>(report.size());
+        to.Put<uint32_t>(Checksum(report));
         to.PutText(m_Engine->TakeHeaderLines());
         to.PutText(m_Engine->TakeRows());
         m_Shelf->Put(key, std::move(report));

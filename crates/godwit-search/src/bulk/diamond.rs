@@ -60,6 +60,7 @@ pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
         mode: mode.clone(),
         arguments: Vec::new(),
         database: PathBuf::new(),
+        named: PathBuf::new(),
         scratch: None,
         line,
         heading: Heading::None,
@@ -96,6 +97,7 @@ pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
     if bulk.database.as_os_str().is_empty() {
         return Err(wrong("--db is missing".to_owned()));
     }
+    bulk.named = bulk.database.clone();
     command.bulk = Some(bulk);
     Ok(command)
 }

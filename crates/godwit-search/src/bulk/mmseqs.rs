@@ -56,6 +56,7 @@ pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
         mode: mode.clone(),
         arguments: Vec::new(),
         database: PathBuf::new(),
+        named: PathBuf::new(),
         scratch: None,
         line,
         heading: Heading::None,
@@ -88,6 +89,7 @@ pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
     bulk.scratch = Some(PathBuf::from(scratch));
     // Queries come in the order in which they are reported.
     bulk.arguments.extend(["--shuffle", "0", "-v", "1"].map(str::to_owned));
+    bulk.named = bulk.database.clone();
     command.bulk = Some(bulk);
     Ok(command)
 }

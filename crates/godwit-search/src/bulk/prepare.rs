@@ -85,7 +85,8 @@ fn target(bulk: &mut BulkSearch, program: &Path, name: &'static str) -> Result<O
     let scratch = bulk.scratch.clone().unwrap_or_default();
     let made = std::fs::create_dir_all(&scratch).and_then(|()| std::fs::canonicalize(&scratch));
     let scratch = made.map_err(|source| scratch_error(scratch.clone(), source))?;
-    if bulk.database_files().iter().any(|path| path.extension().is_some_and(|ending| ending == "dbtype")) {
+    if bulk.database_files(&bulk.database).iter().any(|path| path.extension().is_some_and(|ending| ending == "dbtype"))
+    {
         return Ok(None);
     }
     let directory = tempfile::Builder::new().prefix("godwit-target-").tempdir_in(&scratch);

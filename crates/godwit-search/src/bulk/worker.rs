@@ -112,7 +112,7 @@ impl Worker<'_> {
         let queries = queries.map_err(|error| End::Failed(b'i', format!("{}: {error}", self.query.display())))?;
         std::fs::create_dir_all(&scratch)?;
         let scratch = tempfile::Builder::new().prefix("godwit-pieces-").tempdir_in(scratch)?;
-        let files = self.bulk.database_files();
+        let files = self.bulk.database_files(&self.bulk.database);
         let bytes: u64 = files.iter().filter_map(|path| path.metadata().ok()).map(|metadata| metadata.len()).sum();
         let frame = files.iter().fold(Request::new(b'I').u32(files.len() as u32), |frame, path| {
             frame.text(path.as_os_str().as_encoded_bytes())
@@ -125,7 +125,7 @@ impl Worker<'_> {
 
     fn search(&self, state: &State, piece: u64) -> Result<Request, End> {
         let Some((queries, last)) = state.queries.piece(piece as usize) else {
-            return Ok(Request::new(b'A').u64(piece).u32(0).u8(1).u64(0).text(b"").text(b""));
+            return Ok(Request::new(b'A').u64(piece).u32(0).u8(1).u64(0).u32(0).text(b"").text(b""));
         };
         let place = |name: &str| state.scratch.path().join(format!("{name}-{piece}"));
         let (input, output, scratch, log) = (place("queries"), place("found"), place("scratch"), place("said"));
@@ -155,7 +155,8 @@ impl Worker<'_> {
         // What it has left of its own.
         let _ = std::fs::remove_dir_all(&scratch);
         let bytes = self.without_heading(&output, piece == 0)?;
-        Ok(Request::new(b'A').u64(piece).u32(queries).u8(u8::from(last)).u64(bytes).text(b"").text(b""))
+        let frame = Request::new(b'A').u64(piece).u32(queries).u8(u8::from(last)).u64(bytes);
+        Ok(frame.u32(checksum(&output)?).text(b"").text(b""))
     }
 
     /// Leaves the heading to the first piece, and returns what is left.
@@ -244,6 +245,18 @@ fn copy(from: &File, to: &File, offset: u64, page: u64, edges: &mut Vec<(u64, Ve
         to.write_all_at(&read(start, (last - start).min(COPY_BYTES as u64))?, start)?;
     }
     Ok(())
+}
+
+/// As gzip has it.
+fn checksum(path: &Path) -> std::io::Result<u32> {
+    let mut file = File::open(path)?;
+    let (mut sum, mut piece) = (libdeflater::Crc::new(), vec![0; COPY_BYTES]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(sum.sum()),
+            bytes => sum.update(&piece[..bytes]),
+        }
+    }
 }
 
 /// CPU seconds of this process, and of the children that it has waited for (proc(5): fields 14 to 17 of `stat`).

@@ -15,6 +15,9 @@ pub struct SearchArgs {
     /// Search with this many processes, on each node where there are several [default: -num_threads, or --threads; diamond, mmseqs: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
+    /// Go on with a search of the same command that was stopped; nothing that it finished is done twice
+    #[arg(long, help_heading = THIS_RUN)]
+    pub resume: bool,
     /// Write all hits to this file as columns too, .parquet or .arrow by its ending
     #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
     pub hits: Option<PathBuf>,

@@ -85,6 +85,9 @@ fn check_place(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Fa
     if args.dry_run && args.place.on != Some(Place::Slurm) {
         return usage("--dry-run of search shows the job of --on slurm, and here is none; leave it out");
     }
+    if args.resume && command.out.is_none() {
+        return usage("what a search has finished is kept beside its output; give -out FILE with --resume");
+    }
     if let Some(hits) = &args.hits {
         if TableFormat::of(hits).is_none() {
             let name = hits.display();
@@ -168,6 +171,7 @@ fn options(args: &SearchArgs, workers: Option<usize>, command: SearchCommand, sc
         scratch: scratch.to_owned(),
         tells: tells(&args.common),
         hits: args.hits.clone(),
+        resumes: args.resume,
         command,
     }
 }
