@@ -1,5 +1,6 @@
 //! Searches shared among workers, against NCBI's own applications in one pass over the same database.
 
+mod alias;
 mod bulk;
 mod data;
 mod hits;

@@ -48,7 +48,8 @@ fn directory() -> &'static Path {
 fn one_run(command: &str) -> Vec<u8> {
     let place = scratch::directory("one-run");
     let words = words(command, &place);
-    succeed(Tool::need(&words[0]).command().args(&words[1..]).current_dir(directory()));
+    // By its name, which SAM's header has.
+    succeed(std::process::Command::new(&words[0]).args(&words[1..]).current_dir(directory()));
     std::fs::read(place.join("out")).expect("the tool writes its output")
 }
 
@@ -109,7 +110,8 @@ fn diamond_by_pieces_writes_the_bytes_of_one_run() {
         "blastp -q some.fa -f 0",
         "blastp -q some.fa -f 101",
         "blastx -q coding.fa -f 103",
-        "blastp -q some.fa --algo 1 --unal 1 --iterate",
+        "blastp -q some.fa --algo 1 --unal 1",
+        "blastp -q some.fa --iterate",
     ] {
         assert_same(&pieces[..1], &format!("diamond {more} --threads 1 -d diamond -o OUT"));
     }
@@ -118,26 +120,29 @@ fn diamond_by_pieces_writes_the_bytes_of_one_run() {
 #[test]
 fn mmseqs_by_pieces_writes_the_bytes_of_one_run() {
     needs_tools!("mmseqs");
-    assert_same(
-        &["--workers 2 --fragments 3", "--fragments 1"],
-        "mmseqs easy-search some.fa proteins.fa OUT TMP --threads 1 -v 1",
-    );
-    assert_same(
-        &["--workers 2 --fragments 2"],
-        "mmseqs easy-search some.fa proteins.fa OUT TMP --format-mode 4 --threads 1 --shuffle 0 --num-iterations 2 -v 1",
-    );
-    assert_same(
-        &["--workers 2 --fragments 2"],
-        "mmseqs easy-search coding.fa proteins.fa OUT TMP --search-type 2 --threads 1 -v 1",
-    );
+    assert_same(&["--workers 1 --fragments 3"], "mmseqs easy-search some.fa proteins.fa OUT TMP --threads 1 -v 1");
+}
+
+#[test]
+#[ignore = "each run of MMseqs2 takes seconds to begin"]
+fn mmseqs_in_other_modes_writes_the_bytes_of_one_run() {
+    needs_tools!("mmseqs");
+    let pieces = ["--workers 2 --fragments 2", "--fragments 1"];
+    for more in [
+        "some.fa proteins.fa OUT TMP --format-mode 4 --shuffle 0",
+        "some.fa proteins.fa OUT TMP --num-iterations 2 -s 7.5",
+        "coding.fa proteins.fa OUT TMP --search-type 2",
+        "genes.fa genes.fa OUT TMP --search-type 3",
+    ] {
+        assert_same(&pieces, &format!("mmseqs easy-search {more} --threads 1 -v 1"));
+    }
 }
 
 #[test]
 fn pieces_over_nodes_are_put_together_as_one_run() {
-    needs_tools!("diamond", "mmseqs");
+    needs_tools!("diamond");
     let nodes = ["--on local --nodes 2 --threads 1 --fragments 5"];
     assert_same(&nodes, "diamond blastp -d diamond -q some.fa -f 0 --threads 1 -o OUT");
-    assert_same(&nodes, "mmseqs easy-search some.fa proteins.fa OUT TMP --threads 1 -v 1");
 }
 
 #[test]

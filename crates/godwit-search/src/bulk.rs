@@ -4,6 +4,7 @@
 //! order queries are reported, which algorithm DIAMOND chooses, and what stands once at the beginning. Options with which it depends on
 //! other queries are refused. A worker is a process of godwit's own that speaks as `godwit-blast` does and starts the tool.
 
+mod alias;
 mod diamond;
 mod mmseqs;
 mod prepare;
@@ -13,10 +14,12 @@ mod worker;
 use std::path::{Path, PathBuf};
 
 use godwit_engines::EngineError;
+use godwit_engines::searcher::{blast, diamond as diamond_program, mmseqs as mmseqs_program};
 use serde::{Deserialize, Serialize};
 
 use crate::SearchError;
 
+pub(crate) use alias::{Tables, merge};
 pub(crate) use diamond::parse as parse_diamond;
 pub(crate) use mmseqs::parse as parse_mmseqs;
 pub use prepare::Prepared;
@@ -29,17 +32,16 @@ pub enum Tool {
     Diamond,
     /// `mmseqs`.
     Mmseqs,
+    /// A program of an installed BLAST+, by ranges of its database.
+    Blast,
 }
 
 impl Tool {
-    /// The program and its version.
-    ///
-    /// # Errors
-    /// [`EngineError::NotInstalled`].
-    pub fn find(self) -> Result<(PathBuf, String), EngineError> {
+    fn find(self, mode: &str) -> Result<(PathBuf, String), EngineError> {
         match self {
-            Self::Diamond => godwit_engines::searcher::diamond::find(),
-            Self::Mmseqs => godwit_engines::searcher::mmseqs::find(),
+            Self::Diamond => diamond_program::find(),
+            Self::Mmseqs => mmseqs_program::find(),
+            Self::Blast => blast::find_program(mode),
         }
     }
 
@@ -48,6 +50,7 @@ impl Tool {
         match self {
             Self::Diamond => "DIAMOND",
             Self::Mmseqs => "MMseqs2",
+            Self::Blast => "BLAST over aliases",
         }
     }
 }
@@ -87,9 +90,25 @@ pub struct BulkSearch {
     pub(crate) stride: usize,
     /// Threads of each run.
     pub threads: usize,
+    /// Where ranges of the database are searched, and not pieces of the queries.
+    pub(crate) tables: Option<Tables>,
 }
 
 impl BulkSearch {
+    /// The program and its version.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`].
+    pub fn find(&self) -> Result<(PathBuf, String), EngineError> {
+        self.tool.find(&self.mode)
+    }
+
+    /// What it is, for a later search to compare.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let tables = self.tables.iter().map(Tables::told);
+        std::iter::once(self.mode.clone()).chain(self.arguments.iter().cloned()).chain(tables).collect()
+    }
+
     /// The options for a run over these queries.
     fn words(&self, queries: &Path, out: &Path, scratch: &Path) -> Vec<std::ffi::OsString> {
         let mut words: Vec<std::ffi::OsString> = vec![self.mode.clone().into()];
@@ -97,6 +116,7 @@ impl BulkSearch {
             Tool::Diamond => {
                 words.extend(["--query".into(), queries.into(), "--out".into(), out.into(), "--quiet".into()]);
             }
+            Tool::Blast => return words,
             Tool::Mmseqs => words.extend([queries.into(), self.database.clone().into(), out.into(), scratch.into()]),
         }
         words.extend(self.arguments.iter().map(Into::into));
@@ -108,6 +128,7 @@ impl BulkSearch {
     pub(crate) fn database_files(&self, named: &Path) -> Vec<PathBuf> {
         let endings: &[&str] = match self.tool {
             Tool::Diamond => &["", ".dmnd"],
+            Tool::Blast => &[".pin", ".psq", ".phr", ".pal", ".nin", ".nsq", ".nhr", ".nal"],
             Tool::Mmseqs => &["", ".index", ".dbtype", "_h", "_h.index"],
         };
         let with = |ending: &&str| {
@@ -133,9 +154,23 @@ fn refuse(name: &str, refused: &[Refusal]) -> Result<(), SearchError> {
 /// Whose fault it is that a tool ended, by what it said, as the letters of frames have it.
 fn kind_of(said: &str) -> u8 {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    if has(&["nvalid option", "nrecognized parameter", "nvalid parameter", "issing parameter", "nvalid argument"]) {
+    if has(&[
+        "nvalid option",
+        "nrecognized parameter",
+        "nvalid parameter",
+        "issing parameter",
+        "nvalid value",
+        "Argument \"",
+    ]) {
         b'u'
-    } else if has(&["database file", "Database", "target database", ".dmnd", "opening the database"]) {
+    } else if has(&[
+        "database file",
+        "Database",
+        "target database",
+        ".dmnd",
+        "opening the database",
+        "Error opening file",
+    ]) {
         b'd'
     } else if has(&["input file format", "nvalid character", "is invalid", "query"]) {
         b'i'

@@ -1,11 +1,14 @@
 //! A search from its command line to its file.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime};
 
 use crate::aside::{Aside, no_directory};
+use crate::bulk;
 use crate::hits::{self, HitsFile, RowLog};
 use crate::jobs::{BatchJob, RangeJob, SliceJob, unasked};
 use crate::journal::{self, Cut, Finished, Identity, Journal, Kept, Line};
@@ -22,6 +25,9 @@ const SAM: u32 = 17;
 const SLICES_PER_WORKER: usize = 2;
 /// Pieces of the queries for each worker, where each piece is a run of a tool: the fewer, the less often the database is read.
 const PIECES_PER_WORKER: u32 = 2;
+/// What the summary of a search over aliases says.
+const WHY_NOT_IDENTICAL: &str = "each range was searched by a run of its own, which keeps a limited number of subjects of a query before \
+                                 the traceback: for queries with more hits than that, all runs together can find better ones than one run";
 /// Endings of the files of a volume that hold sequences and their index.
 const VOLUME_ENDINGS: [&str; 6] = [".pin", ".psq", ".phr", ".nin", ".nsq", ".nhr"];
 /// Bytes of reports that a worker may hold in memory, whatever it is told.
@@ -96,6 +102,8 @@ struct Counts {
     resumed: u32,
     hits_bytes: u64,
     hits: Option<u64>,
+    /// Of reports, where batches are whole.
+    places: Vec<Kept>,
     lines: Vec<HeaderLine>,
 }
 
@@ -129,8 +137,11 @@ impl<'a> Search<'a> {
         };
         let line: String = options.command.words.iter().flat_map(|word| [word.as_str(), " "]).collect();
         let share = (options.memory_bytes / options.workers as u64).max(MIN_REPORT_BYTES);
+        let tables = options.command.bulk.as_ref().and_then(|bulk| bulk.tables.as_ref());
+        let ranges = tables.map(|tables| tables.ranges.len() as u32);
         let wanted = match (Plan::choose(known), &before) {
-            (_, Some(before)) if options.fragments.is_none() => before.parts,
+            (_, Some(before)) if options.fragments.is_none() && ranges.is_none() => before.parts,
+            _ if ranges.is_some() => ranges.unwrap_or(1),
             _ if is_bulk => options.fragments.unwrap_or(known.workers * PIECES_PER_WORKER),
             (Plan::Database { fragments }, _) => fragments,
             (Plan::Queries, _) => 1,
@@ -247,7 +258,7 @@ impl<'a> Search<'a> {
     fn open_output(&mut self) -> Result<Aside, SearchError> {
         let options = self.options;
         let aside = match &options.command.out {
-            None => Aside::create(None, &options.scratch)?,
+            None => Aside::create(None, &options.scratch, None)?,
             Some(out) => {
                 no_directory(out)?;
                 let (journal, finished) = Journal::open(out, options.resumes, &self.identity, &self.cut)?;
@@ -285,6 +296,16 @@ impl<'a> Search<'a> {
 
     /// Writes what follows the reports, and what of the beginning could not be known before. Returns the size of the output.
     fn close(&mut self, aside: &Aside, end: u64) -> Result<u64, SearchError> {
+        if let Some(bulk) = self.options.command.bulk.as_ref().filter(|bulk| bulk.tables.is_some()) {
+            let tables = self.done.places.iter().map(|place| {
+                let mut table = File::open(aside.path())?;
+                table.seek(SeekFrom::Start(place.offset))?;
+                Ok(BufReader::new(table.take(place.bytes)))
+            });
+            aside.rewrite(|to| bulk::merge(bulk, tables.collect::<std::io::Result<_>>()?, to))?;
+            self.done.queries = self.queries;
+            return aside.bytes();
+        }
         let epilog = self.text(&Request::new(b'Z').u32(self.done.queries as u32))?;
         aside.write_at(&epilog, end)?;
         let end = end + epilog.len() as u64;
@@ -317,7 +338,10 @@ impl<'a> Search<'a> {
         self.crew.run(&mut job, count, Some(output))?;
         self.done.queries = job.queries();
         self.done.batches = job.batches.len() as u32;
-        self.done.lines = job.batches.into_values().flat_map(|batch| batch.lines).collect();
+        let (lines, places): (Vec<_>, Vec<_>) =
+            job.batches.into_values().map(|batch| (batch.lines, batch.reports)).unzip();
+        self.done.lines = lines.into_iter().flatten().collect();
+        self.done.places = places.into_iter().flatten().collect();
         self.seconds.search += begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -454,6 +478,7 @@ impl<'a> Search<'a> {
             }
         }
         (0..self.crew.count()).for_each(|worker| self.crew.tell(worker, &Request::new(b'Q')));
+        let is_merged = self.options.command.bulk.as_ref().is_some_and(|bulk| bulk.tables.is_some());
         let (nodes, lost_nodes) = self.crew.place().nodes();
         let sum = |of: fn(&Stages) -> f64| stages.iter().map(of).sum::<f64>();
         let (search, traceback, format) = (sum(|s| s.search), sum(|s| s.traceback), sum(|s| s.format));
@@ -464,9 +489,11 @@ impl<'a> Search<'a> {
         Ok(Summary {
             program: self.options.command.program.name(),
             engine: self.engine,
-            identical: true,
+            identical: !is_merged,
+            why_not_identical: is_merged.then_some(WHY_NOT_IDENTICAL),
             plan: self.plan,
             fragments: match self.plan {
+                Plan::Queries if is_merged => self.cut.parts,
                 Plan::Queries => 1,
                 Plan::Database { fragments } => fragments,
             },
@@ -498,10 +525,10 @@ fn identity(
 ) -> Result<Identity, SearchError> {
     let command = &options.command;
     let mut hasher = blake3::Hasher::new();
-    let read = std::fs::File::open(query).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
+    let read = File::open(query).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
     read.map_err(|source| SearchError::File { action: "read", path: query.to_owned(), source })?;
     let words = match &command.bulk {
-        Some(bulk) => std::iter::once(&bulk.mode).chain(&bulk.arguments).cloned().collect(),
+        Some(bulk) => bulk.told(),
         // The header has all words.
         None if command.format == SAM => command.words[1..].to_vec(),
         None => command.arguments.clone(),

@@ -135,13 +135,16 @@ pub enum Blame {
 impl SearchError {
     /// Whether the same search may do better, with what this one has finished.
     pub(crate) fn may_be_resumed(&self) -> bool {
-        match self {
-            Self::Interrupted { .. } | Self::Place(_) | Self::Died { .. } | Self::Failed { .. } | Self::Engine(_) => {
-                true
-            }
-            Self::File { .. } | Self::Columns(_) => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Interrupted { .. }
+                | Self::Place(_)
+                | Self::Died { .. }
+                | Self::Failed { .. }
+                | Self::Engine(_)
+                | Self::File { .. }
+                | Self::Columns(_)
+        )
     }
 
     /// Who has to act.

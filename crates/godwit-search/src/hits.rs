@@ -59,7 +59,7 @@ impl HitsFile {
     /// Starts the file, beside its place.
     pub(crate) fn create(path: &Path, log: RowLog, program: &str, engine: &str) -> Result<Self, SearchError> {
         let format = format_of(path)?;
-        let aside = Aside::create(Some(path), Path::new("."))?;
+        let aside = Aside::create(Some(path), Path::new("."), Some("hits"))?;
         let file = File::options().write(true).open(aside.path());
         let file = file.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })?;
         let keys = [(hits::VERSION_KEY, hits::VERSION), (hits::PROGRAM_KEY, program), (hits::ENGINE_KEY, engine)];

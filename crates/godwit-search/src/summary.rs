@@ -13,6 +13,9 @@ pub struct Summary {
     pub engine: String,
     /// Whether the output is certain to be that of the unpartitioned program.
     pub identical: bool,
+    /// Why it is not certain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not_identical: Option<&'static str>,
     /// What was split.
     pub plan: Plan,
     /// Ranges the database was cut into.

@@ -86,6 +86,8 @@ pub(crate) struct Crew<'a> {
     program: &'static str,
     /// What is heard of workers while one of them is waited for.
     waiting: VecDeque<Heard>,
+    /// How the last one ended that was started anew.
+    ended: Option<Ending>,
     pub(crate) restarts: u32,
 }
 
@@ -99,7 +101,8 @@ impl<'a> Crew<'a> {
     ) -> Result<(Self, Ready), SearchError> {
         let attempts = vec![0; place.workers()];
         let waiting = VecDeque::new();
-        let mut crew = Self { place, attempts, greeting, ready: None, cancelled, program, waiting, restarts: 0 };
+        let (ready, ended) = (None, None);
+        let mut crew = Self { place, attempts, greeting, ready, cancelled, program, waiting, ended, restarts: 0 };
         for number in 0..crew.count() {
             crew.place.start(number, 0)?;
             crew.tell_greeting(number);
@@ -234,13 +237,15 @@ impl<'a> Crew<'a> {
     }
 
     fn died(&mut self, number: usize, times: u32, what: &str) -> SearchError {
-        let Ending { how, last_words } = self.place.end(number);
+        // Who has taken its place has nothing to tell.
+        let Ending { how, last_words } = self.ended.take().unwrap_or_else(|| self.place.end(number));
         SearchError::Died { ending: how, times, what: what.to_owned(), last_words }
     }
 
     /// A worker has ended, and another takes its place.
     fn bury(&mut self, number: usize, preparation: &[Request]) -> Result<(), SearchError> {
         self.restarts += 1;
+        self.ended = Some(self.place.end(number));
         self.replace(number, preparation)
     }
 

@@ -41,7 +41,7 @@ impl Engine {
             let version = blast::worker_version(&worker)?;
             return Ok((worker, format!("BLAST {version}")));
         };
-        let (_, version) = bulk.tool.find()?;
+        let (_, version) = bulk.find()?;
         let own = std::env::current_exe();
         let own = own.map_err(|source| EngineError::Io { program: "godwit".into(), action: "find", source })?;
         Ok((own, format!("{} {version}", bulk.tool.title())))

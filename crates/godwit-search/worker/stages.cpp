@@ -249,9 +249,11 @@ void CEngine::PutRows(const CSearchResults& results, uint32_t query, FrameWriter
         string printed = line.str();
         line.str(string());
         if (!printed.empty() && printed.back() == '\n') printed.pop_back();
+        // As the table has them, which takes the e-value of a set of alignments for theirs.
         double evalue = 0, bits = 0;
-        alignment->GetNamedScore(CSeq_align::eScore_EValue, evalue);
-        alignment->GetNamedScore(CSeq_align::eScore_BitScore, bits);
+        int score = 0, in_set = 0, identical = 0;
+        list<TGi> numbers;
+        CAlignFormatUtil::GetAlnScores(*alignment, score, bits, evalue, in_set, identical, numbers);
         to.Put<uint64_t>(query);
         to.Put<double>(evalue);
         to.Put<double>(bits);

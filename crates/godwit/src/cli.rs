@@ -56,7 +56,7 @@ pub use plan::{BalancePolicy, PlanArgs};
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use run::RunArgs;
-pub use search::{SearchArgs, SearchWorkerArgs};
+pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
 #[cfg(feature = "sql")]

@@ -9,9 +9,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use godwit_engines::searcher::blast;
-
-use super::prepare::{failed, scratch_error};
+use super::prepare::failed;
 use super::{BulkSearch, Heading, Tool};
 use crate::SearchError;
 use crate::command_line::SearchCommand;
@@ -24,11 +22,12 @@ const LEAST_EVALUE: f64 = 1e-180;
 /// What programs print where nothing is said of fields.
 const STANDARD: &str = "std";
 /// Options with which rows cannot be put in order.
-const REFUSED: [&str; 6] = ["parse_deflines", "sorthits", "sorthsps", "num_descriptions", "num_alignments", "sum_stats"];
+const REFUSED: [&str; 6] =
+    ["parse_deflines", "sorthits", "sorthsps", "num_descriptions", "num_alignments", "sum_stats"];
 
 /// How tables of ranges are made and merged.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Tables {
+pub struct Tables {
     /// The number of the format, and its fields.
     format: String,
     /// Between fields.
@@ -38,6 +37,13 @@ pub(crate) struct Tables {
     /// Ordinals of each range, from 1, ends included.
     pub(crate) ranges: Vec<(u64, u64)>,
     is_protein: bool,
+}
+
+impl Tables {
+    /// What they are of, and how much of it they keep.
+    pub(super) fn told(&self) -> String {
+        format!("-outfmt '{}' -max_target_seqs {}", self.format, self.subjects)
+    }
 }
 
 impl SearchCommand {
@@ -60,7 +66,10 @@ impl SearchCommand {
         while let Some(word) = words.next() {
             let name = word.trim_start_matches('-');
             if REFUSED.contains(&name) {
-                return unsupported(word.clone(), "with it rows have another order; leave it out, or use --engine exact");
+                return unsupported(
+                    word.clone(),
+                    "with it rows have another order; leave it out, or use --engine exact",
+                );
             }
             match name {
                 "outfmt" => {
@@ -117,7 +126,8 @@ pub(super) fn cut(bulk: &mut BulkSearch, program: &Path, pieces: usize, name: &'
         let message = super::prepare::last_words(&String::from_utf8_lossy(&told.stderr));
         return Err(SearchError::Database { message });
     }
-    let lengths: Option<Vec<u64>> = String::from_utf8_lossy(&told.stdout).lines().map(|line| line.trim().parse().ok()).collect();
+    let lengths: Option<Vec<u64>> =
+        String::from_utf8_lossy(&told.stdout).lines().map(|line| line.trim().parse().ok()).collect();
     let lengths = lengths.filter(|lengths| !lengths.is_empty());
     let lengths = lengths.ok_or_else(|| failed(name, "blastdbcmd tells no lengths of the database"))?;
     let cuts = cut_by_weight(&lengths, pieces);
@@ -135,18 +145,32 @@ fn absolute(name: &str) -> String {
 }
 
 /// The commands that search a range: the program to an archive, and rows of that.
-pub(super) fn commands(bulk: &BulkSearch, program: &Path, query: &Path, range: usize, place: &Path) -> io::Result<[Command; 2]> {
-    let Some((tables, (first, last))) = bulk.tables.as_ref().and_then(|tables| Some((tables, *tables.ranges.get(range)?))) else {
+pub(super) fn commands(
+    bulk: &BulkSearch,
+    program: &Path,
+    query: &Path,
+    range: usize,
+    place: &Path,
+) -> io::Result<[Command; 2]> {
+    let Some((tables, (first, last))) =
+        bulk.tables.as_ref().and_then(|tables| Some((tables, *tables.ranges.get(range)?)))
+    else {
         return Err(io::Error::other("there is no such range"));
     };
     let ending = if tables.is_protein { "pal" } else { "nal" };
     let alias = place.with_extension(ending);
-    let list: Vec<String> = bulk.database.to_string_lossy().split_whitespace().map(|name| format!("\"{name}\"")).collect();
+    let list: Vec<String> =
+        bulk.database.to_string_lossy().split_whitespace().map(|name| format!("\"{name}\"")).collect();
     let text = format!("TITLE range\nDBLIST {}\nFIRST_OID {first}\nLAST_OID {last}\n", list.join(" "));
     std::fs::write(&alias, text)?;
     let mut search = Command::new(program);
     let archive = place.with_extension("asn");
-    search.args(&bulk.arguments).arg("-query").arg(query).arg("-db").arg(place).args(["-num_threads", "1", "-outfmt", "11"]);
+    search.args(&bulk.arguments).arg("-query").arg(query).arg("-db").arg(place).args([
+        "-num_threads",
+        "1",
+        "-outfmt",
+        "11",
+    ]);
     search.arg("-out").arg(&archive);
     let mut format = Command::new(program.with_file_name("blast_formatter"));
     format.arg("-archive").arg(&archive).args([OsString::from("-outfmt"), tables.format.clone().into()]);
@@ -310,5 +334,64 @@ pub(crate) fn merge(bulk: &BulkSearch, tables: Vec<impl BufRead>, to: &mut impl 
         if kept <= most {
             subject.rows.iter().try_for_each(|row| writeln!(to, "{row}"))?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_aliases(line: &str) -> Result<SearchCommand, SearchError> {
+        SearchCommand::parse(&words(line)).expect("a command line").with_aliases()
+    }
+
+    /// Words between spaces; what stands between quotes is one.
+    fn words(line: &str) -> Vec<String> {
+        let parts = line.split('\'').enumerate();
+        let words = parts.flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn only_tables_are_merged() {
+        let command =
+            with_aliases("blastp -db d -query q -outfmt '6 qseqid sseqid' -max_target_seqs 7 -evalue 1").unwrap();
+        let bulk = command.bulk.unwrap();
+        assert_eq!(bulk.arguments, ["-max_target_seqs", "7", "-evalue", "1"]);
+        assert_eq!(bulk.told().last().unwrap(), "-outfmt '6 qseqid sseqid score' -max_target_seqs 7");
+        for line in
+            ["blastp -db d", "blastp -db d -outfmt 7", "blastp -db d -outfmt 6 -sorthits 2", "diamond blastp -d d -q q"]
+        {
+            assert!(matches!(with_aliases(line), Err(SearchError::Unsupported { .. })), "{line}");
+        }
+    }
+
+    #[test]
+    fn keys_are_those_of_the_archive_to_all_digits() {
+        let archive = "queries { id str \"score\" }\n results {\n alignments {\n {\n type partial,\n dim 2,\n score {\n {\n \
+            id str \"score\",\n value int 70\n },\n {\n id str \"e_value\",\n value real { 123456789012345, 10, -44 }\n }\n },\n \
+            segs denseg {\n ids {\n local str \"Query_20\",\n general {\n db \"BL_ORD_ID\",\n tag id 7\n }\n },\n starts {\n 0\n }\n";
+        let found = keys(archive.as_bytes()).unwrap();
+        assert_eq!((found.len(), found[0].query, found[0].score, found[0].evalue), (1, 20, 70, 1.23456789012345e-30));
+        assert!(found[0].subject.contains("tag id 7") && !found[0].subject.contains("starts"), "{found:?}");
+    }
+
+    #[test]
+    fn tables_are_merged_by_value_then_score_then_the_later_range() {
+        let mut bulk = with_aliases("blastp -db d -outfmt 6 -max_target_seqs 3").unwrap().bulk.unwrap();
+        // Query, whether the subject is new, e-value, score, row.
+        let first = "1\t1\t1e-30\t50\ta\n1\t1\t1e-20\t40\tb\n1\t0\t1e-9\t9\tb2\n2\t1\t1e-190\t90\tc\n";
+        let second = "1\t1\t1e-20\t40\td\n1\t1\t1e-20\t39\te\n2\t1\t1e-185\t91\tf\n3\t1\t1\t1\tg\n";
+        let mut merge_all = |most: usize| {
+            bulk.tables.as_mut().unwrap().subjects = most;
+            let mut out = Vec::new();
+            merge(&bulk, vec![first.as_bytes(), second.as_bytes()], &mut out).unwrap();
+            String::from_utf8(out).unwrap().replace('\n', " ")
+        };
+        assert_eq!(merge_all(3), "a d b b2 f c g ");
+        assert_eq!(merge_all(9), "a d b b2 e f c g ");
     }
 }

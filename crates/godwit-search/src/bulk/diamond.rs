@@ -66,6 +66,7 @@ pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
         heading: Heading::None,
         stride: 1,
         threads: 1,
+        tables: None,
     };
     for (name, values) in options(rest).map_err(wrong)? {
         refuse(&name, &REFUSED)?;

@@ -62,6 +62,7 @@ pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
         heading: Heading::None,
         stride: DEALT,
         threads: 1,
+        tables: None,
     };
     let (mut places, mut words) = (Vec::new(), rest.iter().peekable());
     while let Some(word) = words.next() {

@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{BulkSearch, Tool, kind_of};
+use super::{BulkSearch, Tool, alias, kind_of};
 use crate::SearchError;
 use crate::command_line::SearchCommand;
 
 /// Lines of what a tool says that are kept.
 const LAST_WORDS: usize = 5;
-/// What DIAMOND's log says of its choice, and the option for it.
+/// What DIAMOND says of its choice, and the option for it.
 const ALGORITHMS: [(&str, &str); 2] = [("Algorithm: Double-indexed", "0"), ("Algorithm: Query-indexed", "1")];
 
 /// Scratch files of a search. Dropping it removes them.
@@ -22,15 +22,15 @@ pub struct Prepared {
 
 impl Prepared {
     /// Has DIAMOND say which algorithm it would choose for all queries, and MMseqs2 make a database of a target that is none: each piece
-    /// by itself would choose otherwise, or make it again.
+    /// by itself would choose otherwise, or make it again. A database for aliases is cut into so many ranges.
     ///
     /// # Errors
     /// [`SearchError`]: no such tool, or a database or options that it does not take.
-    pub fn new(command: &mut SearchCommand, query: &Path, scratch: &Path) -> Result<Self, SearchError> {
+    pub fn new(command: &mut SearchCommand, query: &Path, scratch: &Path, pieces: usize) -> Result<Self, SearchError> {
         let Some(bulk) = &mut command.bulk else { return Ok(Self { scratch: None, _target: None }) };
         let own = tempfile::Builder::new().prefix("godwit-search-").tempdir_in(scratch);
         let scratch = Some(own.map_err(|source| scratch_error(scratch.to_owned(), source))?);
-        let (program, _) = bulk.tool.find()?;
+        let (program, _) = bulk.find()?;
         let name = command.program.name();
         match bulk.tool {
             Tool::Diamond => {
@@ -39,6 +39,10 @@ impl Prepared {
                     let algorithm = algorithm(bulk, &program, query, name)?;
                     bulk.arguments.extend(["--algo".to_owned(), algorithm.to_owned()]);
                 }
+                Ok(Self { scratch, _target: None })
+            }
+            Tool::Blast => {
+                alias::cut(bulk, &program, pieces, name)?;
                 Ok(Self { scratch, _target: None })
             }
             Tool::Mmseqs => Ok(Self { scratch, _target: target(bulk, &program, name)? }),
@@ -57,7 +61,7 @@ fn algorithm(bulk: &BulkSearch, program: &Path, query: &Path, name: &'static str
     let mut words = bulk.words(query, unwanted.path(), Path::new(""));
     words.retain(|word| word != "--quiet");
     let mut started = Command::new(program);
-    started.args(words).arg("--log").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    started.args(words).arg("--verbose").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     godwit_process::die_with_parent(&mut started);
     let wrong = |source| SearchError::File { action: "start", path: program.to_owned(), source };
     let mut child = started.spawn().map_err(wrong)?;
@@ -115,7 +119,7 @@ fn target(bulk: &mut BulkSearch, program: &Path, name: &'static str) -> Result<O
     Ok(Some(directory))
 }
 
-fn scratch_error(path: PathBuf, source: std::io::Error) -> SearchError {
+pub(super) fn scratch_error(path: PathBuf, source: std::io::Error) -> SearchError {
     SearchError::File { action: "write", path, source }
 }
 
@@ -126,7 +130,7 @@ pub(super) fn last_words(said: &str) -> String {
     if kept.is_empty() { "it said nothing".to_owned() } else { kept.join(" | ") }
 }
 
-fn failed(program: &'static str, said: &str) -> SearchError {
+pub(super) fn failed(program: &'static str, said: &str) -> SearchError {
     let message = last_words(said);
     match kind_of(&message) {
         b'u' => SearchError::Options { program, message },

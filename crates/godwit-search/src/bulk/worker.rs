@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::prepare::last_words;
 use super::queries::Queries;
-use super::{BulkSearch, Heading, kind_of};
+use super::{BulkSearch, Heading, alias, kind_of};
 use crate::protocol::{Fields, HEAD_BYTES, Request, read_frame};
 
 /// Bytes that are copied at a time.
@@ -107,7 +107,7 @@ impl Worker<'_> {
         let greeting = from.u32().zip(from.u64()).zip(from.text());
         let ((pieces, _), scratch) = greeting.ok_or_else(|| End::Broken("the greeting cannot be read".into()))?;
         let scratch = PathBuf::from(String::from_utf8_lossy(&scratch).into_owned());
-        let (program, _) = self.bulk.tool.find().map_err(|error| End::Failed(b'e', error.to_string()))?;
+        let (program, _) = self.bulk.find().map_err(|error| End::Failed(b'e', error.to_string()))?;
         let queries = Queries::open(self.query, self.bulk.stride, pieces as usize);
         let queries = queries.map_err(|error| End::Failed(b'i', format!("{}: {error}", self.query.display())))?;
         std::fs::create_dir_all(&scratch)?;
@@ -123,40 +123,64 @@ impl Worker<'_> {
         Ok(frame)
     }
 
+    /// How many queries there are in a piece, and whether it is the last. Where pieces are ranges, all queries are in each, and no count
+    /// of them is needed.
+    fn piece(&self, state: &State, piece: u64) -> Option<(u32, bool)> {
+        match &self.bulk.tables {
+            None => state.queries.piece(piece as usize),
+            Some(tables) => (piece < tables.ranges.len() as u64).then(|| (1, piece + 1 == tables.ranges.len() as u64)),
+        }
+    }
+
     fn search(&self, state: &State, piece: u64) -> Result<Request, End> {
-        let Some((queries, last)) = state.queries.piece(piece as usize) else {
+        let Some((queries, last)) = self.piece(state, piece) else {
             return Ok(Request::new(b'A').u64(piece).u32(0).u8(1).u64(0).u32(0).text(b"").text(b""));
         };
         let place = |name: &str| state.scratch.path().join(format!("{name}-{piece}"));
         let (input, output, scratch, log) = (place("queries"), place("found"), place("scratch"), place("said"));
-        state.queries.write(piece as usize, &input)?;
-        let said = File::create(&log)?;
-        let mut command = Command::new(&state.program);
-        command.args(self.bulk.words(&input, &output, &scratch));
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-        godwit_process::die_with_parent(&mut command);
-        let status = command.status()?;
-        if !status.success() {
-            let mut said = String::new();
-            let mut log = File::open(&log)?;
-            let bytes = log.metadata()?.len();
-            log.seek(SeekFrom::Start(bytes.saturating_sub(SAID_BYTES)))?;
-            log.take(SAID_BYTES).read_to_string(&mut said)?;
-            let words = last_words(&said);
-            let message = format!("{} ended over some queries: {status}; it said: {words}", self.bulk.tool.title());
-            return Err(match status.code() {
-                Some(_) => End::Failed(kind_of(&words), message),
-                None => End::Broken(message),
-            });
+        if self.bulk.tables.is_some() {
+            let range = place("range");
+            for mut command in alias::commands(self.bulk, &state.program, self.query, piece as usize, &range)? {
+                self.run(&mut command, &log)?;
+            }
+            alias::rows_with_keys(self.bulk, &range, &output)?;
+            for ending in ["asn", "rows"] {
+                std::fs::remove_file(range.with_extension(ending))?;
+            }
+        } else {
+            state.queries.write(piece as usize, &input)?;
+            let mut command = Command::new(&state.program);
+            command.args(self.bulk.words(&input, &output, &scratch));
+            self.run(&mut command, &log)?;
+            std::fs::remove_file(&input)?;
+            // What it has left of its own.
+            let _ = std::fs::remove_dir_all(&scratch);
         }
-        for path in [&input, &log] {
-            std::fs::remove_file(path)?;
-        }
-        // What it has left of its own.
-        let _ = std::fs::remove_dir_all(&scratch);
         let bytes = self.without_heading(&output, piece == 0)?;
         let frame = Request::new(b'A').u64(piece).u32(queries).u8(u8::from(last)).u64(bytes);
         Ok(frame.u32(checksum(&output)?).text(b"").text(b""))
+    }
+
+    /// Runs a tool to its end, what it says going to a file.
+    fn run(&self, command: &mut Command, log: &Path) -> Result<(), End> {
+        let said = File::create(log)?;
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        godwit_process::die_with_parent(command);
+        let status = command.status()?;
+        if status.success() {
+            return Ok(std::fs::remove_file(log)?);
+        }
+        let mut log = File::open(log)?;
+        let bytes = log.metadata()?.len();
+        log.seek(SeekFrom::Start(bytes.saturating_sub(SAID_BYTES)))?;
+        let mut said = Vec::new();
+        log.take(SAID_BYTES).read_to_end(&mut said)?;
+        let words = last_words(&String::from_utf8_lossy(&said));
+        let message = format!("{} ended over some queries: {status}; it said: {words}", self.bulk.tool.title());
+        Err(match status.code() {
+            Some(_) => End::Failed(kind_of(&words), message),
+            None => End::Broken(message),
+        })
     }
 
     /// Leaves the heading to the first piece, and returns what is left.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{Common, PlaceArgs};
 use crate::config::THIS_RUN;
@@ -15,6 +15,9 @@ pub struct SearchArgs {
     /// Search with this many processes, on each node where there are several [default: -num_threads, or --threads; diamond, mmseqs: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
+    /// With which programs of BLAST+ to search: those that godwit is built with, or installed ones, whose tables of ranges are merged
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = SearchEngine::Exact)]
+    pub engine: SearchEngine,
     /// Go on with a search of the same command that was stopped; nothing that it finished is done twice
     #[arg(long, help_heading = THIS_RUN)]
     pub resume: bool,
@@ -34,6 +37,15 @@ pub struct SearchArgs {
     pub place: PlaceArgs,
     #[command(flatten)]
     pub common: Common,
+}
+
+/// How a database is searched in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SearchEngine {
+    /// The bytes of one pass, by NCBI's libraries
+    Exact,
+    /// Tables of an installed BLAST+ over alias files; most likely, but not certainly those of one pass
+    Alias,
 }
 
 #[derive(Args)]

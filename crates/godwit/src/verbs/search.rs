@@ -14,12 +14,14 @@ use godwit_search::{
 
 use super::spread::Spreadable;
 use super::{cancel_on_signal, scratch_of};
-use crate::cli::{Common, Place, SearchArgs, SearchWorkerArgs};
+use crate::cli::{Common, Place, SearchArgs, SearchEngine, SearchWorkerArgs};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Bytes of reports that are held in memory where nothing is said.
 const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+/// Ranges of the database for each worker that searches them by runs of their own, where nothing is said.
+const RANGES_PER_WORKER: usize = 4;
 /// Time between words on how far it is.
 const BETWEEN_STEPS: Duration = Duration::from_secs(10);
 
@@ -28,6 +30,9 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
     let mut command = SearchCommand::parse(&args.program)?;
+    if args.engine == SearchEngine::Alias {
+        command = command.with_aliases()?;
+    }
     let shared = check_place(args, &command)?;
     let name = shared.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let spreadable = Spreadable {
@@ -45,11 +50,12 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let spooled = if command.query.is_none() { Some(spool(&scratch_of(&args.common))?) } else { None };
     let query = command.query.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
     let query = query.unwrap_or_default();
-    check_query(&query, command.bulk.is_some())?;
+    check_query(&query, command.bulk.is_some() && args.engine == SearchEngine::Exact)?;
     let workers = workers(args, &mut command);
     // What it made for this search is there until the end of it.
     let scratch = scratch_of(&args.common);
-    let prepared = Prepared::new(&mut command, &query, &scratch)?;
+    let pieces = args.fragments.map_or_else(|| RANGES_PER_WORKER * workers.unwrap_or(1), |pieces| pieces as usize);
+    let prepared = Prepared::new(&mut command, &query, &scratch, pieces)?;
     let options = options(args, workers, command, prepared.scratch().unwrap_or(&scratch));
     let (begun, told) = (Instant::now(), Cell::new(Instant::now()));
     let step = |step: Step| {
@@ -147,6 +153,9 @@ fn tell(args: &SearchArgs, options: &SearchOptions, summary: &Summary, progress:
     if let Some(out) = &options.command.out {
         progress.say(&format!("wrote {} ({} bytes)", out.display(), summary.bytes));
     }
+    if let Some(why) = summary.why_not_identical {
+        progress.say(&format!("the output is most likely that of one pass, but not certainly: {why}"));
+    }
     if let (Some(path), Some(rows)) = (&options.hits, summary.hits) {
         progress.say(&format!("wrote {} ({rows} hits)", path.display()));
     }
@@ -158,6 +167,9 @@ fn tell(args: &SearchArgs, options: &SearchOptions, summary: &Summary, progress:
 fn workers(args: &SearchArgs, command: &mut SearchCommand) -> Option<usize> {
     let asked = args.workers.map(usize::from);
     let Some(bulk) = &mut command.bulk else { return asked.or(command.threads) };
+    if args.engine == SearchEngine::Alias {
+        return Some(asked.or(command.threads).unwrap_or_else(|| args.common.thread_count()));
+    }
     let workers = asked.unwrap_or(1);
     bulk.threads = command.threads.unwrap_or_else(|| (args.common.thread_count() / workers).max(1));
     Some(workers)
