@@ -79,10 +79,11 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
 pub fn work(args: &SearchWorkerArgs) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Usage, format!("{} is no search: {error}", args.search));
     let search: BulkSearch = serde_json::from_str(&args.search).map_err(wrong)?;
-    if godwit_search::serve(&search, &args.query) {
-        return Ok(());
+    if !godwit_search::serve(&search, &args.query) {
+        // Whoever asked was told why.
+        std::process::exit(Exit::Engine as i32);
     }
-    Err(Failure::new(Exit::Engine, "pieces of queries were not searched; whoever asked for them knows why".to_owned()))
+    Ok(())
 }
 
 /// The output, which nodes have to see, and the queries.
