@@ -1,14 +1,17 @@
 //! The whole matrix on real proteins and genes: hours of one processor, run by
 //! `cargo test --profile ci -p godwit-tests -- --ignored search::real_data`.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use godwit_tests::binary;
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch, skip};
 
-use super::data::Data;
+use super::data::{Data, words_of};
 use super::workers::kill_workers;
 
 /// Ranges and workers of every command.
@@ -166,4 +169,82 @@ fn workers_that_are_killed_over_real_proteins_change_nothing() {
     assert!(finished.status.success(), "{}", finished.report());
     let found = std::fs::read(directory.join("out")).expect("it wrote its output");
     assert!(found == data.one_pass(command) && killed > 0, "the output is another, or none of the workers was killed");
+}
+
+/// Bytes that all processes of a search may have together, what they read of files included.
+const GROUP_BYTES: u64 = 256 << 20;
+
+/// A group of processes whose memory is limited. Dropping it removes it, when they have ended.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// `None` where such groups cannot be made.
+    fn create() -> Option<Self> {
+        let name = format!("godwit-tests-{}", std::process::id());
+        let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        places.iter().find_map(|(root, limit)| {
+            let group = Self(Path::new(root).join(&name));
+            std::fs::create_dir(&group.0).ok()?;
+            std::fs::write(group.0.join(limit), GROUP_BYTES.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    /// The most that was in use.
+    fn peak_bytes(&self) -> u64 {
+        let files = ["memory.max_usage_in_bytes", "memory.peak"];
+        let told = files.iter().find_map(|file| std::fs::read_to_string(self.0.join(file)).ok());
+        told.and_then(|text| text.trim().parse().ok()).expect("the kernel tells it")
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // Nobody else has a group of this name.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+#[ignore = "it takes minutes, 2 GB of disk, and root"]
+fn a_database_of_three_times_the_memory_of_all_workers_is_searched_as_by_one_pass() {
+    let real = real_or_skip!();
+    let Some(group) = MemoryGroup::create() else {
+        skip!("memory-group", "no group of processes with a limit of memory can be made here");
+    };
+    let data = Data { directory: scratch::directory("search-big") };
+    let (queries, proteins) = (records(&real.directory, "queries"), records(&real.directory, "proteins"));
+    std::fs::write(data.directory.join("few.fa"), queries[..3].concat()).expect("scratch can be written");
+    let mut big = BufWriter::new(File::create(data.directory.join("big.fa")).expect("scratch can be written"));
+    let mut bytes = 0;
+    for copy in 0.. {
+        if bytes >= 3 * GROUP_BYTES as usize {
+            break;
+        }
+        for (number, protein) in proteins.iter().enumerate() {
+            let letters: String = protein.lines().skip(1).collect();
+            // Copies differ a little, so that not all hits are alike.
+            let letters = &letters[(copy % 7).min(letters.len() - 1)..];
+            bytes += letters.len();
+            writeln!(big, ">c{copy}_{number}\n{letters}").expect("scratch can be written");
+        }
+    }
+    drop(big);
+    let make = ["-in", "big.fa", "-dbtype", "prot", "-out", "big", "-blastdb_version", "5"];
+    succeed(Command::new("makeblastdb").args(make).current_dir(&data.directory));
+    let command = "blastp -db big -query few.fa -outfmt 6";
+    let expected = data.one_pass(command);
+    // What one pass has read belongs to nobody any more, and is read again by the group.
+    let forget = "for file in big.p*; do dd if=$file iflag=nocache count=0 status=none; done";
+    succeed(Command::new("bash").args(["-euc", forget]).current_dir(&data.directory));
+    let mut search = Command::new("bash");
+    let enter = r#"echo $$ > "$0/cgroup.procs"; exec "$@" -out found"#;
+    search.args(["-euc", enter]).arg(&group.0).arg(binary::path());
+    search.args(["search", "--quiet", "--workers", "2", "--fragments", "24", "--"]).args(words_of(command));
+    succeed(search.current_dir(&data.directory));
+    assert!(
+        std::fs::read(data.directory.join("found")).expect("it wrote its output") == expected,
+        "the output is another"
+    );
+    assert!(group.peak_bytes() > GROUP_BYTES / 10 * 9, "only {} bytes were in use", group.peak_bytes());
 }
