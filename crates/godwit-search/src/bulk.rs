@@ -95,6 +95,23 @@ pub struct BulkSearch {
 }
 
 impl BulkSearch {
+    /// A search of which no more than its words is known.
+    fn of(tool: Tool, mode: &str, words: &[String]) -> Self {
+        Self {
+            tool,
+            mode: mode.to_owned(),
+            arguments: Vec::new(),
+            database: PathBuf::new(),
+            named: PathBuf::new(),
+            scratch: None,
+            line: words.join(" "),
+            heading: Heading::None,
+            stride: 1,
+            threads: 1,
+            tables: None,
+        }
+    }
+
     /// The program and its version.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::prepare::failed;
-use super::{BulkSearch, Heading, Tool};
+use super::{BulkSearch, Tool};
 use crate::SearchError;
 use crate::command_line::SearchCommand;
 use crate::plan::cut_by_weight;
@@ -93,19 +93,10 @@ impl SearchCommand {
         let format = format!("{} {fields} score", self.format);
         let is_protein = matches!(self.program.name(), "blastp" | "blastx");
         let tables = Tables { format, delimiter, subjects, ranges: Vec::new(), is_protein };
-        self.bulk = Some(BulkSearch {
-            tool: Tool::Blast,
-            mode: self.program.name().to_owned(),
-            arguments,
-            named: database.clone(),
-            database,
-            scratch: None,
-            line: String::new(),
-            heading: Heading::None,
-            stride: 1,
-            threads: 1,
-            tables: Some(tables),
-        });
+        let mut bulk = BulkSearch::of(Tool::Blast, self.program.name(), &self.words);
+        (bulk.arguments, bulk.named, bulk.database, bulk.tables) =
+            (arguments, database.clone(), database, Some(tables));
+        self.bulk = Some(bulk);
         Ok(self)
     }
 }

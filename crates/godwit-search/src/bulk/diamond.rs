@@ -46,28 +46,15 @@ const FORMATS: [(&str, Heading); 8] = [
 
 /// Looks through the words behind `diamond`.
 pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
-    let line = std::iter::once("diamond").chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
     let wrong = |message: String| SearchError::Options { program: Program::Diamond.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| ["blastp", "blastx"].contains(&mode.as_str()))
     else {
         let option = format!("diamond {}", words.first().map_or("", String::as_str));
         return Err(SearchError::Unsupported { option, problem: "give diamond blastp or diamond blastx" });
     };
-    let mut command =
-        SearchCommand::of(Program::Diamond, std::iter::once("diamond".to_owned()).chain(words.iter().cloned()));
-    let mut bulk = BulkSearch {
-        tool: Tool::Diamond,
-        mode: mode.clone(),
-        arguments: Vec::new(),
-        database: PathBuf::new(),
-        named: PathBuf::new(),
-        scratch: None,
-        line,
-        heading: Heading::None,
-        stride: 1,
-        threads: 1,
-        tables: None,
-    };
+    let words: Vec<String> = std::iter::once("diamond".to_owned()).chain(words.iter().cloned()).collect();
+    let mut bulk = BulkSearch::of(Tool::Diamond, mode, &words);
+    let mut command = SearchCommand::of(Program::Diamond, words.into_iter());
     for (name, values) in options(rest).map_err(wrong)? {
         refuse(&name, &REFUSED)?;
         let one = || match values.as_slice() {

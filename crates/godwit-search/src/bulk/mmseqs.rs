@@ -43,27 +43,15 @@ const SWITCHES: [&str; 14] = [
 
 /// Looks through the words behind `mmseqs`.
 pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
-    let line = std::iter::once("mmseqs").chain(words.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
     let wrong = |message: String| SearchError::Options { program: Program::Mmseqs.name(), message };
     let Some((mode, rest)) = words.split_first().filter(|(mode, _)| *mode == "easy-search") else {
         let option = format!("mmseqs {}", words.first().map_or("", String::as_str));
         return Err(SearchError::Unsupported { option, problem: "give mmseqs easy-search QUERIES TARGET OUT TMP" });
     };
-    let mut command =
-        SearchCommand::of(Program::Mmseqs, std::iter::once("mmseqs".to_owned()).chain(words.iter().cloned()));
-    let mut bulk = BulkSearch {
-        tool: Tool::Mmseqs,
-        mode: mode.clone(),
-        arguments: Vec::new(),
-        database: PathBuf::new(),
-        named: PathBuf::new(),
-        scratch: None,
-        line,
-        heading: Heading::None,
-        stride: DEALT,
-        threads: 1,
-        tables: None,
-    };
+    let words: Vec<String> = std::iter::once("mmseqs".to_owned()).chain(words.iter().cloned()).collect();
+    let mut bulk = BulkSearch::of(Tool::Mmseqs, mode, &words);
+    let mut command = SearchCommand::of(Program::Mmseqs, words.into_iter());
+    bulk.stride = DEALT;
     let (mut places, mut words) = (Vec::new(), rest.iter().peekable());
     while let Some(word) = words.next() {
         if !word.starts_with('-') || word == "-" {
