@@ -25,6 +25,9 @@ test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fa
 bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
     clickhouse-client:clickhouse-client bsdiff:bsdiff)
 
+# What is done without where it cannot be had: what needs it skips.
+wanted=(diamond-aligner:diamond mmseqs2:mmseqs)
+
 case "$profile" in
     run) needs=("${run[@]}") ;;
     test) needs=("${run[@]}" "${test[@]}") ;;
@@ -52,6 +55,20 @@ for need in "${needs[@]}"; do
     fi
     is_installed "$package" || missing+=("$package")
 done
+
+if [ "$profile" != run ] && command -v apt-get >/dev/null; then
+    for need in "${wanted[@]}"; do
+        package=${need%%:*}
+        command -v "${need##*:}" >/dev/null && continue
+        # A system that has never fetched its lists of packages does so first.
+        apt-cache show "$package" >/dev/null 2>&1 || apt-get -qq update >/dev/null 2>&1 || sudo -n apt-get -qq update >/dev/null 2>&1 || true
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            missing+=("$package")
+        else
+            echo "install-dependencies: there is no package $package; tests of it will be skipped" >&2
+        fi
+    done
+fi
 
 if [ "${#missing[@]}" -gt 0 ]; then
     echo "install-dependencies: installing ${missing[*]}"

@@ -105,7 +105,7 @@ impl Data {
 }
 
 /// The words of a command line; what stands between quotes is one.
-fn words_of(command: &str) -> Vec<String> {
+pub(super) fn words_of(command: &str) -> Vec<String> {
     let parts = command.split('\'').enumerate();
     let words = parts.flat_map(|(index, part)| match index % 2 {
         0 => part.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),

@@ -1,13 +1,18 @@
 //! The whole matrix on real proteins and genes: hours of one processor, run by
 //! `cargo test --profile ci -p godwit-tests -- --ignored search::real_data`.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
+use godwit_tests::binary;
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch, skip};
 
-use super::data::Data;
+use super::data::{Data, words_of};
+use super::workers::kill_workers;
 
 /// Ranges and workers of every command.
 const PARTS: [&str; 7] = [
@@ -29,30 +34,68 @@ const TORTURES: [&str; 5] = [
     "-evalue 2000 -max_target_seqs 1000",
 ];
 
+/// What every format is compared at.
+const FEW_PARTS: [&str; 3] = ["--fragments 7 --workers 3", "--fragments 64 --workers 4", "--fragments 256 --workers 2"];
+/// Proteins that are all searched in each other.
+const ALL_AGAINST_ALL: usize = 5_000;
+
+/// Where the data are; `None` where there are none.
+fn shared() -> Option<&'static Path> {
+    let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/blast"));
+    shared.is_dir().then_some(shared)
+}
+
+/// Databases of real proteins, of several volumes, and of genes; and queries.
+fn real(shared: &Path) -> &'static Data {
+    static REAL: OnceLock<Data> = OnceLock::new();
+    REAL.get_or_init(|| {
+        let directory = scratch::directory("search-real");
+        for (name, file) in
+            [("proteins", "real64k.faa.gz"), ("genes", "resist_nt.fna.gz"), ("queries", "QUERY.fasta.gz")]
+        {
+            let unpacked = Tool::need("gzip").run(["-dc".as_ref(), shared.join(file).as_os_str()]).stdout;
+            std::fs::write(directory.join(format!("{name}.fa")), unpacked).expect("scratch can be written");
+        }
+        let proteins = records(&directory, "proteins");
+        let long: String = proteins[..40].iter().flat_map(|record| record.lines().skip(1)).collect();
+        assert!(long.len() > 10_000, "the long query has only {} letters", long.len());
+        std::fs::write(directory.join("long.fa"), format!(">long\n{long}\n{}", proteins[100])).expect("scratch");
+        std::fs::write(
+            directory.join("some.fa"),
+            records(&directory, "genes").iter().step_by(300).cloned().collect::<String>(),
+        )
+        .expect("scratch can be written");
+        std::fs::write(directory.join("all.fa"), proteins[..ALL_AGAINST_ALL].concat()).expect("scratch can be written");
+        // Volumes of 10 MB: the proteins become three or more.
+        for (name, kind) in [("proteins", "prot"), ("genes", "nucl"), ("all", "prot")] {
+            let input = format!("{name}.fa");
+            let words = ["-in", &input, "-dbtype", kind, "-out", name, "-blastdb_version", "5", "-max_file_sz", "10MB"];
+            succeed(Command::new("makeblastdb").args(words).current_dir(&directory));
+        }
+        Data { directory }
+    })
+}
+
+/// The records of a FASTA file, each ended by a line feed.
+fn records(directory: &Path, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(directory.join(format!("{name}.fa"))).expect("FASTA is text");
+    text.split("\n>").map(|record| format!(">{}\n", record.trim_start_matches('>').trim_end())).collect()
+}
+
+macro_rules! real_or_skip {
+    () => {{
+        needs!("makeblastdb", "gzip");
+        match shared() {
+            Some(shared) => real(shared),
+            None => skip!("shared-data", "no real proteins beside the repository"),
+        }
+    }};
+}
+
 #[test]
 #[ignore = "it takes hours; the generated data cover the same rules"]
 fn real_proteins_and_genes_are_searched_as_by_one_pass() {
-    needs!("makeblastdb", "gzip");
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/blast");
-    if !shared.is_dir() {
-        skip!("shared-data", "no {}", shared.display());
-    }
-    let directory = scratch::directory("search-real");
-    for (name, file) in [("proteins", "real64k.faa.gz"), ("genes", "resist_nt.fna.gz"), ("queries", "QUERY.fasta.gz")] {
-        let unpacked = Tool::need("gzip").run(["-dc".as_ref(), shared.join(file).as_os_str()]).stdout;
-        std::fs::write(directory.join(format!("{name}.fa")), unpacked).expect("scratch can be written");
-    }
-    for (name, kind) in [("proteins", "prot"), ("genes", "nucl")] {
-        let input = format!("{name}.fa");
-        // Volumes of 10 MB: the proteins become several.
-        let words = ["-in", &input, "-dbtype", kind, "-out", name, "-blastdb_version", "5", "-max_file_sz", "10MB"];
-        succeed(Command::new("makeblastdb").args(words).current_dir(&directory));
-    }
-    let genes = std::fs::read_to_string(directory.join("genes.fa")).expect("FASTA is text");
-    let some = genes.split_inclusive("\n>").step_by(300).map(|record| record.trim_end_matches('>'));
-    let some: String = some.map(|record| format!(">{}", record.trim_start_matches('>'))).collect();
-    std::fs::write(directory.join("some.fa"), some).expect("scratch can be written");
-    let data = Data { directory };
+    let data = real_or_skip!();
     for torture in TORTURES {
         for format in ["0", "6"] {
             for search in [
@@ -67,4 +110,141 @@ fn real_proteins_and_genes_are_searched_as_by_one_pass() {
             }
         }
     }
+}
+
+#[test]
+#[ignore = "it takes an hour; the generated data cover the same rules"]
+fn every_format_of_real_proteins_and_genes_is_that_of_one_pass() {
+    let data = real_or_skip!();
+    let formats = [
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "'7 qseqid sseqid evalue bitscore qcovs btop'",
+        "8",
+        "9",
+        "10",
+        "11",
+        "12",
+        "15",
+        "16",
+    ];
+    for format in formats {
+        for search in ["blastp -db proteins -query queries.fa", "blastn -db genes -query some.fa"] {
+            data.assert_same(&FEW_PARTS, &format!("{search} -outfmt {format}"));
+        }
+    }
+}
+
+#[test]
+#[ignore = "it takes minutes"]
+fn a_real_query_of_over_ten_thousand_letters_is_searched_as_by_one_pass() {
+    let data = real_or_skip!();
+    for more in ["-outfmt 6", "-outfmt 0 -evalue 2000 -max_target_seqs 50"] {
+        data.assert_same(&FEW_PARTS, &format!("blastp -db proteins -query long.fa {more}"));
+    }
+}
+
+#[test]
+#[ignore = "it takes minutes"]
+fn all_of_five_thousand_proteins_in_all_are_found_as_by_one_pass() {
+    let data = real_or_skip!();
+    let parts = ["--workers 2", "--fragments 16 --workers 2"];
+    data.assert_same(&parts, "blastp -db all -query all.fa -outfmt 6");
+}
+
+#[test]
+#[ignore = "it takes a minute"]
+fn workers_that_are_killed_over_real_proteins_change_nothing() {
+    let data = real_or_skip!();
+    let command = "blastp -db proteins -query queries.fa -outfmt 6 -evalue 2000 -max_target_seqs 50";
+    let directory = scratch::directory("killed-real");
+    let search = data.search("--fragments 64 --workers 2", command, &directory.join("out")).start();
+    let killed = kill_workers(search.process_id(), &directory, 3);
+    let finished = search.finish();
+    assert!(finished.status.success(), "{}", finished.report());
+    let found = std::fs::read(directory.join("out")).expect("it wrote its output");
+    assert!(found == data.one_pass(command) && killed > 0, "the output is another, or none of the workers was killed");
+}
+
+/// Bytes that all processes of a search may have together, what they read of files included.
+const GROUP_BYTES: u64 = 256 << 20;
+
+/// A group of processes whose memory is limited. Dropping it removes it, when they have ended.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// `None` where such groups cannot be made.
+    fn create() -> Option<Self> {
+        let name = format!("godwit-tests-{}", std::process::id());
+        let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        places.iter().find_map(|(root, limit)| {
+            let group = Self(Path::new(root).join(&name));
+            std::fs::create_dir(&group.0).ok()?;
+            std::fs::write(group.0.join(limit), GROUP_BYTES.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    /// The most that was in use.
+    fn peak_bytes(&self) -> u64 {
+        let files = ["memory.max_usage_in_bytes", "memory.peak"];
+        let told = files.iter().find_map(|file| std::fs::read_to_string(self.0.join(file)).ok());
+        told.and_then(|text| text.trim().parse().ok()).expect("the kernel tells it")
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // Nobody else has a group of this name.
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+#[ignore = "it takes minutes, 2 GB of disk, and root"]
+fn a_database_of_three_times_the_memory_of_all_workers_is_searched_as_by_one_pass() {
+    let real = real_or_skip!();
+    let Some(group) = MemoryGroup::create() else {
+        skip!("memory-group", "no group of processes with a limit of memory can be made here");
+    };
+    let data = Data { directory: scratch::directory("search-big") };
+    let (queries, proteins) = (records(&real.directory, "queries"), records(&real.directory, "proteins"));
+    std::fs::write(data.directory.join("few.fa"), queries[..3].concat()).expect("scratch can be written");
+    let mut big = BufWriter::new(File::create(data.directory.join("big.fa")).expect("scratch can be written"));
+    let mut bytes = 0;
+    for copy in 0.. {
+        if bytes >= 3 * GROUP_BYTES as usize {
+            break;
+        }
+        for (number, protein) in proteins.iter().enumerate() {
+            let letters: String = protein.lines().skip(1).collect();
+            // Copies differ a little, so that not all hits are alike.
+            let letters = &letters[(copy % 7).min(letters.len() - 1)..];
+            bytes += letters.len();
+            writeln!(big, ">c{copy}_{number}\n{letters}").expect("scratch can be written");
+        }
+    }
+    drop(big);
+    let make = ["-in", "big.fa", "-dbtype", "prot", "-out", "big", "-blastdb_version", "5"];
+    succeed(Command::new("makeblastdb").args(make).current_dir(&data.directory));
+    let command = "blastp -db big -query few.fa -outfmt 6";
+    let expected = data.one_pass(command);
+    // What one pass has read belongs to nobody any more, and is read again by the group.
+    let forget = "for file in big.p*; do dd if=$file iflag=nocache count=0 status=none; done";
+    succeed(Command::new("bash").args(["-euc", forget]).current_dir(&data.directory));
+    let mut search = Command::new("bash");
+    let enter = r#"echo $$ > "$0/cgroup.procs"; exec "$@" -out found"#;
+    search.args(["-euc", enter]).arg(&group.0).arg(binary::path());
+    search.args(["search", "--quiet", "--workers", "2", "--fragments", "24", "--"]).args(words_of(command));
+    succeed(search.current_dir(&data.directory));
+    assert!(
+        std::fs::read(data.directory.join("found")).expect("it wrote its output") == expected,
+        "the output is another"
+    );
+    assert!(group.peak_bytes() > GROUP_BYTES / 10 * 9, "only {} bytes were in use", group.peak_bytes());
 }

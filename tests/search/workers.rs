@@ -15,7 +15,7 @@ fn children(process: u32) -> Vec<i32> {
 }
 
 /// Kills one worker after another while the search has its output open. Returns how many.
-fn kill_workers(search: u32, directory: &std::path::Path, count: usize) -> usize {
+pub(super) fn kill_workers(search: u32, directory: &std::path::Path, count: usize) -> usize {
     let mut killed = 0;
     while killed < count {
         let is_open = std::fs::read_dir(directory).is_ok_and(|mut files| files.next().is_some());

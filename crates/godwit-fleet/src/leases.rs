@@ -145,6 +145,11 @@ impl Leases {
         added
     }
 
+    /// An item that was added and never handed out has a result already, from before. Returns whether it was there.
+    pub fn settle(&mut self, item: ItemId) -> bool {
+        self.queue.get(&item) == Some(&0) && self.queue.remove(&item).is_some()
+    }
+
     /// Says that no more items will be added.
     pub fn close(&mut self) {
         self.closed = true;

@@ -4,6 +4,7 @@
 //! metadata under the keys in [`metadata`].
 
 pub mod columnar;
+pub mod hits;
 pub mod variants;
 
 use std::sync::Arc;

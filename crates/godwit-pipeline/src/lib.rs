@@ -78,7 +78,7 @@ pub use run_plan::{Certainty, DiskNeed, LanePlan, MemoryNeed, RunPlan, show_byte
 pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
 pub use search::search_on_nodes;
 pub use spread::{Launch, Spread};
-pub use variants::{VariantFormat, write_variants};
+pub use variants::write_variants;
 pub use verify::{Check, Verdict, verify};
 pub use workflow::{
     SampleOutcome, StepTime, Workflow, WorkflowOptions, WorkflowReport, run_workflow, sample_name_problem,

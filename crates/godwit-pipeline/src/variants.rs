@@ -6,31 +6,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
-use godwit_formats::columnar::ArrowPart;
+use godwit_formats::columnar::{ArrowPart, TableFormat};
 use godwit_formats::vcf::{Columns, ParquetFile, Reader, VariantLayout};
 
 use crate::error::PipelineError;
 use crate::staging::{Staged, StagedFile};
-
-/// What columns are written as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VariantFormat {
-    /// Parquet.
-    Parquet,
-    /// Arrow IPC file.
-    Arrow,
-}
-
-impl VariantFormat {
-    /// The format that a file's name ends in: `.parquet` or `.arrow`.
-    pub fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
-            "parquet" => Some(Self::Parquet),
-            "arrow" => Some(Self::Arrow),
-            _ => None,
-        }
-    }
-}
 
 /// Writes the records of a VCF file as columns ([`godwit_model::schema::variants`]), in their order, into one file. Returns how
 /// many there are.
@@ -39,7 +19,7 @@ impl VariantFormat {
 /// [`PipelineError::Options`] where `out` names no format, [`PipelineError::Vcf`], [`PipelineError::Columns`],
 /// [`PipelineError::File`], [`PipelineError::Interrupted`]; then there is no such file.
 pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &AtomicBool) -> Result<u64, PipelineError> {
-    let Some(format) = VariantFormat::of(out) else {
+    let Some(format) = TableFormat::of(out) else {
         let problem = format!("{} ends in neither .parquet nor .arrow; name the format by its ending", out.display());
         return Err(PipelineError::Options { problem });
     };
@@ -53,7 +33,7 @@ pub fn write_variants(vcf: &Path, out: &Path, threads: usize, cancelled: &Atomic
 pub(crate) fn stage_variants(
     vcf: &Path,
     out: &Path,
-    format: VariantFormat,
+    format: TableFormat,
     threads: usize,
     cancelled: &AtomicBool,
     staged: &mut Staged,
@@ -92,11 +72,11 @@ enum ColumnFile<'f> {
 }
 
 impl<'f> ColumnFile<'f> {
-    fn new(format: VariantFormat, layout: &VariantLayout, file: &'f File) -> Result<Self, PipelineError> {
+    fn new(format: TableFormat, layout: &VariantLayout, file: &'f File) -> Result<Self, PipelineError> {
         let out = BufWriter::new(file);
         Ok(match format {
-            VariantFormat::Parquet => Self::Parquet(Box::new(ParquetFile::new(layout, out)?)),
-            VariantFormat::Arrow => {
+            TableFormat::Parquet => Self::Parquet(Box::new(ParquetFile::new(layout, out)?)),
+            TableFormat::Arrow => {
                 Self::Arrow(Box::new(ArrowPart::with_schema(&layout.schema, out).map_err(PipelineError::Columns)?))
             }
         })

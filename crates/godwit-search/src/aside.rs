@@ -1,7 +1,7 @@
 //! The output: written beside its place, there under its name when it is whole.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::SearchError;
@@ -16,21 +16,31 @@ pub(crate) fn write_at(path: &Path, bytes: &[u8], offset: u64) -> Result<(), Sea
     written.map_err(|source| SearchError::File { action: "write", path: path.to_owned(), source })
 }
 
-/// A file on its way. Dropping it removes it.
+/// Refuses a place that is a directory.
+pub(crate) fn no_directory(place: &Path) -> Result<(), SearchError> {
+    if !place.is_dir() {
+        return Ok(());
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+    Err(SearchError::File { action: "write", path: place.to_owned(), source })
+}
+
+/// A file on its way. Dropping it removes it, where nobody else keeps it.
 pub(crate) struct Aside {
     path: PathBuf,
     place: Option<PathBuf>,
+    is_kept: bool,
 }
 
 impl Aside {
-    /// Makes it beside `place`, or in `scratch` where the output is a stream.
-    pub(crate) fn create(place: Option<&Path>, scratch: &Path) -> Result<Self, SearchError> {
+    /// Makes it beside `place`, or in `scratch` where the output is a stream. Its name has `mark`: one that a later search that goes on
+    /// writes anew, or this process' number.
+    pub(crate) fn create(place: Option<&Path>, scratch: &Path, mark: Option<&str>) -> Result<Self, SearchError> {
         let wrong = |path: &Path, source| SearchError::File { action: "write", path: path.to_owned(), source };
-        if let Some(place) = place.filter(|place| place.is_dir()) {
-            return Err(wrong(place, std::io::Error::from(std::io::ErrorKind::IsADirectory)));
-        }
+        place.map_or(Ok(()), no_directory)?;
         let name = place.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-        let name = format!(".{}.{}.godwit", name.as_deref().unwrap_or("search"), std::process::id());
+        let mark = mark.map_or_else(|| std::process::id().to_string(), str::to_owned);
+        let name = format!(".{}.{mark}.godwit", name.as_deref().unwrap_or("search"));
         let directory = match place.and_then(Path::parent) {
             Some(directory) if !directory.as_os_str().is_empty() => directory,
             Some(_) => Path::new("."),
@@ -39,7 +49,12 @@ impl Aside {
         let directory = fs::canonicalize(directory).map_err(|source| wrong(place.unwrap_or(directory), source))?;
         let path = directory.join(name);
         File::create(&path).map_err(|source| wrong(place.unwrap_or(&path), source))?;
-        Ok(Self { path, place: place.map(Path::to_owned) })
+        Ok(Self { path, place: place.map(Path::to_owned), is_kept: false })
+    }
+
+    /// A file that is there, kept by a journal.
+    pub(crate) fn kept(path: PathBuf, place: &Path) -> Self {
+        Self { path, place: Some(place.to_owned()), is_kept: true }
     }
 
     /// Where it is until it is whole.
@@ -54,16 +69,38 @@ impl Aside {
 
     /// Puts bytes before what is in it.
     pub(crate) fn prepend(&self, bytes: &[u8]) -> Result<(), SearchError> {
-        let longer = self.path.with_extension("longer");
-        let copied = File::create(&longer).and_then(|mut to| {
+        self.rewrite(|to| {
             to.write_all(bytes)?;
-            std::io::copy(&mut File::open(&self.path)?, &mut to)?;
-            fs::rename(&longer, &self.path)
+            std::io::copy(&mut File::open(&self.path)?, to).map(drop)
+        })
+    }
+
+    /// Puts what is written in the place of what is in it.
+    pub(crate) fn rewrite(
+        &self,
+        write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+    ) -> Result<(), SearchError> {
+        let other = self.path.with_extension("other");
+        let written = File::create(&other).and_then(|file| {
+            let mut to = BufWriter::new(file);
+            write(&mut to)?;
+            to.flush()?;
+            fs::rename(&other, &self.path)
         });
-        copied.map_err(|source| {
-            let _ = fs::remove_file(&longer);
+        written.map_err(|source| {
+            let _ = fs::remove_file(&other);
             self.wrong(source)
         })
+    }
+
+    /// Bytes that are in it.
+    pub(crate) fn bytes(&self) -> Result<u64, SearchError> {
+        fs::metadata(&self.path).map(|metadata| metadata.len()).map_err(|source| self.wrong(source))
+    }
+
+    /// Waits until it is on the disk.
+    pub(crate) fn sync(&self) -> Result<(), SearchError> {
+        File::open(&self.path).and_then(|file| file.sync_all()).map_err(|source| self.wrong(source))
     }
 
     /// Gives it its name, or copies it to standard output. Returns its size.
@@ -94,7 +131,9 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        // It is gone where it has its name already.
-        let _ = fs::remove_file(&self.path);
+        if !self.is_kept {
+            // It is gone where it has its name already.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }

@@ -1,11 +1,12 @@
-//! The command line of a BLAST+ program: what of it is ours, what the engine's, and what is refused.
+//! The command line of a program: what of it is ours, what the engine's, and what is refused.
 
 use std::path::PathBuf;
 
 use crate::SearchError;
+use crate::bulk::{self, BulkSearch};
 use crate::worker::Engine;
 
-/// A program of BLAST+.
+/// A program that searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// Proteins in proteins.
@@ -18,11 +19,15 @@ pub enum Program {
     Tblastn,
     /// Translated nucleotides in translated nucleotides.
     Tblastx,
+    /// Proteins or translated nucleotides in proteins, by pieces of the queries.
+    Diamond,
+    /// Proteins or nucleotides, by pieces of the queries.
+    Mmseqs,
 }
 
 impl Program {
-    /// All there are.
-    pub const ALL: [Self; 5] = [Self::Blastp, Self::Blastn, Self::Blastx, Self::Tblastn, Self::Tblastx];
+    /// Those of BLAST+.
+    pub const BLAST: [Self; 5] = [Self::Blastp, Self::Blastn, Self::Blastx, Self::Tblastn, Self::Tblastx];
 
     /// What it is called.
     pub fn name(self) -> &'static str {
@@ -32,13 +37,15 @@ impl Program {
             Self::Blastx => "blastx",
             Self::Tblastn => "tblastn",
             Self::Tblastx => "tblastx",
+            Self::Diamond => "diamond",
+            Self::Mmseqs => "mmseqs",
         }
     }
 }
 
-/// A command line of BLAST+, looked through.
+/// A command line, looked through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlastCommand {
+pub struct SearchCommand {
     /// The program.
     pub program: Program,
     /// As it was typed, from the program's name on.
@@ -53,6 +60,8 @@ pub struct BlastCommand {
     pub threads: Option<usize>,
     /// The number that `-outfmt` begins with.
     pub format: u32,
+    /// Where pieces of the queries are searched by a tool of their own.
+    pub bulk: Option<BulkSearch>,
 }
 
 /// Options without a value. All others have one.
@@ -100,7 +109,7 @@ const REFUSED_FORMATS: [(u32, &str); 3] = [
 /// The highest format there is.
 const LAST_FORMAT: u32 = 17;
 
-impl BlastCommand {
+impl SearchCommand {
     /// Looks through the words of a command line, from the program's name on.
     ///
     /// # Errors
@@ -109,20 +118,18 @@ impl BlastCommand {
     pub fn parse(words: &[String]) -> Result<Self, SearchError> {
         let unknown = || SearchError::Unsupported {
             option: format!("the program {:?}", words.first().map_or("", String::as_str)),
-            problem: "give blastp, blastn, blastx, tblastn or tblastx, and its options, after --",
+            problem: "give blastp, blastn, blastx, tblastn, tblastx, diamond or mmseqs, and its options, after --",
         };
         let (name, rest) = words.split_first().ok_or_else(unknown)?;
         let base = name.rsplit('/').next().unwrap_or(name);
-        let program = Program::ALL.into_iter().find(|program| program.name() == base).ok_or_else(unknown)?;
-        let mut command = Self {
-            program,
-            words: std::iter::once(program.name().to_owned()).chain(rest.iter().cloned()).collect(),
-            arguments: Vec::new(),
-            query: None,
-            out: None,
-            threads: None,
-            format: 0,
-        };
+        match base {
+            "diamond" => return bulk::parse_diamond(rest),
+            "mmseqs" => return bulk::parse_mmseqs(rest),
+            _ => {}
+        }
+        let program = Program::BLAST.into_iter().find(|program| program.name() == base).ok_or_else(unknown)?;
+        let words = std::iter::once(program.name().to_owned()).chain(rest.iter().cloned());
+        let mut command = Self::of(program, words);
         let mut rest = rest.iter();
         while let Some(word) = rest.next() {
             command.take(word, &mut rest)?;
@@ -130,9 +137,24 @@ impl BlastCommand {
         Ok(command)
     }
 
+    /// A command line of which nothing but its words is known.
+    pub(crate) fn of(program: Program, words: impl Iterator<Item = String>) -> Self {
+        Self {
+            program,
+            words: words.collect(),
+            arguments: Vec::new(),
+            query: None,
+            out: None,
+            threads: None,
+            format: 0,
+            bulk: None,
+        }
+    }
+
     /// What workers are started with, for the queries of this file.
     pub fn engine(&self, query: PathBuf) -> Engine {
-        Engine { program: self.program.name().to_owned(), arguments: self.arguments.clone(), query }
+        let (program, arguments) = (self.program.name().to_owned(), self.arguments.clone());
+        Engine { program, arguments, query, bulk: self.bulk.clone() }
     }
 
     fn take(&mut self, word: &str, rest: &mut std::slice::Iter<'_, String>) -> Result<(), SearchError> {
@@ -196,8 +218,8 @@ impl BlastCommand {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<BlastCommand, SearchError> {
-        BlastCommand::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    fn parse(line: &str) -> Result<SearchCommand, SearchError> {
+        SearchCommand::parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]

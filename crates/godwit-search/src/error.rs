@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use godwit_engines::EngineError;
+use godwit_formats::columnar::ColumnarError;
 
 /// A search that cannot be done, or was not.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +69,7 @@ pub enum SearchError {
         last_words: String,
     },
     /// The engine said that it failed.
-    #[error("the BLAST engine failed: {message}")]
+    #[error("the search engine failed: {message}")]
     Failed {
         /// What it said.
         message: String,
@@ -90,9 +91,26 @@ pub enum SearchError {
         #[source]
         source: std::io::Error,
     },
+    /// Hits cannot be written as columns.
+    #[error("cannot write the table of hits")]
+    Columns(#[from] ColumnarError),
+    /// What a stopped search has left is of another one.
+    #[error(
+        "cannot resume: {difference}; what the stopped search has finished is in {}; leave out --resume to begin anew",
+        .directory.display()
+    )]
+    Resume {
+        /// Where it is.
+        directory: PathBuf,
+        /// What is different.
+        difference: String,
+    },
     /// The user has had enough.
-    #[error("interrupted; nothing was kept")]
-    Interrupted,
+    #[error("interrupted; {}", if *.kept { "add --resume to the same command to go on" } else { "nothing was kept" })]
+    Interrupted {
+        /// Whether a later search can go on with what was done.
+        kept: bool,
+    },
 }
 
 /// Who has to act.
@@ -115,16 +133,34 @@ pub enum Blame {
 }
 
 impl SearchError {
+    /// Whether the same search may do better, with what this one has finished.
+    pub(crate) fn may_be_resumed(&self) -> bool {
+        matches!(
+            self,
+            Self::Interrupted { .. }
+                | Self::Place(_)
+                | Self::Died { .. }
+                | Self::Failed { .. }
+                | Self::Engine(_)
+                | Self::File { .. }
+                | Self::Columns(_)
+        )
+    }
+
     /// Who has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Unsupported { .. } | Self::Options { .. } => Blame::Usage,
+            Self::Unsupported { .. } | Self::Options { .. } | Self::Resume { .. } => Blame::Usage,
             Self::Queries { .. } | Self::Database { .. } => Blame::Input,
-            Self::DatabaseChanged { .. } | Self::OtherDatabase | Self::File { .. } | Self::Engine(_) => Blame::Machine,
+            Self::DatabaseChanged { .. }
+            | Self::OtherDatabase
+            | Self::File { .. }
+            | Self::Engine(_)
+            | Self::Columns(_) => Blame::Machine,
             Self::Died { .. } | Self::Failed { .. } => Blame::Engine,
             Self::Place(_) => Blame::Remote,
             Self::Protocol { .. } => Blame::Bug,
-            Self::Interrupted => Blame::Interrupted,
+            Self::Interrupted { .. } => Blame::Interrupted,
         }
     }
 }

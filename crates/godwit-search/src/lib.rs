@@ -3,15 +3,21 @@
 //! In: the command line of a BLAST+ program. Out: the file that this program would have written, made by several workers. A
 //! [`Search`] cuts the database into ranges of sequences, none of which is copied, hands them to workers, each of which is a
 //! process with the NCBI engine (`worker/`), routes the hits of the preliminary search to the owners of queries, and lets the
-//! owners write their reports to their places in one file. Why the result is the same is told in
+//! owners write their reports to their places in one file. Owners also say what they print as rows, of which a table is made. Why the result is the same is told in
 //! `docs/decisions/0022-search-between-the-stages.md`.
+//!
+//! For DIAMOND and MMseqs2 workers take pieces of the queries instead (`bulk`).
 //!
 //! It does *not* align anything itself, and reads neither databases nor reports.
 
 mod aside;
+mod bulk;
 mod command_line;
 mod coordinator;
 mod error;
+mod hits;
+mod jobs;
+mod journal;
 mod layout;
 mod place;
 mod plan;
@@ -20,7 +26,8 @@ mod summary;
 mod work;
 mod worker;
 
-pub use command_line::{BlastCommand, Program};
+pub use bulk::{BulkSearch, Prepared, Tool, serve};
+pub use command_line::{Program, SearchCommand};
 pub use coordinator::{Search, SearchOptions, Step};
 pub use error::{Blame, SearchError};
 pub use place::{LocalPlace, Place, Said};

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use godwit_engines::EngineError;
-use godwit_engines::searcher::blast;
 
 use crate::worker::{Ending, Engine, WorkerProcess};
 use crate::{SearchError, SearchOptions};
@@ -79,11 +78,10 @@ impl LocalPlace {
     /// # Errors
     /// [`SearchError::Engine`].
     pub fn find(options: &SearchOptions, query: PathBuf) -> Result<Self, SearchError> {
-        let program = blast::find_worker()?;
-        let version = blast::worker_version(&program)?;
+        let engine = options.command.engine(query);
+        let (program, version) = engine.find()?;
         let (speaker, heard) = std::sync::mpsc::channel();
         let workers = (0..options.workers).map(|_| None).collect();
-        let engine = options.command.engine(query);
         Ok(Self { program, version, engine, tells: options.tells, workers, heard, speaker })
     }
 }
@@ -94,7 +92,7 @@ impl Place for LocalPlace {
     }
 
     fn engine(&self) -> String {
-        format!("BLAST {}", self.version)
+        self.version.clone()
     }
 
     fn is_spread(&self) -> bool {

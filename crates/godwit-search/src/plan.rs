@@ -1,6 +1,6 @@
 //! What is split: the queries, the database, or both.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Batches of queries for each worker from which on splitting them alone keeps all workers busy to the end.
 const BATCHES_PER_WORKER: u64 = 4;
@@ -8,7 +8,7 @@ const BATCHES_PER_WORKER: u64 = 4;
 const RANGES_PER_WORKER: u32 = 8;
 
 /// How a search is cut up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "split", rename_all = "lowercase")]
 pub enum Plan {
     /// Each worker takes whole batches of queries through the whole database.

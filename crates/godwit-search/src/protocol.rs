@@ -1,33 +1,37 @@
 //! What coordinator and worker say to each other, over the worker's standard input and output.
 //!
 //! A frame is one byte of kind, eight bytes of length, and that many bytes. Numbers are little-endian; a text is eight bytes of
-//! length and its bytes. `worker/main.cpp` is the other end. Each request has one answer of the same kind, apart from `R`, which
+//! length and its bytes. `worker/main.cpp` is the other end, and `bulk/worker.rs` of what it needs. Each request has one answer of the same kind, apart from `R`, which
 //! is answered by `H`, and `E` and `Q`, which have none. `X` in place of any answer says that the worker ends, and why.
 //!
 //! | frame | request | answer |
 //! |---|---|---|
-//! | `I` | ranges wanted, bytes of memory for reports, scratch directory, command line | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
+//! | `I` | ranges wanted, bytes of memory for reports, scratch directory, command line, fields of rows | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
 //! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
 //! | `R`/`H` | item, ordinals of a range | item, extensions, hits of each query |
 //! | `E` | no more ranges of this batch | |
-//! | `O` | item, queries from, to, whether alone, hits | item, bytes, lines for the header |
-//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, lines for the header |
+//! | `O` | item, queries from, to, whether alone, hits | item, bytes, checksum, lines for the header, rows |
+//! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, checksum, lines for the header, rows |
 //! | `M` | extensions of each batch so far | size of the next |
 //! | `P`, `Z`, `F` | -, count of queries, lines for the header | text |
 //! | `W` | path, bytes of a page, items with their offsets | what shares a page with others: offsets and bytes |
 //! | `S` | | CPU seconds of search, traceback, format, all; bytes of memory; CPU seconds of starting ranges, how many |
 //! | `Q` | end | |
+//!
+//! Rows are of alignments that were printed, where fields were asked for: eight bytes of the query's place among all, e-value, bit
+//! score, and the fields as a table has them, as one text.
 
 use std::io::Read;
 
 use godwit_fleet::leases::ItemId;
 
 use crate::SearchError;
+use crate::hits::Row;
 
 /// Bytes before the body of a frame.
-const HEAD_BYTES: usize = 9;
+pub(crate) const HEAD_BYTES: usize = 9;
 
-/// A request on its way.
+/// A frame on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     kind: u8,
@@ -65,6 +69,11 @@ impl Request {
         self
     }
 
+    /// What of it follows its head.
+    pub(crate) fn body(self) -> Vec<u8> {
+        self.body
+    }
+
     /// The frame that is sent.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let length = (self.body.len() as u64).to_le_bytes();
@@ -91,7 +100,11 @@ pub(crate) enum Answer {
     Report {
         item: ItemId,
         bytes: u64,
+        /// CRC-32, as gzip has it.
+        checksum: u32,
         lines: Vec<HeaderLine>,
+        /// Of alignments, as bytes; see [`Fields::row`].
+        rows: Vec<u8>,
     },
     /// A batch was searched and reported by one worker.
     Alone {
@@ -99,7 +112,11 @@ pub(crate) enum Answer {
         queries: u32,
         last: bool,
         bytes: u64,
+        /// CRC-32, as gzip has it.
+        checksum: u32,
         lines: Vec<HeaderLine>,
+        /// Of alignments, as bytes; see [`Fields::row`].
+        rows: Vec<u8>,
     },
     Size(i32),
     Text(Vec<u8>),
@@ -165,17 +182,33 @@ pub(crate) fn read_frame(from: &mut impl Read) -> Option<Vec<u8>> {
 /// # Errors
 /// [`SearchError::Protocol`] where it is no answer.
 pub(crate) fn answer(frame: &[u8]) -> Result<Answer, SearchError> {
-    let answer = frame.split_at_checked(HEAD_BYTES).and_then(|(head, body)| Fields { rest: body }.answer(head[0]));
+    let answer = frame.split_at_checked(HEAD_BYTES).and_then(|(head, body)| Fields::new(body).answer(head[0]));
     let kind = frame.first().map_or(' ', |kind| char::from(*kind));
     let problem = || format!("a frame {kind:?} of {} bytes cannot be read", frame.len());
     answer.ok_or_else(|| SearchError::Protocol { problem: problem() })
 }
 
-struct Fields<'a> {
+/// What of some bytes was not read yet.
+pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next row of hits.
+    pub(crate) fn row(&mut self) -> Option<Row> {
+        let (query, evalue, bitscore) = (self.u64()?, self.f64()?, self.f64()?);
+        let printed = String::from_utf8_lossy(&self.text()?).into_owned();
+        Some(Row { query, evalue, bitscore, printed })
+    }
+
     fn answer(&mut self, kind: u8) -> Option<Answer> {
         Some(match kind {
             b'I' => Answer::Ready(self.ready()?),
@@ -193,11 +226,14 @@ impl Fields<'_> {
             }
             b'O' => {
                 let (item, bytes) = (ItemId(self.u64()?), self.u64()?);
-                Answer::Report { item, bytes, lines: self.lines()? }
+                Answer::Report { item, bytes, checksum: self.u32()?, lines: self.lines()?, rows: self.text()? }
             }
             b'A' => {
                 let (item, queries, last) = (ItemId(self.u64()?), self.u32()?, self.flag()?);
-                Answer::Alone { item, queries, last, bytes: self.u64()?, lines: self.lines()? }
+                {
+                    let (bytes, checksum) = (self.u64()?, self.u32()?);
+                    Answer::Alone { item, queries, last, bytes, checksum, lines: self.lines()?, rows: self.text()? }
+                }
             }
             b'M' => Answer::Size(self.u32()? as i32),
             b'P' | b'Z' | b'F' => Answer::Text(std::mem::take(&mut self.rest).to_vec()),
@@ -240,7 +276,7 @@ impl Fields<'_> {
     /// The header lines: a text that has pairs of texts, or nothing.
     fn lines(&mut self) -> Option<Vec<HeaderLine>> {
         let text = self.text()?;
-        let mut fields = Fields { rest: &text };
+        let mut fields = Fields::new(&text);
         let mut lines = Vec::new();
         while !fields.rest.is_empty() {
             lines.push((fields.text()?, fields.text()?));
@@ -262,11 +298,11 @@ impl Fields<'_> {
         self.u8().map(|value| value != 0)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.bytes().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.bytes().map(u64::from_le_bytes)
     }
 
@@ -274,7 +310,7 @@ impl Fields<'_> {
         self.bytes().map(f64::from_le_bytes)
     }
 
-    fn text(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn text(&mut self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.u64()?).ok()?;
         let (text, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;

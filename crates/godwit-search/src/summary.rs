@@ -13,6 +13,9 @@ pub struct Summary {
     pub engine: String,
     /// Whether the output is certain to be that of the unpartitioned program.
     pub identical: bool,
+    /// Why it is not certain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not_identical: Option<&'static str>,
     /// What was split.
     pub plan: Plan,
     /// Ranges the database was cut into.
@@ -31,6 +34,10 @@ pub struct Summary {
     pub bytes: u64,
     /// Bytes of hits that went to owners of queries.
     pub hits_bytes: u64,
+    /// Batches that were found finished, by a search that was stopped.
+    pub resumed_batches: u32,
+    /// Rows of the table of hits; `None` where none was asked for.
+    pub hits: Option<u64>,
     /// Workers that were started for others that ended.
     pub restarts: u32,
     /// Time on the clock.

@@ -49,6 +49,14 @@ pub(crate) trait Job {
     fn follows(&self, _last: Option<ItemId>, _item: ItemId) -> bool {
         true
     }
+    /// The bytes of the report on an item that was done by an earlier search, where it was.
+    fn kept(&self, _item: ItemId) -> Option<u64> {
+        None
+    }
+    /// The report on an item is in its place.
+    fn written(&mut self, _item: ItemId, _offset: u64) -> Result<(), SearchError> {
+        Ok(())
+    }
     /// What an item is called where workers end over it.
     fn name(&self, item: ItemId) -> String;
 }
@@ -78,6 +86,8 @@ pub(crate) struct Crew<'a> {
     program: &'static str,
     /// What is heard of workers while one of them is waited for.
     waiting: VecDeque<Heard>,
+    /// How the last one ended that was started anew.
+    ended: Option<Ending>,
     pub(crate) restarts: u32,
 }
 
@@ -91,7 +101,8 @@ impl<'a> Crew<'a> {
     ) -> Result<(Self, Ready), SearchError> {
         let attempts = vec![0; place.workers()];
         let waiting = VecDeque::new();
-        let mut crew = Self { place, attempts, greeting, ready: None, cancelled, program, waiting, restarts: 0 };
+        let (ready, ended) = (None, None);
+        let mut crew = Self { place, attempts, greeting, ready, cancelled, program, waiting, ended, restarts: 0 };
         for number in 0..crew.count() {
             crew.place.start(number, 0)?;
             crew.tell_greeting(number);
@@ -215,7 +226,7 @@ impl<'a> Crew<'a> {
     fn hear(&mut self) -> Result<Heard, SearchError> {
         loop {
             if self.cancelled.load(Ordering::Relaxed) {
-                return Err(SearchError::Interrupted);
+                return Err(SearchError::Interrupted { kept: false });
             }
             let Some(said) = self.place.hear()? else { continue };
             if self.attempts.get(said.worker) == Some(&said.attempt) {
@@ -226,13 +237,15 @@ impl<'a> Crew<'a> {
     }
 
     fn died(&mut self, number: usize, times: u32, what: &str) -> SearchError {
-        let Ending { how, last_words } = self.place.end(number);
+        // Who has taken its place has nothing to tell.
+        let Ending { how, last_words } = self.ended.take().unwrap_or_else(|| self.place.end(number));
         SearchError::Died { ending: how, times, what: what.to_owned(), last_words }
     }
 
     /// A worker has ended, and another takes its place.
     fn bury(&mut self, number: usize, preparation: &[Request]) -> Result<(), SearchError> {
         self.restarts += 1;
+        self.ended = Some(self.place.end(number));
         self.replace(number, preparation)
     }
 
@@ -279,12 +292,15 @@ impl<'a> Crew<'a> {
         output: Option<&mut Output>,
     ) -> Result<(), SearchError> {
         let mut leases = Leases::new(Terms { lease: Duration::MAX, straggler_after: STRAGGLER_AFTER });
-        leases.add(count.unwrap_or(0));
+        let added = leases.add(count.unwrap_or(0));
         if count.is_some() {
             leases.close();
         }
         let posts = (0..self.count()).map(|_| Post::default()).collect();
         let mut shift = Shift { crew: self, job, leases, posts, output, begun: Instant::now(), open: count.is_none() };
+        for number in added {
+            shift.settle_kept(ItemId(number));
+        }
         shift.run()
     }
 }
@@ -356,7 +372,7 @@ impl Shift<'_, '_> {
         }
         let now = self.begun.elapsed();
         if self.open && self.leases.waiting() == 0 {
-            self.leases.add(1);
+            while self.leases.add(1).any(|number| self.settle_kept(ItemId(number))) {}
         }
         let name = number.to_string();
         let Lease::Work { item, issue, .. } = self.leases.ask(&name, self.attempt_of(number), now) else {
@@ -385,6 +401,15 @@ impl Shift<'_, '_> {
         Ok(())
     }
 
+    /// Leaves out an item that an earlier search has done. Returns whether it has.
+    fn settle_kept(&mut self, item: ItemId) -> bool {
+        let Some(bytes) = self.job.kept(item) else { return false };
+        if let Some(output) = &mut self.output {
+            output.layout.set(item.0 as usize, bytes);
+        }
+        self.leases.settle(item)
+    }
+
     /// Has a worker write the reports it holds whose places are known. Returns whether there were any.
     fn write_what_has_a_place(&mut self, number: usize) -> bool {
         let Some(output) = &self.output else { return false };
@@ -408,9 +433,13 @@ impl Shift<'_, '_> {
 
     fn take(&mut self, number: usize, answer: Answer) -> Result<(), SearchError> {
         let item = match (self.posts[number].busy.take(), answer) {
-            (Some(Task::Writing(_)), Answer::Written { edges }) => {
-                let path = self.output.as_ref().map(|output| output.path.clone()).unwrap_or_default();
-                return edges.iter().try_for_each(|(offset, bytes)| aside::write_at(&path, bytes, *offset));
+            (Some(Task::Writing(items)), Answer::Written { edges }) => {
+                let Some(output) = &self.output else { return Ok(()) };
+                edges.iter().try_for_each(|(offset, bytes)| aside::write_at(&output.path, bytes, *offset))?;
+                let places =
+                    items.iter().map(|item| (*item, output.layout.offset(item.0 as usize).unwrap_or_default()));
+                let places: Vec<(ItemId, u64)> = places.collect();
+                return places.into_iter().try_for_each(|(item, offset)| self.job.written(item, offset));
             }
             (Some(Task::Item(item)), answer) => {
                 let outcome = self.job.take(item, answer)?;

@@ -1,14 +1,17 @@
-//! A worker: a process with the NCBI engine, asked over its standard input, answering over its standard output.
+//! A worker: a process that searches, asked over its standard input, answering over its standard output.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use godwit_engines::EngineError;
+use godwit_engines::searcher::blast;
 use serde::{Deserialize, Serialize};
 
+use crate::bulk::BulkSearch;
 use crate::protocol;
 
 /// Lines of stderr that are kept.
@@ -22,16 +25,42 @@ pub struct Engine {
     /// Options for the engine.
     pub arguments: Vec<String>,
     /// The file of the queries.
-    pub query: std::path::PathBuf,
+    pub query: PathBuf,
+    /// Where pieces of the queries are searched by a tool of their own.
+    pub bulk: Option<BulkSearch>,
 }
 
 impl Engine {
-    /// The command that starts a worker: `worker` is the program `godwit-blast`.
+    /// The program that workers are, and what searches in them with its version, such as `BLAST 2.17.0+`.
+    ///
+    /// # Errors
+    /// [`EngineError::NotInstalled`].
+    pub fn find(&self) -> Result<(PathBuf, String), EngineError> {
+        let Some(bulk) = &self.bulk else {
+            let worker = blast::find_worker()?;
+            let version = blast::worker_version(&worker)?;
+            return Ok((worker, format!("BLAST {version}")));
+        };
+        let (_, version) = bulk.find()?;
+        let own = std::env::current_exe();
+        let own = own.map_err(|source| EngineError::Io { program: "godwit".into(), action: "find", source })?;
+        Ok((own, format!("{} {version}", bulk.tool.title())))
+    }
+
+    /// The command that starts a worker, which is a process of that program.
     pub fn command(&self, worker: &Path) -> Command {
         let mut command = Command::new(worker);
-        command.arg(&self.program).args(&self.arguments).arg("-query").arg(&self.query);
-        // NCBI's programs report their use to NCBI; a worker does not.
-        command.env("BLAST_USAGE_REPORT", "false");
+        match &self.bulk {
+            Some(bulk) => {
+                let told = serde_json::to_string(bulk).expect("words and numbers are JSON");
+                command.args(["search-worker", &told]).arg(&self.query);
+            }
+            None => {
+                command.arg(&self.program).args(&self.arguments).arg("-query").arg(&self.query);
+                // NCBI's programs report their use to NCBI; a worker does not.
+                command.env("BLAST_USAGE_REPORT", "false");
+            }
+        }
         command
     }
 }

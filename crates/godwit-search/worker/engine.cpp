@@ -11,8 +11,9 @@ USING_NCBI_SCOPE;
 USING_SCOPE(blast);
 USING_SCOPE(objects);
 
-CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CArgs& args, const string& command_line)
-    : m_Program(program), m_Arguments(arguments) {
+CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CArgs& args, const string& command_line,
+                 const string& row_fields)
+    : m_Program(program), m_Arguments(arguments), m_RowFields(row_fields) {
     m_Options.Reset(&*m_Arguments->SetOptions(args));
     const CBlastOptions& options = m_Options->GetOptions();
     // With it, what is kept of a subject would depend on the subjects before it, which workers do not see. No program of this

@@ -47,7 +47,7 @@ class CEngine {
 public:
     /// Opens database and queries. Throws what the NCBI libraries throw.
     CEngine(const std::string& program, ncbi::CRef<ncbi::blast::CBlastAppArgs> arguments, const ncbi::CArgs& args,
-            const std::string& command_line);
+            const std::string& command_line, const std::string& row_fields);
 
     uint32_t SequenceCount() const;
     /// Ranges of ordinals, of about equal numbers of letters: where each begins and its letters, and the end.
@@ -75,6 +75,8 @@ public:
     std::string Epilog(uint32_t queries);
     /// What SAM's header names of the last report, a line for each sequence with its name before it.
     std::string TakeHeaderLines();
+    /// The alignments of the last report as rows (src/protocol.rs), where fields were asked for.
+    std::string TakeRows();
     /// SAM's header with these lines.
     std::string Header(const std::string& lines);
 
@@ -89,6 +91,7 @@ private:
     void FreshStream();
     void Give(std::vector<HitList>& hits);
     void Print(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);
+    void PutRows(const ncbi::blast::CSearchResults& results, uint32_t query, FrameWriter& to);
 
     std::string m_Program;
     ncbi::CRef<ncbi::blast::CBlastAppArgs> m_Arguments;
@@ -105,6 +108,9 @@ private:
     bool m_IsArchive = false;
     bool m_IsSam = false;
     std::string m_HeaderLines;
+    /// Fields of rows, as -outfmt has them; empty where none are asked for.
+    std::string m_RowFields;
+    std::string m_Rows;
     /// Hits are moved as the engine writes them, for its writer keeps them in a way of its own (culling, best hits).
     bool m_Raw = false;
     bool m_QueriesAreEmpty = false;

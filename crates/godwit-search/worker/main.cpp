@@ -15,6 +15,7 @@
 
 #include <algo/blast/blastinput/blast_input_aux.hpp>
 #include <objtools/blast/blastdb_format/invalid_data_exception.hpp>
+#include <util/checksum.hpp>
 
 #include "engine.hpp"
 
@@ -162,8 +163,9 @@ private:
         const uint64_t limit = greeting.Get<uint64_t>();
         const string scratch = greeting.GetText();
         const string command_line = greeting.GetText();
+        const string row_fields = greeting.GetText();
         m_Shelf.reset(new ReportShelf(limit, scratch));
-        m_Engine.reset(new CEngine(m_Program, m_Arguments, GetArgs(), command_line));
+        m_Engine.reset(new CEngine(m_Program, m_Arguments, GetArgs(), command_line, row_fields));
         FrameWriter to;
         const vector<string> volumes = m_Engine->Volumes();
         to.Put<uint32_t>(uint32_t(volumes.size()));
@@ -215,6 +217,13 @@ private:
         m_Channel.Send('B', to.Bytes());
     }
 
+    /// As gzip has it.
+    static uint32_t Checksum(const string& bytes) {
+        CChecksum sum(CChecksum::eCRC32ZIP);
+        sum.AddChars(bytes.data(), bytes.size());
+        return sum.GetChecksum();
+    }
+
     static vector<int32_t> Numbers(FrameReader& from) {
         vector<int32_t> numbers;
         while (!from.AtEnd()) numbers.push_back(from.Get<int32_t>());
@@ -259,7 +268,9 @@ private:
         to.Put<uint32_t>(info.queries);
         to.Put<uint8_t>(info.last);
         to.Put<uint64_t>(report.size());
+        to.Put<uint32_t>(Checksum(report));
         to.PutText(m_Engine->TakeHeaderLines());
+        to.PutText(m_Engine->TakeRows());
         if (info.queries > 0) m_Shelf->Put(key, std::move(report));
         m_Channel.Send('A', to.Bytes());
     }
@@ -280,7 +291,9 @@ private:
         FrameWriter to;
         to.Put<uint64_t>(key);
         to.Put<uint64_t>(report.size());
+        to.Put<uint32_t>(Checksum(report));
         to.PutText(m_Engine->TakeHeaderLines());
+        to.PutText(m_Engine->TakeRows());
         m_Shelf->Put(key, std::move(report));
         m_Channel.Send('O', to.Bytes());
     }

@@ -5,6 +5,8 @@
 #include <algo/blast/api/setup_factory.hpp>
 #include <algo/blast/api/traceback_stage.hpp>
 #include <algo/blast/core/blast_hspfilter.h>
+#include <objtools/align_format/showalign.hpp>
+#include <objtools/align_format/tabular.hpp>
 
 #include "engine.hpp"
 #include "hooks.hpp"
@@ -13,6 +15,7 @@
 USING_NCBI_SCOPE;
 USING_SCOPE(blast);
 USING_SCOPE(objects);
+USING_SCOPE(align_format);
 
 namespace {
 
@@ -216,7 +219,49 @@ void CEngine::Print(const CSearchResultSet& results, uint32_t first, uint32_t la
     }
     report = m_Printed.str();
     m_Printed.str(string());
+    if (m_RowFields.empty()) return;
+    // After the report, for this adds scores to the alignments.
+    FrameWriter rows;
+    for (uint32_t query = first; query < last; ++query) PutRows(results[query], m_Before + query, rows);
+    m_Rows = rows.Take();
 }
+
+/// As the formatter makes a table, whatever the format of the report.
+void CEngine::PutRows(const CSearchResults& results, uint32_t query, FrameWriter& to) {
+    if (results.HasErrors() || !results.HasAlignments()) return;
+    CConstRef<CSeq_align_set> found = results.GetSeqAlign();
+    if (m_Formatter->m_IsUngappedSearch) found.Reset(CDisplaySeqalign::PrepareBlastUngappedSeqalign(*found));
+    CSeq_align_set shown;
+    CBlastFormatUtil::PruneSeqalign(*found, shown, unsigned(m_Formatter->m_HitlistSize));
+    const CBioseq_Handle sequence = m_Scope->GetBioseqHandle(*results.GetSeqId(), CScope::eGetBioseq_All);
+    CBlastFormatUtil::InsertSubjectScores(shown, sequence, m_Formatter->m_QueryRange);
+    ostringstream line;
+    CBlastTabularInfo table(line, m_RowFields);
+    table.SetCustomDelim("\x1f");
+    table.SetParseLocalIds(m_Formatter->m_BelieveQuery);
+    table.SetNoFetch(m_Program == "blastn");
+    table.SetQueryRange(m_Formatter->m_QueryRange);
+    table.SetQueryGeneticCode(m_Formatter->m_QueryGenCode);
+    table.SetDbGeneticCode(m_Formatter->m_DbGenCode);
+    for (const CRef<CSeq_align>& alignment : shown.Get()) {
+        table.SetFields(*alignment, *m_Scope, &m_Formatter->m_ScoringMatrix);
+        table.Print();
+        string printed = line.str();
+        line.str(string());
+        if (!printed.empty() && printed.back() == '\n') printed.pop_back();
+        // As the table has them, which takes the e-value of a set of alignments for theirs.
+        double evalue = 0, bits = 0;
+        int score = 0, in_set = 0, identical = 0;
+        list<TGi> numbers;
+        CAlignFormatUtil::GetAlnScores(*alignment, score, bits, evalue, in_set, identical, numbers);
+        to.Put<uint64_t>(query);
+        to.Put<double>(evalue);
+        to.Put<double>(bits);
+        to.PutText(printed);
+    }
+}
+
+string CEngine::TakeRows() { return std::move(m_Rows); }
 
 string CEngine::Prolog() {
     m_Formatter->PrintProlog();

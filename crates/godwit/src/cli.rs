@@ -62,7 +62,7 @@ pub use plan::{BalancePolicy, PlanArgs};
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use run::RunArgs;
-pub use search::SearchArgs;
+pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
 #[cfg(feature = "sql")]
@@ -298,6 +298,9 @@ pub enum Verb {
     /// Decode a CRAM file for the process behind stdout; started by other verbs, not by people
     #[command(hide = true, after_help = "Example:\n  godwit decode-cram --input in.cram --threads 2 > messages")]
     DecodeCram(DecodeCramArgs),
+    /// Search pieces of queries; started by `godwit search`, not by people
+    #[command(hide = true, after_help = "Example:\n  godwit search-worker '{..}' queries.fa")]
+    SearchWorker(SearchWorkerArgs),
     /// Run statements for a server; started by `godwit serve`, not by people
     #[cfg(feature = "sql")]
     #[command(

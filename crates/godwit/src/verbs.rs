@@ -68,6 +68,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
         Verb::Search(args) => search::run(&args),
+        Verb::SearchWorker(args) => search::work(&args),
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),

@@ -1,7 +1,6 @@
 //! BLAST: `godwit-blast`, the worker that links NCBI's libraries, and the programs of an installed BLAST+.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use crate::EngineError;
 use crate::locate::locate;
@@ -32,7 +31,7 @@ pub fn find_worker() -> Result<PathBuf, EngineError> {
 /// [`EngineError::NotInstalled`] when it cannot be started.
 pub fn worker_version(worker: &Path) -> Result<String, EngineError> {
     let missing = || EngineError::NotInstalled { program: worker.display().to_string(), remedy: WORKER_REMEDY.into() };
-    first_line(worker, "--version").ok_or_else(missing)
+    super::first_line(worker, "--version").ok_or_else(missing)
 }
 
 /// A program of an installed BLAST+ and its version.
@@ -40,17 +39,7 @@ pub fn worker_version(worker: &Path) -> Result<String, EngineError> {
 /// # Errors
 /// [`EngineError::NotInstalled`] when it is not on PATH.
 pub fn find_program(program: &str) -> Result<(PathBuf, String), EngineError> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file());
-    let version = found.and_then(|path| first_line(&path, "-version").map(|line| (path, line)));
-    let (path, line) =
-        version.ok_or_else(|| EngineError::NotInstalled { program: program.into(), remedy: REMEDY.into() })?;
+    let (path, line) = super::on_path(program, "-version", REMEDY)?;
     let version = line.rsplit(' ').next().unwrap_or_default().to_owned();
     Ok((path, version))
-}
-
-fn first_line(program: &Path, option: &str) -> Option<String> {
-    let output = Command::new(program).arg(option).stdin(Stdio::null()).output().ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
-    (output.status.success() && !said.is_empty()).then_some(said)
 }

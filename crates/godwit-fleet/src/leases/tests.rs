@@ -152,6 +152,18 @@ fn items_can_be_given_back_and_results_can_be_lost() {
 }
 
 #[test]
+fn what_is_settled_is_never_handed_out() {
+    let mut leases = with_items(3);
+    assert!(leases.settle(ItemId(1)) && !leases.settle(ItemId(1)) && !leases.settle(ItemId(7)));
+    assert_eq!([item(&mut leases, "a", 0), item(&mut leases, "a", 0)], [0, 2]);
+    assert!(!leases.settle(ItemId(0)), "it was handed out");
+    assert!(leases.is_committed(ItemId(1)) && !leases.is_finished());
+    assert_eq!(leases.commit("a", FIRST, ItemId(0), seconds(1)), alone());
+    assert_eq!(leases.commit("a", FIRST, ItemId(2), seconds(1)), alone());
+    assert!(leases.is_finished());
+}
+
+#[test]
 fn results_of_items_that_nobody_was_given_are_refused() {
     let mut leases = with_items(1);
     assert_eq!(leases.commit("a", FIRST, ItemId(0), seconds(0)), Commit::NeverIssued);

@@ -7,7 +7,6 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
-use godwit_engines::searcher::blast;
 use godwit_exchange::{ExchangeError, Gift, Node, NodeId, Order, Report, Ticket, bytes_batch};
 use godwit_search::{Ending, Said, WorkerProcess};
 
@@ -44,8 +43,7 @@ pub(crate) fn take_part(
     options: &NodeOptions,
     cancelled: &AtomicBool,
 ) -> Result<(), PipelineError> {
-    let program = blast::find_worker()?;
-    let engine = format!("BLAST {}", blast::worker_version(&program)?);
+    let (program, engine) = work.engine.find()?;
     let queries = checksum(&work.engine.query)?;
     link.say(Report::ReadyToSearch { workers: work.workers.unwrap_or(options.threads), engine, queries })?;
     let node = SearchNode { link, id, program, work, workers: Mutex::default() };

@@ -1,22 +1,27 @@
-//! `godwit search`: a BLAST+ command line by several workers.
+//! `godwit search`: the command line of a search by several workers.
 
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use godwit_formats::columnar::TableFormat;
 use godwit_formats::with_causes;
 use godwit_pipeline::{PipelineError, search_on_nodes};
-use godwit_search::{Blame, BlastCommand, LocalPlace, Search, SearchError, SearchOptions, Step, Summary};
+use godwit_search::{
+    Blame, BulkSearch, LocalPlace, Prepared, Search, SearchCommand, SearchError, SearchOptions, Step, Summary,
+};
 
 use super::spread::Spreadable;
 use super::{cancel_on_signal, scratch_of};
-use crate::cli::{Common, Place, SearchArgs};
+use crate::cli::{Common, Place, SearchArgs, SearchEngine, SearchWorkerArgs};
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Bytes of reports that are held in memory where nothing is said.
 const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
+/// Ranges of the database for each worker that searches them by runs of their own, where nothing is said.
+const RANGES_PER_WORKER: usize = 4;
 /// Time between words on how far it is.
 const BETWEEN_STEPS: Duration = Duration::from_secs(10);
 
@@ -24,7 +29,10 @@ const BETWEEN_STEPS: Duration = Duration::from_secs(10);
 pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
-    let command = BlastCommand::parse(&args.program)?;
+    let mut command = SearchCommand::parse(&args.program)?;
+    if args.engine == SearchEngine::Alias {
+        command = command.with_aliases()?;
+    }
     let shared = check_place(args, &command)?;
     let name = shared.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let spreadable = Spreadable {
@@ -42,8 +50,13 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let spooled = if command.query.is_none() { Some(spool(&scratch_of(&args.common))?) } else { None };
     let query = command.query.clone().or_else(|| spooled.as_ref().map(|file| file.path().to_owned()));
     let query = query.unwrap_or_default();
-    check_query(&query)?;
-    let options = options(args, command);
+    check_query(&query, command.bulk.is_some() && args.engine == SearchEngine::Exact)?;
+    let workers = workers(args, &mut command);
+    // What it made for this search is there until the end of it.
+    let scratch = scratch_of(&args.common);
+    let pieces = args.fragments.map_or_else(|| RANGES_PER_WORKER * workers.unwrap_or(1), |pieces| pieces as usize);
+    let prepared = Prepared::new(&mut command, &query, &scratch, pieces)?;
+    let options = options(args, workers, command, prepared.scratch().unwrap_or(&scratch));
     let (begun, told) = (Instant::now(), Cell::new(Instant::now()));
     let step = |step: Step| {
         if told.get().elapsed() >= BETWEEN_STEPS {
@@ -52,10 +65,7 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
         }
     };
     let summary = match &spread {
-        Some(spread) => {
-            let workers = args.workers.map(usize::from).or(options.command.threads);
-            search_on_nodes(&options, &query, workers, spread, (&progress, &cancelled), &step)?
-        }
+        Some(spread) => search_on_nodes(&options, &query, workers, spread, (&progress, &cancelled), &step)?,
         None => {
             let place = LocalPlace::find(&options, query.clone())?;
             Search::open(&options, &query, Box::new(place), &cancelled)?.run(&step)?
@@ -65,17 +75,50 @@ pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     tell(args, &options, &summary, &progress)
 }
 
+/// Searches pieces of queries, as another process asks.
+pub fn work(args: &SearchWorkerArgs) -> Result<(), Failure> {
+    let wrong = |error| Failure::new(Exit::Usage, format!("{} is no search: {error}", args.search));
+    let search: BulkSearch = serde_json::from_str(&args.search).map_err(wrong)?;
+    if !godwit_search::serve(&search, &args.query) {
+        // Whoever asked was told why.
+        std::process::exit(Exit::Engine as i32);
+    }
+    Ok(())
+}
+
 /// The output, which nodes have to see, and the queries.
-fn check_place(args: &SearchArgs, command: &BlastCommand) -> Result<PathBuf, Failure> {
+fn check_place(args: &SearchArgs, command: &SearchCommand) -> Result<PathBuf, Failure> {
     let usage = |message: &str| Err(Failure::new(Exit::Usage, message.to_owned()));
     if args.dry_run && args.place.on != Some(Place::Slurm) {
         return usage("--dry-run of search shows the job of --on slurm, and here is none; leave it out");
+    }
+    if args.resume && command.out.is_none() {
+        return usage("what a search has finished is kept beside its output; give -out FILE with --resume");
+    }
+    if let Some(hits) = &args.hits {
+        if TableFormat::of(hits).is_none() {
+            let name = hits.display();
+            return usage(&format!("--hits {name} is not written: name the format by its ending, .parquet or .arrow"));
+        }
+        if [&command.out, &args.summary].into_iter().flatten().any(|other| is_same_place(other, hits)) {
+            return usage("--hits names the file of another output; give each output a name of its own");
+        }
     }
     match (args.place.on, &command.query, &command.out) {
         (None, _, out) => Ok(out.clone().unwrap_or_default()),
         (Some(_), Some(_), Some(out)) => Ok(out.clone()),
         _ => usage("nodes read and write files that all of them see: give -query FILE and -out FILE with --on"),
     }
+}
+
+/// Whether two outputs would have one name.
+fn is_same_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let directory = absolute.parent().and_then(|directory| directory.canonicalize().ok());
+        directory.map_or(absolute.clone(), |directory| directory.join(absolute.file_name().unwrap_or_default()))
+    };
+    place(one) == place(other)
 }
 
 /// How far a search is, and how long it may still take: as long as what is done took, by its share.
@@ -111,17 +154,37 @@ fn tell(args: &SearchArgs, options: &SearchOptions, summary: &Summary, progress:
     if let Some(out) = &options.command.out {
         progress.say(&format!("wrote {} ({} bytes)", out.display(), summary.bytes));
     }
+    if let Some(why) = summary.why_not_identical {
+        progress.say(&format!("the output is most likely that of one pass, but not certainly: {why}"));
+    }
+    if let (Some(path), Some(rows)) = (&options.hits, summary.hits) {
+        progress.say(&format!("wrote {} ({rows} hits)", path.display()));
+    }
     Ok(())
 }
 
-fn options(args: &SearchArgs, command: BlastCommand) -> SearchOptions {
-    let asked = args.workers.map(usize::from).or(command.threads);
+/// Workers of each machine that were asked for. The threads of a tool are each worker's own, and share the machine's where nothing
+/// is said of them.
+fn workers(args: &SearchArgs, command: &mut SearchCommand) -> Option<usize> {
+    let asked = args.workers.map(usize::from);
+    let Some(bulk) = &mut command.bulk else { return asked.or(command.threads) };
+    if args.engine == SearchEngine::Alias {
+        return Some(asked.or(command.threads).unwrap_or_else(|| args.common.thread_count()));
+    }
+    let workers = asked.unwrap_or(1);
+    bulk.threads = command.threads.unwrap_or_else(|| (args.common.thread_count() / workers).max(1));
+    Some(workers)
+}
+
+fn options(args: &SearchArgs, workers: Option<usize>, command: SearchCommand, scratch: &Path) -> SearchOptions {
     SearchOptions {
         fragments: args.fragments,
-        workers: asked.unwrap_or_else(|| args.common.thread_count()),
+        workers: workers.unwrap_or_else(|| args.common.thread_count()),
         memory_bytes: args.common.memory.unwrap_or(DEFAULT_MEMORY_BYTES),
-        scratch: scratch_of(&args.common),
+        scratch: scratch.to_owned(),
         tells: tells(&args.common),
+        hits: args.hits.clone(),
+        resumes: args.resume,
         command,
     }
 }
@@ -143,7 +206,7 @@ fn spool(scratch: &Path) -> Result<tempfile::NamedTempFile, Failure> {
 }
 
 /// The programs take other files for sequences, or end with an empty report.
-fn check_query(query: &PathBuf) -> Result<(), Failure> {
+fn check_query(query: &PathBuf, begins_with_name: bool) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", query.display()));
     let bytes = std::fs::read(query).map_err(wrong)?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
@@ -152,7 +215,13 @@ fn check_query(query: &PathBuf) -> Result<(), Failure> {
             let message = format!("{} has no queries; give FASTA with at least one sequence", query.display());
             Err(Failure::new(Exit::Input, message))
         }
-        Some(byte) if *byte == b'>' || byte.is_ascii_alphabetic() => Ok(()),
+        Some(b'>') => Ok(()),
+        Some(byte) if byte.is_ascii_alphabetic() && !begins_with_name => Ok(()),
+        Some(_) if begins_with_name => {
+            let message =
+                format!("{} is not FASTA: it does not begin with >; unpack it, or make FASTA of it", query.display());
+            Err(Failure::new(Exit::Input, message))
+        }
         Some(_) => {
             let message = format!("{} is not FASTA: it begins with neither > nor a letter", query.display());
             Err(Failure::new(Exit::Input, message))

@@ -1,0 +1,64 @@
+"""A search in parts as it was done before: a run for each range of the database, and one master through which all results pass.
+
+    _naive_merge.py PROGRAM DB QUERY OUT FORMAT TARGETS WORKERS SECONDS
+
+Ranges are named by alias files, runs are parallel, and the master merges their rows by e-value and bit score. What it writes need not be
+what one pass writes; it is here for its time. SECONDS is a file that gets the time of runs and of the master, as JSON.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+
+def sequences(db, kind):
+    told = subprocess.run(["blastdbcmd", "-db", db, "-dbtype", kind, "-info"], check=True, capture_output=True, text=True).stdout
+    return int(re.search(r"([\d,]+) sequences", told).group(1).replace(",", ""))
+
+
+def search(program, db, query, targets, fields, place, first, last):
+    kind = "pal" if program in ("blastp", "blastx") else "nal"
+    Path(f"{place}.{kind}").write_text(f'TITLE range\nDBLIST "{os.path.abspath(db)}"\nFIRST_OID {first}\nLAST_OID {last}\n')
+    words = [program, "-db", place, "-query", query, "-outfmt", fields, "-max_target_seqs", targets, "-out", f"{place}.rows"]
+    subprocess.run(words, check=True, env=dict(os.environ, BLAST_USAGE_REPORT="false"))
+    return f"{place}.rows"
+
+
+def merge(tables, targets, out):
+    """All rows of all ranges, by query in the order of the first table that has it."""
+    queries = {}
+    for table in tables:
+        with open(table) as rows:
+            for row in rows:
+                query, subject, *fields = row.split("\t")
+                queries.setdefault(query, {}).setdefault(subject, []).append((float(fields[8]), -float(fields[9].split()[0]), row))
+    with open(out, "w") as to:
+        for subjects in queries.values():
+            for rows in sorted(subjects.values(), key=lambda rows: rows[0][:2])[: int(targets)]:
+                to.writelines(row for _, _, row in rows)
+
+
+def main():
+    program, db, query, out, fields, targets, workers, seconds = sys.argv[1:]
+    count, workers = sequences(db, "prot" if program in ("blastp", "blastx") else "nucl"), int(workers)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(workers) as pool:
+        cuts = [count * part // workers for part in range(workers + 1)]
+        runs = [
+            pool.submit(search, program, db, query, targets, fields, f"{scratch}/{part}", cuts[part] + 1, cuts[part + 1])
+            for part in range(workers)
+        ]
+        tables = [run.result() for run in runs]
+        searched = time.monotonic()
+        merge(tables, targets, out)
+    Path(seconds).write_text(json.dumps({"runs_s": searched - begun, "master_s": time.monotonic() - searched}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""The whole time of a search: godwit beside the program with threads, and beside naive merging through one master.
+
+As the output grows (by -max_target_seqs), rounds interleaved: NCBI's application on the libraries of the worker (tests/tools/blast) and the
+installed program, each with 1, 2, 4 threads, the latter with -mt_mode 0 and 1; one run for each range of an alias file, whose rows one
+master merges (_naive_merge.py); and `godwit search`, whose output is held against that of the application. The rows have the aligned
+sequences, so that there is something to be moved. Plots like pioBLAST's figures 3 and 4 (doi:10.1109/IPDPS.2005.190).
+"""
+
+import filecmp
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import _clients
+import _measure as bench
+
+FIELDS = "6 std qseq sseq"
+
+
+def competitors(options, godwit, scratch, targets):
+    """Scripts by name. Each writes a file of its own."""
+    words = [options.program, "-db", options.db, "-query", options.query, "-outfmt", FIELDS, "-max_target_seqs", targets, *options.options.split()]
+    scripts = {}
+
+    def add(name, command):
+        out = scratch / f"{len(scripts)}.tsv"
+        scripts[name] = shlex.join(map(str, [*command, "-out", out]))
+        return out
+
+    expected = add("application, 1 thread", [options.reference_program, *words])
+    for threads in options.program_threads:
+        if threads > 1:
+            add(f"application, {threads} threads", [options.reference_program, *words, "-num_threads", threads])
+        for mode in (0, 1) if threads > 1 else (0,):
+            add(f"installed, {threads} threads, -mt_mode {mode}", [*words, "-num_threads", threads, "-mt_mode", mode])
+    found = {}
+    for workers in options.workers:
+        name = f"godwit, {workers} workers"
+        found[name] = add(name, [godwit, "search", "--quiet", "--workers", workers, "--", *words])
+        naive = [shutil.which("python3"), bench.ROOT / "bench" / "_naive_merge.py", options.program, options.db, options.query]
+        naive += [scratch / f"naive-{workers}.tsv", FIELDS, targets, workers, scratch / f"naive-{workers}.json"]
+        scripts[f"naive merging, {workers} workers"] = "BLAST_USAGE_REPORT=false " + shlex.join(map(str, naive))
+    return scripts, expected, found
+
+
+def measure(options, godwit, scratch):
+    """By targets: bytes of the output, the measurements, and the master's share of naive merging."""
+    growing = {}
+    for targets in options.targets:
+        scripts, expected, found = competitors(options, godwit, scratch, targets)
+        measured = bench.compete(scripts, {name: options.rounds for name in scripts}, scratch)
+        for name, out in found.items():
+            if not filecmp.cmp(out, expected, shallow=False):
+                bench.fail(f"{name} wrote another file than the application, with {targets} targets")
+        masters = {workers: json.loads((scratch / f"naive-{workers}.json").read_text()) for workers in options.workers}
+        growing[targets] = {"bytes": expected.stat().st_size, "measured": measured, "masters": masters}
+    return growing
+
+
+def plots(growing):
+    names = next(iter(growing.values()))["measured"]
+    lines = {name: [[found["bytes"] / 1e6, bench.median(found["measured"][name], "wall_s")] for found in growing.values()] for name in names}
+    masters = next(iter(growing.values()))["masters"]
+    share = {f"master of {workers}": [[found["bytes"] / 1e6, found["masters"][workers]["master_s"]] for found in growing.values()] for workers in masters}
+    return [
+        {"name": "search-total", "title": "Time of a search as its output grows", "x": "MB", "y": "s", "log": "x", "bold": [name for name in names if name.startswith("godwit")], "lines": lines},
+        {"name": "search-master", "title": "Time of the master in naive merging", "x": "MB", "y": "s", "log": "x", "bold": [], "lines": share},
+    ]
+
+
+def options_of_line():
+    parser = bench.parser(__doc__)
+    numbers = {"type": lambda text: [int(word) for word in text.split(",")]}
+    parser.add_argument("--db", required=True, help="database, as -db takes it")
+    parser.add_argument("--query", required=True, type=Path)
+    parser.add_argument("--program", default="blastp")
+    parser.add_argument("--options", default="", help="further options of the program")
+    parser.add_argument("--program-threads", default=[1, 2, 4], help="-num_threads (default: 1,2,4)", **numbers)
+    parser.add_argument("--workers", default=[1, 2, 4], help="workers (default: 1,2,4)", **numbers)
+    parser.add_argument("--targets", default=[25, 250, 2500], help="-max_target_seqs (default: 25,250,2500)", **numbers)
+    parser.add_argument("--rounds", type=int, default=1)
+    return parser.parse_args()
+
+
+def main():
+    options = options_of_line()
+    bench.need(options.program, "blastdbcmd")
+    godwit = bench.godwit_binary(options)
+    options.reference_program = bench.first_line([str(bench.ROOT / "tests" / "tools" / "blast" / "build.sh")], "/")
+    scratch = bench.scratch_directory(options, "search-total")
+    interpreter = _clients.python("databases")
+    growing = measure(options, godwit, scratch)
+    around = bench.host(godwit)
+    tables = []
+    for targets, found in growing.items():
+        tables += [f"## {found['bytes'] / 1e6:.1f} MB of output (-max_target_seqs {targets})", "", bench.table(found["measured"], "application, 1 thread"), ""]
+        tables += [f"- Of naive merging with {workers} workers, the master took {one['master_s']:.2f} s, and the runs {one['runs_s']:.2f} s." for workers, one in found["masters"].items()]
+        tables.append("")
+    text = "\n".join([
+        "# The whole time of a search",
+        "",
+        f"{options.program}, {options.rounds} rounds; installed: {bench.first_line([options.program, '-version'], ':')}; {bench.machine(around)}.",
+        "",
+        *tables,
+        "![Time as the output grows](search-total.svg)",
+        "![Time of the master](search-master.svg)",
+        "",
+        f"Command: `{bench.shown_command()}`",
+        "",
+    ])
+    bench.write("search_total", options.results, text, around, [], {"growing": list(growing.items()), "plots": plots(growing)})
+    _clients.plot(interpreter, options.results / "search_total.json")
+
+
+if __name__ == "__main__":
+    main()

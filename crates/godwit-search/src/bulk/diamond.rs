@@ -1,0 +1,176 @@
+//! The command line of DIAMOND.
+
+use std::path::PathBuf;
+
+use super::{BulkSearch, Heading, Refusal, Tool, refuse};
+use crate::SearchError;
+use crate::command_line::{Program, SearchCommand};
+
+/// What depends on more than one query, or is not one file of rows.
+const REFUSED: [Refusal; 22] = [
+    ("--un", "unaligned queries would be in files of their own; run the tool without godwit"),
+    ("--al", "aligned queries would be in files of their own; run the tool without godwit"),
+    ("--compress", "pieces that are compressed one by one are another file; compress the output"),
+    ("--daa", "an archive has its queries numbered; use --outfmt 6"),
+    ("-a", "an archive has its queries numbered; use --outfmt 6"),
+    ("--multiprocessing", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
+    ("--mp-init", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
+    ("--mp-recover", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
+    ("--parallel-tmpdir", "DIAMOND would share the work by itself; leave it out, or run it without godwit"),
+    ("--freq-masking", "how frequent a seed is depends on all queries; leave it out"),
+    ("--freq-sd", "how frequent a seed is depends on all queries; leave it out"),
+    ("--freq-treshold", "how frequent a seed is depends on all queries; leave it out"),
+    ("--lin-stage1", "which query a seed is kept for depends on all queries; leave it out"),
+    ("--linsearch", "which query a seed is kept for depends on all queries; leave it out"),
+    ("--kmer-ranking", "how k-mers rank depends on all queries; leave it out"),
+    ("--global-ranking", "that its ranks are the same by pieces is not known; leave it out"),
+    ("-g", "that its ranks are the same by pieces is not known; leave it out"),
+    ("--no-self-hits", "that it is the same by pieces is not known; leave it out"),
+    ("--unfmt", "unaligned queries would be in files of their own; run the tool without godwit"),
+    ("--alfmt", "aligned queries would be in files of their own; run the tool without godwit"),
+    ("--help", "ask the tool itself"),
+    ("--version", "ask the tool itself"),
+];
+
+/// Formats whose pieces put together are what one run writes.
+const FORMATS: [(&str, Heading); 8] = [
+    ("0", Heading::Pairwise),
+    ("pairwise", Heading::Pairwise),
+    ("6", Heading::None),
+    ("tab", Heading::None),
+    ("101", Heading::Sam),
+    ("sam", Heading::Sam),
+    ("103", Heading::None),
+    ("paf", Heading::None),
+];
+
+/// Looks through the words behind `diamond`.
+pub(crate) fn parse(words: &[String]) -> Result<SearchCommand, SearchError> {
+    let wrong = |message: String| SearchError::Options { program: Program::Diamond.name(), message };
+    let Some((mode, rest)) = words.split_first().filter(|(mode, _)| ["blastp", "blastx"].contains(&mode.as_str()))
+    else {
+        let option = format!("diamond {}", words.first().map_or("", String::as_str));
+        return Err(SearchError::Unsupported { option, problem: "give diamond blastp or diamond blastx" });
+    };
+    let words: Vec<String> = std::iter::once("diamond".to_owned()).chain(words.iter().cloned()).collect();
+    let mut bulk = BulkSearch::of(Tool::Diamond, mode, &words);
+    let mut command = SearchCommand::of(Program::Diamond, words.into_iter());
+    for (name, values) in options(rest).map_err(wrong)? {
+        refuse(&name, &REFUSED)?;
+        let one = || match values.as_slice() {
+            [value] => Ok(value.clone()),
+            _ => Err(wrong(format!("{name} takes one value here, and has {}", values.len()))),
+        };
+        match name.as_str() {
+            "--query" | "-q" => command.query = Some(one()?).filter(|query| query != "-").map(PathBuf::from),
+            "--out" | "-o" => command.out = Some(one()?).filter(|out| out != "-").map(PathBuf::from),
+            "--threads" | "-p" => {
+                let threads = one()?.parse().ok().filter(|threads| *threads > 0);
+                command.threads =
+                    Some(threads.ok_or_else(|| wrong(format!("{name} {} is no number of threads", values[0])))?);
+            }
+            "--quiet" | "--log" | "--verbose" | "-v" => {}
+            _ => {
+                match name.as_str() {
+                    "--db" | "-d" => bulk.database = PathBuf::from(one()?),
+                    "--outfmt" | "-f" => bulk.heading = heading_of(&values, bulk.heading)?,
+                    "--header" => bulk.heading = names_of_columns(&values, bulk.heading)?,
+                    _ => {}
+                }
+                bulk.arguments.push(name);
+                bulk.arguments.extend(values);
+            }
+        }
+    }
+    if bulk.database.as_os_str().is_empty() {
+        return Err(wrong("--db is missing".to_owned()));
+    }
+    bulk.named = bulk.database.clone();
+    command.bulk = Some(bulk);
+    Ok(command)
+}
+
+/// Options with what follows each.
+fn options(words: &[String]) -> Result<Vec<(String, Vec<String>)>, String> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for word in words {
+        let is_name =
+            word.len() > 1 && word.starts_with('-') && !word[1..].starts_with(|letter: char| letter.is_ascii_digit());
+        match (is_name, found.last_mut()) {
+            (true, _) => match word.split_once('=').filter(|_| word.starts_with("--")) {
+                Some((name, value)) => found.push((name.to_owned(), vec![value.to_owned()])),
+                None => found.push((word.clone(), Vec::new())),
+            },
+            (false, Some((_, values))) => values.push(word.clone()),
+            (false, None) => return Err(format!("{word} stands before any option")),
+        }
+    }
+    Ok(found)
+}
+
+fn heading_of(values: &[String], named: Heading) -> Result<Heading, SearchError> {
+    let format = values.first().map_or("6", String::as_str);
+    let unsupported = |option: String, problem| Err(SearchError::Unsupported { option, problem });
+    if values.iter().any(|value| value == "qnum") {
+        return unsupported("--outfmt with qnum".to_owned(), "queries are numbered in each piece; use qseqid");
+    }
+    match FORMATS.iter().find(|(name, _)| *name == format) {
+        Some((_, Heading::None)) => Ok(named),
+        Some((_, heading)) => Ok(*heading),
+        None => {
+            let problem = "its pieces put together are not what one run writes; use 0, 6, 101 or 103";
+            unsupported(format!("--outfmt {format}"), problem)
+        }
+    }
+}
+
+fn names_of_columns(values: &[String], otherwise: Heading) -> Result<Heading, SearchError> {
+    match values.first().map(String::as_str) {
+        Some("0") => Ok(otherwise),
+        Some("simple") => Ok(Heading::Line),
+        _ => {
+            let problem = "its lines have the command line and the time; use --header simple";
+            Err(SearchError::Unsupported { option: "--header verbose".to_owned(), problem })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<SearchCommand, SearchError> {
+        parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn queries_output_and_threads_are_ours_and_the_rest_passes_through() {
+        let command =
+            parse_line("blastp -q q.fa --db=d -o o.tsv -p 3 --quiet -f 6 qseqid sseqid --evalue 1e-3 -k 5").unwrap();
+        let bulk = command.bulk.as_ref().unwrap();
+        assert_eq!((command.query, command.out), (Some("q.fa".into()), Some("o.tsv".into())));
+        assert_eq!((command.threads, bulk.heading), (Some(3), Heading::None));
+        assert_eq!(bulk.arguments.join(" "), "--db d -f 6 qseqid sseqid --evalue 1e-3 -k 5");
+        let sam = parse_line("blastx -d d -q - -f sam").unwrap();
+        assert_eq!((sam.query, sam.bulk.unwrap().heading), (None, Heading::Sam));
+    }
+
+    #[test]
+    fn what_depends_on_other_queries_is_refused_by_name() {
+        for (line, name) in [
+            ("blastp -d d --un u.fa", "--un"),
+            ("blastp -d d -f 100", "--outfmt 100"),
+            ("blastp -d d -f xml", "--outfmt xml"),
+            ("blastp -d d -f 6 qnum", "qnum"),
+            ("blastp -d d --header", "--header"),
+            ("blastp -d d --freq-sd 3", "--freq-sd"),
+            ("makedb --in d.fa -d d", "diamond makedb"),
+        ] {
+            let error = parse_line(line).unwrap_err();
+            assert!(matches!(error, SearchError::Unsupported { .. }) && error.to_string().contains(name), "{error}");
+        }
+        for line in ["blastp -q a.fa b.fa -d d", "blastp -d d -p 0", "blastp -q a.fa", "blastp q.fa"] {
+            assert!(matches!(parse_line(line), Err(SearchError::Options { .. })), "{line}");
+        }
+    }
+}
