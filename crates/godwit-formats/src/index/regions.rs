@@ -196,27 +196,17 @@ impl RegionIndex {
         }
     }
 
-    /// No record that overlaps a base at or before `last` lies at this or behind: records of the nearest bin to the right begin
-    /// here. As htslib 1.16 does, it is looked for on the level of the windows first, then of their parents.
+    /// No record that overlaps a base at or before `last` lies at this or behind: on each level, all records of the next bin to the
+    /// right begin behind that base, and the file is sorted.
     fn offset_behind(&self, regions: &ContigRegions, last: u64) -> VirtualOffset {
-        let mut number = first_bin(self.depth) + (last >> self.min_shift) as u32 + 1;
-        loop {
-            // To the right of a parent's last child is its next sibling, whose first child begins where it does.
-            while number % 8 == 1 {
-                number = (number - 1) >> 3;
-            }
-            if number == 0 {
-                return VirtualOffset::MAX;
-            }
-            if let Ok(at) = regions.bins.binary_search_by_key(&number, |bin| bin.number) {
-                let bin = regions.bins[at];
-                let starts = regions.chunks[bin.start as usize..bin.end as usize].iter().map(|chunk| chunk.0);
-                if let Some(first) = starts.min() {
-                    return first;
-                }
-            }
-            number += 1;
-        }
+        let of_level = |level: u32| {
+            let shift = self.min_shift + 3 * (self.depth - level);
+            let next = first_bin(level) + (last >> shift) as u32 + 1;
+            let at = regions.bins.partition_point(|bin| bin.number < next);
+            let bin = regions.bins.get(at).filter(|bin| bin.number < first_bin(level + 1))?;
+            regions.chunks[bin.start as usize..bin.end as usize].iter().map(|chunk| chunk.0).min()
+        };
+        (0..=self.depth).filter_map(of_level).min().unwrap_or(VirtualOffset::MAX)
     }
 
     /// Offsets at which records begin, ascending: as many as cut the file from `first` to `bytes` into about `parts` of like

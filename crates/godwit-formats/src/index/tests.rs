@@ -232,10 +232,11 @@ fn an_empty_index_lists_every_contig() {
 fn what_lies_behind_a_region_is_not_read_for_it() {
     let genome = genome(&[20_000_000]);
     let mut index = IndexBuilder::new(&genome);
-    // In bins of 16 kb, 128 kb, 8 Mb and 64 Mb; then in such that end where the first ones do.
+    // Bins of 16 kb, but for the third and fourth: those cross borders of 1 Mb and 8 Mb.
     let spans =
         [(100, 200), (300_000, 300_100), (1_048_500, 1_048_700), (8_388_600, 8_388_700), (9_000_000, 9_000_100)];
-    let place = |number: u64| RecordPlace { before: number << 16, after: (number + 1) << 16 };
+    // As far apart as keeps bins from being put into their parents.
+    let place = |number: u64| RecordPlace { before: number << 36, after: (number + 1) << 36 };
     for (number, (start, end)) in spans.into_iter().enumerate() {
         index.push(0, start, end, true, place(10 * (number as u64 + 1))).unwrap();
     }
@@ -246,12 +247,14 @@ fn what_lies_behind_a_region_is_not_read_for_it() {
         index.write(format, &genome, &mut bytes).unwrap();
         std::fs::write(&path, bytes).unwrap();
         let index = RegionIndex::read(&path).unwrap();
-        let found =
-            |start, end| index.chunks(0, start, end).into_iter().map(|(start, _)| start >> 16).collect::<Vec<_>>();
-        assert_eq!(found(0, 1000), [10]);
-        assert_eq!(found(0, 300_001), [10, 20]);
-        assert_eq!(found(1_048_600, 1_048_601), [30]);
-        assert_eq!(found(9_000_050, 9_000_051), [50]);
+        let found = |start, end| -> Vec<_> {
+            index.chunks(0, start, end).into_iter().map(|(start, end)| (start >> 36, end >> 36)).collect()
+        };
+        // A chunk ends where the next record begins.
+        assert_eq!(found(0, 1000), [(10, 20)]);
+        assert_eq!(found(0, 300_001), [(10, 50)], "the next bin to the right of any level is that of the last record");
+        assert_eq!(found(1_048_600, 1_048_601), [(30, 50)]);
+        assert_eq!(found(9_000_050, 9_000_051), [(50, 51)]);
     }
 }
 
