@@ -111,17 +111,25 @@ def plots(options, searches):
     ]
 
 
-def options_of_line():
-    parser = bench.parser(__doc__)
-    numbers = {"type": lambda text: [int(word) for word in text.split(",")]}
+NUMBERS = {"type": lambda text: [int(word) for word in text.split(",")]}
+
+
+def parser_of(explained):
+    """What benchmarks of searches have in common."""
+    parser = bench.parser(explained)
     parser.add_argument("--db", required=True, help="database, as -db takes it")
     parser.add_argument("--query", required=True, type=Path)
     parser.add_argument("--program", default="blastp")
     parser.add_argument("--options", default="", help="further options of the program")
-    parser.add_argument("--fragments", default=[1, 4, 16, 64], help="ranges (default: 1,4,16,64)", **numbers)
-    parser.add_argument("--workers", default=[1, 2, 4], help="workers (default: 1,2,4)", **numbers)
-    parser.add_argument("--formats", default=["6", "0"], type=lambda text: text.split(","), help="formats; the first is that of all but one search (default: 6,0)")
+    parser.add_argument("--workers", default=[1, 2, 4], help="workers (default: 1,2,4)", **NUMBERS)
     parser.add_argument("--rounds", type=int, default=1)
+    return parser
+
+
+def options_of_line():
+    parser = parser_of(__doc__)
+    parser.add_argument("--fragments", default=[1, 4, 16, 64], help="ranges (default: 1,4,16,64)", **NUMBERS)
+    parser.add_argument("--formats", default=["6", "0"], type=lambda text: text.split(","), help="formats; the first is that of all but one search (default: 6,0)")
     return parser.parse_args()
 
 

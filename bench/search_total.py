@@ -11,10 +11,10 @@ import filecmp
 import json
 import shlex
 import shutil
-from pathlib import Path
 
 import _clients
 import _measure as bench
+from search import NUMBERS, parser_of
 
 FIELDS = "6 std qseq sseq"
 
@@ -71,16 +71,9 @@ def plots(growing):
 
 
 def options_of_line():
-    parser = bench.parser(__doc__)
-    numbers = {"type": lambda text: [int(word) for word in text.split(",")]}
-    parser.add_argument("--db", required=True, help="database, as -db takes it")
-    parser.add_argument("--query", required=True, type=Path)
-    parser.add_argument("--program", default="blastp")
-    parser.add_argument("--options", default="", help="further options of the program")
-    parser.add_argument("--program-threads", default=[1, 2, 4], help="-num_threads (default: 1,2,4)", **numbers)
-    parser.add_argument("--workers", default=[1, 2, 4], help="workers (default: 1,2,4)", **numbers)
-    parser.add_argument("--targets", default=[25, 250, 2500], help="-max_target_seqs (default: 25,250,2500)", **numbers)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser = parser_of(__doc__)
+    parser.add_argument("--program-threads", default=[1, 2, 4], help="-num_threads (default: 1,2,4)", **NUMBERS)
+    parser.add_argument("--targets", default=[25, 250, 2500], help="-max_target_seqs (default: 25,250,2500)", **NUMBERS)
     return parser.parse_args()
 
 

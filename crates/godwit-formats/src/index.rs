@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use self::contig::ContigIndex;
 pub use self::counts::ContigCounts;
 pub use self::read::{IndexReadError, IndexSummary};
-pub use self::regions::{Chunk as FileChunk, RegionIndex};
+pub use self::regions::{Chunk as FileChunk, RegionIndex, merge_chunks};
 pub use self::spread::{DataSpread, WINDOW_BASES};
 pub use self::tabix::TabixBuilder;
 use crate::bgzf::RecordPlace;

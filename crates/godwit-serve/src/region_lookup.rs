@@ -1,7 +1,7 @@
 //! The index beside a file, and what it is good for.
 
 use godwit_flight::{DatasetError, Part};
-use godwit_formats::index::{FileChunk, IndexReadError, RegionIndex};
+use godwit_formats::index::{FileChunk, IndexReadError, RegionIndex, merge_chunks};
 use godwit_formats::with_causes;
 
 use crate::batches::blamed;
@@ -98,18 +98,10 @@ const WORTHWHILE_BYTES: u64 = 1 << 20;
 
 /// Deals stretches, in their order, to as many parts of like size, or fewer. The ends of an index' stretches are no starts of
 /// records, so none is cut. Records between stretches may be read as well.
-pub(crate) fn deal(mut stretches: Vec<FileChunk>, most: usize) -> Vec<Part> {
-    let block = |offset: u64| offset >> 16;
-    // Regions of one file may meet in stretches that overlap: a record must not be read twice, nor a block unpacked twice.
-    stretches.sort_unstable();
-    stretches.dedup_by(|next, stretch| {
-        let joined = block(next.0) <= block(stretch.1);
-        if joined {
-            stretch.1 = stretch.1.max(next.1);
-        }
-        joined
-    });
-    let bytes = |stretch: &FileChunk| block(stretch.1) - block(stretch.0) + 1;
+pub(crate) fn deal(stretches: Vec<FileChunk>, most: usize) -> Vec<Part> {
+    // Regions of one file may meet in stretches that overlap: a record must not be read twice.
+    let stretches = merge_chunks(stretches);
+    let bytes = |stretch: &FileChunk| (stretch.1 >> 16) - (stretch.0 >> 16) + 1;
     let total = stretches.iter().map(bytes).sum::<u64>();
     let share = total.div_ceil(most.max(1) as u64).max(WORTHWHILE_BYTES);
     let (mut parts, mut filled) = (Vec::new(), 0);

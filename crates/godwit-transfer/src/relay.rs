@@ -58,7 +58,7 @@ impl Relay {
     /// # Errors
     /// Where the other server is not there, or refuses.
     pub(crate) async fn send(&self, caller: &Caller, request: RelayRequest) -> Result<Download, TransferError> {
-        let steering = Steering::of(caller, request.read.manner);
+        let steering = Steering::of(caller.wire(), request.read.manner);
         let lane = [caller.name(), &request.from, &request.token, &request.lane].join("\n");
         let client = self.lane(&lane, &request).await?;
         let batches = match client.download(marked(READ, &request.read)?).await {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_flight::{Answers, Caller, Chunk, Download, FileInfo, FileService, Pending, Status, Upload};
+use godwit_flight::{Answers, Caller, Chunk, Download, FileInfo, FileService, Pending, Status, Upload, Wire};
 use tokio::sync::mpsc;
 
 use crate::error::TransferError;
@@ -349,14 +349,14 @@ impl FileService for Files {
                 let request: PackedRequest = parse(request)?;
                 check_reading(&caller, &request.path)?;
                 let path = below(&inner.root, &request.path)?;
-                let steering = Steering::of(&caller, request.manner);
+                let steering = Steering::of(caller.wire(), request.manner);
                 return Ok(inner.genomes.send(path, request, steering).await?);
             }
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
             let spans = request.spans.into_iter().map(|span| inner.span_of(&caller, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
-            let steering = Steering::of(&caller, request.manner);
+            let steering = Steering::of(caller.wire(), request.manner);
             Ok(sent(BlockReader::new(spans, inner.hashes.clone(), request.manner.compress), steering))
         })
     }
@@ -383,10 +383,10 @@ impl FileService for Files {
 pub(crate) struct Steering(Option<tokio::task::JoinHandle<()>>);
 
 impl Steering {
-    /// Sets the connection of a caller for a manner of sending.
-    pub(crate) fn of(caller: &Caller, manner: Manner) -> Self {
-        tune::apply(caller.wire(), &manner);
-        let steer = || tokio::spawn(tune::steer(caller.wire().clone(), manner));
+    /// Sets a connection for a manner of sending.
+    pub(crate) fn of(wire: &Wire, manner: Manner) -> Self {
+        tune::apply(wire, &manner);
+        let steer = || tokio::spawn(tune::steer(wire.clone(), manner));
         Self((manner.mode == CopyMode::Polite).then(steer))
     }
 }

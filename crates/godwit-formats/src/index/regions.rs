@@ -173,7 +173,7 @@ impl RegionIndex {
                 found.extend(wanted.map(|chunk| (chunk.0.max(least), chunk.1.min(behind))));
             }
         }
-        merge(found)
+        merge_chunks(found)
     }
 
     /// No record that overlaps a base at or behind `start` lies before this.
@@ -233,8 +233,8 @@ impl ContigRegions {
     }
 }
 
-/// Sorts stretches, and joins those that touch or meet in one block.
-fn merge(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
+/// Sorts stretches of one file, and joins those that overlap, touch or meet in one block, which is then unpacked once.
+pub fn merge_chunks(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
     chunks.sort_unstable();
     chunks.dedup_by(|next, chunk| {
         let joined = chunk.1 >> 16 >= next.0 >> 16;

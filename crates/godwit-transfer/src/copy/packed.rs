@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use godwit_flight::{Client, FlightDescriptor, FlightError};
 use tokio::sync::mpsc;
 
-use super::runner::{TELL_INTERVAL, Task};
+use super::runner::TELL_INTERVAL;
 use super::{Copy, CopyEvent};
 use crate::control::{is_passing, told};
 use crate::error::TransferError;
@@ -26,8 +26,8 @@ use crate::inbox::Inbox;
 use crate::manifest::Entry;
 use crate::plan::Item;
 use crate::protocol::{Have, PACKED, PackedRequest, UNPACK, UnpackCommand, marked, parse};
-use crate::service::blocking;
-use crate::tune::{self, CopyMode, Manner};
+use crate::service::{Steering, blocking};
+use crate::tune::Manner;
 
 /// Wait between attempts.
 const WAIT: Duration = Duration::from_millis(500);
@@ -287,10 +287,7 @@ impl Copy<'_> {
         threads: usize,
         done_bytes: Arc<AtomicU64>,
     ) -> Result<(Landed, u64), Failed> {
-        let manner = self.manner_of_one();
-        tune::apply(client.wire(), &manner);
-        let _steering =
-            (manner.mode == CopyMode::Polite).then(|| Task(tokio::spawn(tune::steer(client.wire().clone(), manner))));
+        let _steering = Steering::of(client.wire(), self.manner_of_one());
         let (base, entry) = (self.base.clone(), item.entry.clone());
         let command = marked(UNPACK, &UnpackCommand { base, entry, reference: shared.there.clone() })?;
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &SCHEMA)?;

@@ -37,7 +37,7 @@ struct Slot {
 }
 
 /// A task that ends when it is dropped.
-pub(super) struct Task(pub(super) tokio::task::JoinHandle<()>);
+struct Task(tokio::task::JoinHandle<()>);
 
 impl Drop for Task {
     fn drop(&mut self) {

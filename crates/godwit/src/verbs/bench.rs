@@ -5,8 +5,10 @@ mod path;
 mod query;
 mod shuffle;
 
+use std::io::{BufRead, BufReader};
 use std::net::ToSocketAddrs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use godwit_flight::{Access, Address, DataPlane, Routes, Server, Tuning};
 use tokio::runtime::Runtime;
@@ -24,6 +26,49 @@ pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
         BenchVerb::Query(args) => query::run(args),
         BenchVerb::Shuffle(args) => shuffle::run(args),
     }
+}
+
+/// A server of ours in a process of its own. Dropping it ends it.
+struct OwnServer {
+    child: Child,
+    /// Its first line: where it is.
+    said: String,
+}
+
+impl OwnServer {
+    /// Starts a server that ends when its stdin is closed, and waits until it says where it is.
+    fn start(mut command: Command) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let stdout = child.stdout.take();
+        let mut server = Self { child, said: String::new() };
+        if let Some(stdout) = stdout {
+            BufReader::new(stdout).read_line(&mut server.said).map_err(failed)?;
+        }
+        match server.said.is_empty() {
+            true => Err(Failure::new(Exit::Machine, "the server did not start; see above".into())),
+            false => Ok(server),
+        }
+    }
+
+    /// The URL that `godwit serve` says.
+    fn url(&self) -> &str {
+        self.said.trim().rsplit(' ').next().unwrap_or_default()
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        // Closing its stdin ends it.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// This program, to be started once more.
+fn program() -> Result<PathBuf, Failure> {
+    let failed = |error| Failure::new(Exit::Machine, format!("cannot find this program: {error}"));
+    std::env::current_exe().map_err(failed)
 }
 
 /// Says with `--json` what is measured next.

@@ -1,8 +1,7 @@
 //! `godwit bench flight`: Arrow Flight between two processes, as the published benchmarks of Flight measure it.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use godwit_flight::measure::{
@@ -14,7 +13,7 @@ use godwit_flight::{
 use godwit_formats::with_causes;
 use serde_json::{Value, json};
 
-use super::{closed, parse_address, process_seconds, tell_stage, threads};
+use super::{OwnServer, closed, parse_address, process_seconds, program, tell_stage, threads};
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
 
@@ -58,19 +57,18 @@ async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure>
 }
 
 /// A server of our own, in a process of its own as the peers have it.
-struct OwnServer {
-    child: Child,
-    address: String,
+struct Peer {
+    server: OwnServer,
     /// Its socket or certificate; goes with it.
     _files: tempfile::TempDir,
     tls: Option<ClientTls>,
 }
 
-impl OwnServer {
+impl Peer {
     fn start(socket: BenchSocket, tls: bool) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
         let files = tempfile::Builder::new().prefix("godwit-bench-").tempdir().map_err(failed)?;
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        let mut command = Command::new(program()?);
         command.args(["bench", "flight", "--until-stdin-closes", "--listen"]);
         command.arg(match socket {
             BenchSocket::Tcp => "127.0.0.1:0".to_owned(),
@@ -83,25 +81,11 @@ impl OwnServer {
             trusted = Some(ClientTls::from_files(&certificate, SERVER_NAME, None).map_err(refused)?);
             command.arg("--identity").arg(files.path());
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
-        }
-        let address = line.trim().strip_prefix("listening on ").unwrap_or_default().to_owned();
-        let server = Self { child, address, _files: files, tls: trusted };
-        match server.address.is_empty() {
-            true => Err(Failure::new(Exit::Machine, "the server did not start; see above".into())),
-            false => Ok(server),
-        }
+        Ok(Self { server: OwnServer::start(command)?, _files: files, tls: trusted })
     }
-}
 
-impl Drop for OwnServer {
-    fn drop(&mut self) {
-        // Closing its stdin ends it.
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
+    fn address(&self) -> &str {
+        self.server.said.trim().strip_prefix("listening on ").unwrap_or_default()
     }
 }
 
@@ -125,12 +109,12 @@ async fn measure(args: &BenchFlightArgs) -> Result<Vec<Value>, Failure> {
     }
     let own = match &args.at {
         Some(_) => None,
-        None => Some(OwnServer::start(args.socket, args.tls)?),
+        None => Some(Peer::start(args.socket, args.tls)?),
     };
     let server = Measured {
-        address: parse_address(args.at.as_deref().or(own.as_ref().map(|own| &own.address[..])).unwrap_or_default())?,
+        address: parse_address(args.at.as_deref().or(own.as_ref().map(Peer::address)).unwrap_or_default())?,
         access: Access { token: None, tls: own.as_ref().and_then(|own| own.tls.clone()) },
-        process: own.as_ref().map(|own| PathBuf::from(format!("/proc/{}/stat", own.child.id()))),
+        process: own.as_ref().map(|own| PathBuf::from(format!("/proc/{}/stat", own.server.child.id()))),
     };
     let shape = match args.shape {
         BenchShape::Fixed => Shape::Fixed { columns: args.row_bytes.div_ceil(8) as usize },

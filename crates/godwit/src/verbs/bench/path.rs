@@ -1,7 +1,7 @@
 //! `godwit bench path`: what `godwit copy` makes of a long network path, which is emulated between two network namespaces here.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use clap::ValueEnum as _;
 use godwit_flight::make_identity;
 use serde_json::{Value, json};
 
-use super::tell_stage;
+use super::{OwnServer, program, tell_stage};
 use crate::cli::{BenchPathArgs, PathEmulatorArgs, TableFormat};
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::table::aligned;
@@ -94,11 +94,6 @@ fn check_machine() -> Result<(), Failure> {
 fn write_random(path: &Path, bytes: u64) -> std::io::Result<()> {
     let mut random = File::open("/dev/urandom")?.take(bytes);
     std::io::copy(&mut random, &mut File::create(path)?).map(|_| ())
-}
-
-fn program() -> Result<PathBuf, Failure> {
-    let failed = |error| Failure::new(Exit::Machine, format!("cannot find this program: {error}"));
-    std::env::current_exe().map_err(failed)
 }
 
 /// Runs `ip` and takes its word.
@@ -220,10 +215,9 @@ fn words_of(args: &BenchPathArgs) -> Vec<String> {
     words
 }
 
-/// `godwit serve` at the far end, with TLS and a token. Dropping it ends it.
+/// `godwit serve` at the far end, with TLS and a token.
 struct FarServer {
-    child: Child,
-    url: String,
+    server: OwnServer,
     certificate: PathBuf,
     token: PathBuf,
 }
@@ -240,26 +234,8 @@ impl FarServer {
         let mut command = path.command(1)?;
         command.arg("serve").arg("--root").arg(root).args(["--listen", &format!("{}:0", ENDS[1])]);
         command.arg("--tls-cert").arg(&certificate).arg("--tls-key").arg(key).arg("--tokens").arg(tokens);
-        command.args(["--no-config", "--until-stdin-closes"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(failed)?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
-        }
-        let url = line.trim().rsplit_once(" at ").map(|(_, url)| url.to_owned()).unwrap_or_default();
-        let server = Self { child, url, certificate, token };
-        match server.url.is_empty() {
-            true => Err(Failure::new(Exit::Machine, "the server did not start; see above".into())),
-            false => Ok(server),
-        }
-    }
-}
-
-impl Drop for FarServer {
-    fn drop(&mut self) {
-        // Closing its stdin ends it.
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
+        command.args(["--no-config", "--until-stdin-closes"]);
+        Ok(Self { server: OwnServer::start(command)?, certificate, token })
     }
 }
 
@@ -268,7 +244,7 @@ fn copied(args: &BenchPathArgs, path: &EmulatedPath, server: &FarServer, scratch
     let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the copy: {error}"));
     let target = scratch.join("copy");
     let mut command = path.command(0)?;
-    command.arg("copy").arg(format!("{}/f", server.url)).arg(&target);
+    command.arg("copy").arg(format!("{}/f", server.server.url())).arg(&target);
     command.args(["--mode", &mode_of(args), "--streams", &streams_of(args), "--quiet", "--no-config"]);
     command.arg("--ca").arg(&server.certificate).arg("--token-file").arg(&server.token);
     let begun = Instant::now();

@@ -1,23 +1,22 @@
 //! `godwit bench query`: what a server makes of statements, as its clients see it.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use godwit_flight::measure::{Answered, ask};
 use serde_json::{Value, json};
 
 use super::super::access::{connected, of_server};
-use super::{tell_stage, threads};
+use super::{OwnServer, program, tell_stage, threads};
 use crate::cli::{BenchQueryArgs, TableFormat};
-use crate::failure::{Exit, Failure, print, print_json};
+use crate::failure::{Failure, print, print_json};
 use crate::table::aligned;
 
 /// Measures.
 pub fn run(args: &BenchQueryArgs) -> Result<(), Failure> {
-    let own = args.data.as_deref().map(OwnServer::start).transpose()?;
-    let url = args.at.as_deref().or(own.as_ref().map(|own| &own.url[..])).unwrap_or_default();
+    let own = args.data.as_deref().map(served).transpose()?;
+    let url = args.at.as_deref().or(own.as_ref().map(OwnServer::url)).unwrap_or_default();
     let results = threads()?.block_on(measure(args, url))?;
     match args.format {
         TableFormat::Json => print_json(&results),
@@ -25,42 +24,12 @@ pub fn run(args: &BenchQueryArgs) -> Result<(), Failure> {
     }
 }
 
-/// A `godwit serve` in a process of its own.
-struct OwnServer {
-    child: Child,
-    url: String,
-}
-
-impl OwnServer {
-    fn start(root: &Path) -> Result<Self, Failure> {
-        let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.arg("serve").arg("--root").arg(root).args([
-            "--listen",
-            "127.0.0.1:0",
-            "--until-stdin-closes",
-            "--no-config",
-        ]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
-        }
-        let url = line.trim().rsplit_once(" at ").map(|(_, url)| url.to_owned()).unwrap_or_default();
-        let server = Self { child, url };
-        match server.url.is_empty() {
-            true => Err(Failure::new(Exit::Machine, "the server did not start; see above".into())),
-            false => Ok(server),
-        }
-    }
-}
-
-impl Drop for OwnServer {
-    fn drop(&mut self) {
-        // Closing its stdin ends it.
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
+/// A `godwit serve` of a directory.
+fn served(root: &Path) -> Result<OwnServer, Failure> {
+    let mut command = Command::new(program()?);
+    command.arg("serve").arg("--root").arg(root);
+    command.args(["--listen", "127.0.0.1:0", "--until-stdin-closes", "--no-config"]);
+    OwnServer::start(command)
 }
 
 async fn measure(args: &BenchQueryArgs, url: &str) -> Result<Vec<Value>, Failure> {
