@@ -40,7 +40,18 @@ BENCHMARKS = {
 E2E = ["cargo", "test", "--quiet", "--locked", "--profile", "ci", "-p", "godwit-tests", "--test", "e2e", "--"]
 # What no figure shows: name, command, what it shows.
 SUITES = {
-    "identity": ([*E2E, "--ignored", "run::identity"], "records equal to bwa, samtools sort and Picard over block sizes, threads, partitions and memory"),
+    "identity-1": (
+        [*E2E, "--ignored", "run::identity::blocks_of_1_mb"],
+        "records equal to bwa, samtools sort and Picard, blocks of 1 Mb, over threads and partitions and memory",
+    ),
+    "identity-10": (
+        [*E2E, "--ignored", "run::identity::blocks_of_10_mb"],
+        "records equal to bwa, samtools sort and Picard, blocks of 10 Mb, over threads and partitions",
+    ),
+    "identity-100": (
+        [*E2E, "--ignored", "run::identity::blocks_of_100_mb"],
+        "records equal to bwa, samtools sort and Picard, blocks of 100 Mb, over threads and partitions",
+    ),
     "picard": (["env", "GODWIT_FUZZ_FILES=10000", *E2E, "run::picard"], "10,000 SAM files from a seed: flags and metrics equal to Picard's"),
     "stops": ([*E2E, "--ignored", "run::resume"], "killed, EIO and ENOSPC at every change to a file: going on gives the same bytes"),
     "simulator": (["cargo", "xtask", "sim", "--seeds", "10000"], "the ledger in 10,000 worlds with faults"),

@@ -95,27 +95,47 @@ fn records_are_those_of_the_reference_pipeline_at_any_block_size() {
     }
 }
 
-#[test]
-#[ignore = "half an hour; the tests above are a slice of it"]
-fn every_block_size_thread_count_partition_count_and_memory_gives_the_same_records() {
-    needs!("bwa");
-    needs_picard!();
+/// Every number of threads and partitions, at one block size; the tests above are a slice of it.
+fn every_way_to_run_gives_the_same_records(block_bases: u64, memories: &[&str]) {
     // Two lanes of more than 100 Mb, so that each lane has several blocks of any size.
     let sample = sample(&SampleSpec { lanes: vec![700_000, 600_000], ..paired() });
-    for block_bases in [1_000_000, 10_000_000, 100_000_000] {
-        for partitions in ["1", "7", "128"] {
-            let words = ["--partitions", partitions, "--memory", "8G", "--threads"];
-            let mut outputs = ["1", "2", "4"]
-                .map(|threads| assert_identical(&sample, &blocks_of(block_bases), &[&words[..], &[threads]].concat()))
-                .to_vec();
-            if block_bases == 1_000_000 {
-                let words = ["--partitions", partitions, "--memory", "128M", "--threads", "2"];
-                outputs.push(assert_identical(&sample, &blocks_of(block_bases), &words));
-            }
-            assert_same_bytes(&outputs);
-            outputs.iter().for_each(|bam| std::fs::remove_file(bam).expect("the scratch directory can be written to"));
+    for partitions in ["1", "7", "128"] {
+        let mut outputs = Vec::new();
+        for (threads, memory) in ["1", "2", "4"]
+            .map(|threads| (threads, "8G"))
+            .into_iter()
+            .chain(memories.iter().map(|memory| ("2", *memory)))
+        {
+            let words = ["--partitions", partitions, "--memory", memory, "--threads", threads];
+            outputs.push(assert_identical(&sample, &blocks_of(block_bases), &words));
         }
+        assert_same_bytes(&outputs);
+        outputs.iter().for_each(|bam| std::fs::remove_file(bam).expect("the scratch directory can be written to"));
     }
+}
+
+#[test]
+#[ignore = "twenty minutes"]
+fn blocks_of_1_mb_give_the_same_records_at_any_threads_partitions_and_memory() {
+    needs!("bwa");
+    needs_picard!();
+    every_way_to_run_gives_the_same_records(1_000_000, &["128M"]);
+}
+
+#[test]
+#[ignore = "a quarter of an hour"]
+fn blocks_of_10_mb_give_the_same_records_at_any_threads_and_partitions() {
+    needs!("bwa");
+    needs_picard!();
+    every_way_to_run_gives_the_same_records(10_000_000, &[]);
+}
+
+#[test]
+#[ignore = "a quarter of an hour"]
+fn blocks_of_100_mb_give_the_same_records_at_any_threads_and_partitions() {
+    needs!("bwa");
+    needs_picard!();
+    every_way_to_run_gives_the_same_records(100_000_000, &[]);
 }
 
 #[test]
