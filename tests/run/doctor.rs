@@ -68,12 +68,17 @@ fn what_is_essential_and_missing_is_exit_code_4_with_its_remedy() {
 
 #[test]
 fn every_program_that_godwit_can_use_is_told_of() {
-    needs!("minimap2", "fastp", "bowtie2", "bwa", "samtools");
+    needs!("minimap2", "fastp", "bowtie2", "bwa", "samtools", "diamond", "mmseqs");
     let finished = godwit().args(["doctor", "--json"]).succeeds();
     let told = findings(&finished.stdout);
-    for (what, version) in
-        [("godwit-bwa-mem2", "bwa-mem2 2.2.1"), ("minimap2", "2."), ("fastp", "0."), ("bowtie2", "2.")]
-    {
+    for (what, version) in [
+        ("godwit-bwa-mem2", "bwa-mem2 2.2.1"),
+        ("minimap2", "2."),
+        ("fastp", "0."),
+        ("bowtie2", "2."),
+        ("diamond", "2."),
+        ("mmseqs", ""),
+    ] {
         let found = about(&told, what);
         assert!(
             found["state"] == "fine" && found["found"].as_str().is_some_and(|text| text.contains(version)),
@@ -83,7 +88,7 @@ fn every_program_that_godwit_can_use_is_told_of() {
     let empty = scratch::directory("no-programs");
     let finished = godwit().env("PATH", &empty).args(["doctor", "--json"]).succeeds();
     let told = findings(&finished.stdout);
-    for what in ["minimap2", "fastp", "bowtie2", "strobealign"] {
+    for what in ["minimap2", "fastp", "bowtie2", "strobealign", "diamond", "mmseqs"] {
         let remedy = about(&told, what)["remedy"].as_str().unwrap_or_default().to_owned();
         assert!(about(&told, what)["state"] == "note" && remedy.starts_with("install "), "{what}: {remedy}");
     }

@@ -96,3 +96,39 @@ fn what_keeps_a_server_from_starting_is_told() {
     std::fs::write(&tokens, "# nobody\n").expect("it can be written");
     serve().args(["--tokens", text(&tokens)]).run().refuses(&[3], &["tokens.txt", "godwit token"]);
 }
+
+#[test]
+fn doctor_says_whether_a_server_lets_us_in_and_as_whom() {
+    needs!("openssl");
+    let (root, tokens, token) = guarded();
+    let directory = root.parent().expect("it is in a directory");
+    let (certificate, key) = certificate(directory);
+    let words = ["--tls-cert", text(&certificate), "--tls-key", text(&key), "--tokens", text(&tokens)];
+    let served = Served::start(&root, &words);
+    let (good, bad) = (directory.join("good"), directory.join("bad"));
+    std::fs::write(&good, &token).expect("it can be written");
+    std::fs::write(&bad, "nonsense").expect("it can be written");
+    let doctor = |scheme: &str, words: &[&str]| {
+        let url = format!("{scheme}://{}", served.address.replace("127.0.0.1", "localhost"));
+        godwit().args(["doctor", "--json", "--rate", "1gbit", "--at", &url]).args(words)
+    };
+    let told = doctor("grpc+tls", &["--ca", text(&certificate), "--token-file", text(&good)]).succeeds().stdout;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("it is JSON");
+    let found = |what: &str| {
+        let findings = told["findings"].as_array().expect("a list");
+        let finding = findings.iter().find(|finding| finding["what"].as_str().is_some_and(|it| it.contains(what)));
+        finding.unwrap_or_else(|| panic!("nothing about {what}")).clone()
+    };
+    assert_eq!(found("who asks")["found"], "alice");
+    assert_eq!(found("program")["state"], "fine");
+    assert!(found("program")["found"].as_str().is_some_and(|found| found.contains("read only")));
+    assert!(found("grpc+tls://localhost")["found"].as_str().is_some_and(|found| found.contains("with TLS")));
+    // The round-trip time is taken from the server.
+    assert!(found("path")["found"].as_str().is_some_and(|found| found.contains("fill 1000 Mbit/s")));
+    doctor("grpc+tls", &["--ca", text(&certificate), "--token-file", text(&bad)]).run().refuses(&[6], &["token"]);
+    doctor("grpc+tls", &["--token-file", text(&good)]).run().refuses(&[6], &["certificate", "--ca"]);
+    doctor("grpc+tcp", &["--token-file", text(&good)]).run().refuses(&[6], &["localhost", "check"]);
+    godwit().args(["doctor", "--at", "https://localhost"]).run().refuses(&[2], &["grpc+tls://"]);
+    let nobody = godwit().args(["doctor", "--at", "grpc+tcp://127.0.0.1:9"]).run();
+    nobody.refuses(&[6], &["127.0.0.1:9", "is a server running"]);
+}

@@ -32,7 +32,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::Format;
 
@@ -496,6 +496,7 @@ pub struct CompletionsArgs {
 }
 
 #[derive(Args)]
+#[command(group(ArgGroup::new("round_trip").args(["rtt", "at"]).multiple(true)))]
 pub struct DoctorArgs {
     /// Check the index of this reference too
     #[arg(long, value_name = "REF.fa")]
@@ -506,10 +507,15 @@ pub struct DoctorArgs {
     /// Output directory, to check [default: the working directory]
     #[arg(long, value_name = "DIR", help_heading = THIS_RUN)]
     pub out: Option<PathBuf>,
+    /// Check this server too: that it answers, lets you in, and what it is
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    pub at: Option<String>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Bandwidth of a network path in bits a second (10G, 500M), for advice on TCP
-    #[arg(long, visible_alias = "rate", value_name = "RATE", value_parser = parse_rate, requires = "rtt", help_heading = THIS_RUN)]
+    #[arg(long, visible_alias = "rate", value_name = "RATE", value_parser = parse_rate, requires = "round_trip", help_heading = THIS_RUN)]
     pub bandwidth: Option<u64>,
-    /// Round-trip time of the path, milliseconds
+    /// Round-trip time of the path, milliseconds [default: as measured to the server of --at]
     #[arg(long, value_name = "MS", value_parser = parse_milliseconds, requires = "bandwidth", help_heading = THIS_RUN)]
     pub rtt: Option<f64>,
     /// Print JSON

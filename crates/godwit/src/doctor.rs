@@ -5,6 +5,7 @@ mod feeder;
 mod index;
 mod machine;
 mod network;
+mod server;
 
 use serde::Serialize;
 
@@ -13,6 +14,7 @@ pub use feeder::feeder;
 pub use index::indexes;
 pub use machine::machine;
 pub use network::{Path, network};
+pub use server::server;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -31,7 +33,7 @@ pub enum State {
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `engines`, `index`, `machine`, `disk`, `network`, `cluster`.
+    /// `engines`, `index`, `machine`, `disk`, `network`, `server`, `cluster`.
     pub area: &'static str,
     /// What was looked at.
     pub what: String,

@@ -1,6 +1,6 @@
 //! What each verb does. No algorithms: options in, a job run, its outcome told.
 
-mod access;
+pub mod access;
 mod align;
 mod bench;
 mod call;

@@ -39,6 +39,8 @@ struct NodeStatus {
     prepared_statements: usize,
     writable: bool,
     sql: bool,
+    /// The name of who asks; empty where nobody is asked for one.
+    caller: String,
 }
 
 /// Names and meanings.
@@ -75,7 +77,7 @@ impl Node {
             }
             CANCEL => Some(self.cancel(caller, &action.body)?),
             RENEW => Some(self.renew(caller, &action.body)?),
-            STATUS => Some(self.status()?),
+            STATUS => Some(self.status(caller)?),
             DROP => {
                 self.drop_dataset(action.body).await?;
                 None
@@ -121,7 +123,7 @@ impl Node {
         Ok(CancelFlightInfoResult::new(CancelStatus::Cancelled).encode_to_vec())
     }
 
-    fn status(&self) -> Result<Vec<u8>, Status> {
+    fn status(&self, caller: &Caller) -> Result<Vec<u8>, Status> {
         let inner = &self.inner;
         let state = NodeStatus {
             program: "godwit",
@@ -132,6 +134,7 @@ impl Node {
             prepared_statements: inner.statements.count(),
             writable: inner.catalog.is_writable(),
             sql: inner.engine.is_some(),
+            caller: caller.name().to_owned(),
         };
         serde_json::to_vec(&state).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
     }

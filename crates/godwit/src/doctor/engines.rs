@@ -7,7 +7,7 @@ use godwit_engines::aligner::bwa::{self, IndexKind};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
 use godwit_engines::caller::{CallerChoice, bcftools, freebayes};
 use godwit_engines::gatk;
-use godwit_engines::searcher::blast;
+use godwit_engines::searcher::{blast, diamond, mmseqs};
 use godwit_engines::trimmer::fastp;
 use godwit_engines::{EngineError, survey};
 
@@ -39,7 +39,7 @@ pub fn engines() -> Vec<Finding> {
     let remedy = "install fastp 0.23 or later (Debian and Ubuntu: apt-get install fastp; bioconda: fastp)";
     findings.push(by_version(fastp::PROGRAM, fastp::version(None), "--trim", remedy));
     findings.extend(callers());
-    findings.push(searcher());
+    findings.extend(searchers());
     findings.extend([other_bwa(), samtools(), picard()]);
     findings
 }
@@ -57,13 +57,20 @@ fn callers() -> impl Iterator<Item = Finding> {
     })
 }
 
-/// The BLAST engine of `godwit search`.
-fn searcher() -> Finding {
+/// The BLAST engine of `godwit search`, and the programs that it runs on parts of the queries.
+fn searchers() -> [Finding; 3] {
     let found = blast::find_worker().and_then(|worker| {
         let version = blast::worker_version(&worker)?;
         Ok(format!("BLAST {version}, {}", worker.display()))
     });
-    by_version(blast::WORKER, found, "godwit search", blast::WORKER_REMEDY)
+    let bulk = |found: Result<(PathBuf, String), EngineError>| {
+        found.map(|(path, version)| format!("{version}, {}", path.display()))
+    };
+    [
+        by_version(blast::WORKER, found, "godwit search", blast::WORKER_REMEDY),
+        by_version(diamond::PROGRAM, bulk(diamond::find()), "godwit search -- diamond", diamond::REMEDY),
+        by_version(mmseqs::PROGRAM, bulk(mmseqs::find()), "godwit search -- mmseqs", mmseqs::REMEDY),
+    ]
 }
 
 /// One of godwit's own programs; `missing` is how bad it is that there is none.

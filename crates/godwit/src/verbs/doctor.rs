@@ -18,7 +18,13 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let given: Vec<(&str, &Path)> = directories.into_iter().filter_map(|(what, path)| Some((what, path?))).collect();
     findings.extend(doctor::machine(&given));
     findings.push(doctor::feeder());
-    let path = args.bandwidth.zip(args.rtt).map(|(bandwidth, rtt_ms)| doctor::Path { bandwidth, rtt_ms });
+    let mut rtt = args.rtt;
+    if let Some(url) = &args.at {
+        let (found, measured) = doctor::server(url, &args.access)?;
+        findings.extend(found);
+        rtt = rtt.or(measured);
+    }
+    let path = args.bandwidth.zip(rtt).map(|(bandwidth, rtt_ms)| doctor::Path { bandwidth, rtt_ms });
     findings.extend(doctor::network(path));
     let missing: Vec<&Finding> = findings.iter().filter(|finding| finding.state == State::Missing).collect();
     print(&if args.json {
@@ -32,7 +38,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
         others => format!(" (and {others} more)"),
     };
     let remedy = first.remedy.as_deref().unwrap_or("see above");
-    Err(Failure::new(Exit::Machine, format!("{}: {}; {remedy}{others}", first.what, first.found)))
+    let exit = if first.area == "server" { Exit::Remote } else { Exit::Machine };
+    Err(Failure::new(exit, format!("{}: {}; {remedy}{others}", first.what, first.found)))
 }
 
 /// Areas with their findings; what does not fit a line goes on below itself.
