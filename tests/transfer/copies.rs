@@ -185,3 +185,62 @@ fn pyarrow_fetches_a_file_in_pieces_from_each_of_its_servers() {
     assert_eq!(fetch(&served.address, &[&other.address]), ["4 2 7000001"]);
     assert_eq!(fetch(&other.address, &[]), ["4 0 7000001"]);
 }
+
+#[test]
+fn no_file_has_its_name_that_has_another_checksum_than_was_listed() {
+    needs!("md5sum", "sha256sum");
+    let (root, mine, served) = served("checksums", &["--writable"]);
+    fs::create_dir(root.join("run")).expect("it can be made");
+    for (name, size) in [("big.bam", 3_000_001), ("small.txt", 77), ("other.txt", 5)] {
+        fs::write(root.join("run").join(name), content(size)).expect("it can be written");
+    }
+    let listed = |tool: &str, names: &[&str]| {
+        let listed = succeed(Tool::need(tool).command().args(names).current_dir(root.join("run")));
+        let list = mine.join(format!("{tool}.list"));
+        fs::write(&list, listed).expect("it can be written");
+        list
+    };
+    let md5 = listed("md5sum", &["big.bam", "small.txt"]);
+    let sha = listed("sha256sum", &["other.txt"]);
+    let from = url(&served, "run");
+    let good = mine.join("good");
+    godwit().args(["copy", &from, text(&good), "--check", text(&md5), "--check", text(&sha)]).succeeds();
+    assert!(fs::read(good.join("big.bam")).expect("it is there") == content(3_000_001));
+    let partly = godwit().args(["copy", &from, text(&mine.join("partly")), "--check", text(&md5), "--json"]).succeeds();
+    assert!(partly.stderr.contains("no checksum is listed for run/other.txt"), "{}", partly.stderr);
+    // The source is changed after the list was made, a long file and one of a block.
+    for name in ["big.bam", "small.txt"] {
+        let path = root.join("run").join(name);
+        let mut bytes = fs::read(&path).expect("it is there");
+        bytes[40] ^= 1;
+        fs::write(&path, bytes).expect("it can be written");
+    }
+    let bad = mine.join("bad");
+    let copied = godwit().args(["copy", &from, text(&bad), "--check", text(&md5), "--quiet"]).run();
+    copied.refuses(&[3], &["2 of 3 files", "MD5", "md5sum.list"]);
+    let names: Vec<_> =
+        fs::read_dir(&bad).expect("it is there").map(|entry| entry.expect("it is").file_name()).collect();
+    assert!(names.iter().any(|name| name == "other.txt"), "{names:?}");
+    assert!(!bad.join("big.bam").exists() && !bad.join("small.txt").exists(), "{names:?}");
+    // The source is mended: only what changed is fetched again.
+    for (name, size) in [("big.bam", 3_000_001), ("small.txt", 77)] {
+        fs::write(root.join("run").join(name), content(size)).expect("it can be written");
+    }
+    let mended = godwit().args(["copy", &from, text(&bad), "--check", text(&md5), "--json"]).succeeds();
+    let started = mended.stderr.lines().find(|line| line.contains("\"started\"")).expect("it is told").to_owned();
+    assert!(!started.contains("\"kept_bytes\":0"), "{started}");
+    assert!(fs::read(bad.join("big.bam")).expect("it is there") == content(3_000_001));
+    // To a server nothing goes that is not what it should be, and what is there already is looked at too.
+    fs::write(good.join("small.txt"), content(78)).expect("it can be written");
+    let sent = godwit()
+        .args(["copy", text(&good.join("small.txt")), &url(&served, "up/small.txt"), "--check", text(&md5)])
+        .run();
+    sent.refuses(&[3], &["small.txt", "MD5"]);
+    assert!(!root.join("up").exists());
+    let nonsense = mine.join("nonsense");
+    fs::write(&nonsense, "hello\n").expect("it can be written");
+    godwit().args(["copy", &from, text(&mine.join("x")), "--check", text(&nonsense)]).run().refuses(&[3], &["line 1"]);
+    godwit().args(["copy", &from, text(&mine.join("x")), "--check", "/nowhere"]).run().refuses(&[4], &["/nowhere"]);
+    let there = ["copy", &from, &url(&served, "again/"), "--check", text(&md5)];
+    godwit().args(there).run().refuses(&[2], &["--check"]);
+}

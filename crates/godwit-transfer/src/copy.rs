@@ -29,10 +29,11 @@ use crate::service::blocking;
 use crate::session::{FileWork, SessionOptions, Sources, StreamId};
 use crate::source::Hashes;
 use crate::streams::Direction;
+use crate::sums::{Sum, Sums};
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
-use checks::{check_is_plain, check_is_possible};
+use checks::{check_is_plain, check_is_possible, check_sources};
 use packed::Packed;
 use runner::Runner;
 use sources::Mirror;
@@ -65,6 +66,8 @@ pub struct CopyOptions {
     pub also_from: Vec<Place>,
     /// A server in between that blocks come through.
     pub relay: Option<Place>,
+    /// Lists of checksums that files have to have.
+    pub check: Vec<PathBuf>,
 }
 
 /// What becomes of data on the way.
@@ -212,6 +215,8 @@ struct Copy<'c> {
     /// The destination: a path here, or below the server's root.
     base: String,
     downloads: bool,
+    /// Checksums that files have to have, by their paths below the destination.
+    sums: HashMap<String, Sum>,
     /// What came before it.
     packed: Packed,
 }
@@ -236,11 +241,17 @@ pub async fn copy(
         && sources.iter().any(|source| matches!(source, Place::There(_)))
     {
         check_is_plain(options)?;
+        if !options.check.is_empty() {
+            return Err(TransferError::refused(
+                "--check is for copies from or to this machine: a server does not see the list; leave it out, every block is verified",
+            ));
+        }
         let mut summary = third_party::delegate(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
     }
     check_is_possible(sources, downloads, options)?;
+    let sums = Sums::read(&options.check)?;
     let mut into = goes_into(sources, destination);
     let Found { place, control, mut mirrors } =
         connect(sources, destination, into, credentials, options, observer).await?;
@@ -281,8 +292,12 @@ pub async fn copy(
             mirror.look(&plan.items, lead.path.trim_matches('/')).await?;
         }
     }
-    let mut copy =
-        Copy { options, observer, control, mirrors, relay, plan, base, downloads, packed: Packed::default() };
+    let sums = if options.check.is_empty() { HashMap::new() } else { sums_of(&plan, &sums, observer)? };
+    let packed = Packed::default();
+    let mut copy = Copy { options, observer, control, mirrors, relay, plan, base, downloads, sums, packed };
+    if !downloads && !options.dry_run {
+        check_sources(&copy.plan.items, &copy.sums).await?;
+    }
     let hidden = if downloads { 0 } else { copy.plan.leave_out_hidden() };
     if hidden > 0 {
         let message =
@@ -296,6 +311,19 @@ pub async fn copy(
     copy.add_packed(&mut summary);
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Checksums by the paths of files below the destination; files without one are told.
+fn sums_of(plan: &Plan, sums: &Sums, observer: &dyn CopyObserver) -> Result<HashMap<String, Sum>, TransferError> {
+    let files: Vec<&Item> = plan.items.iter().filter(|item| !item.entry.directory).collect();
+    let found = sums.of(&files.iter().map(|item| item.origin.as_str()).collect::<Vec<_>>())?;
+    let without = found.iter().filter(|sum| sum.is_none()).count();
+    if let Some((item, _)) = files.iter().zip(&found).find(|(_, sum)| sum.is_none()) {
+        let others = if without > 1 { format!(" and {} more", without - 1) } else { String::new() };
+        let message = format!("no checksum is listed for {}{others}", item.origin);
+        observer.event(&CopyEvent::Warning { message });
+    }
+    Ok(files.iter().zip(found).filter_map(|(item, sum)| Some((item.entry.path.clone(), sum?))).collect())
 }
 
 /// Servers of a copy.
@@ -433,7 +461,8 @@ impl Copy<'_> {
             let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
             return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
         }
-        let inbox = Arc::new(Inbox::new(Path::new(&self.base), self.options.strict));
+        let inbox = Inbox::new(Path::new(&self.base), self.options.strict).expecting(self.sums.clone());
+        let inbox = Arc::new(inbox);
         let (keeper, entries) = (inbox.clone(), entries.to_vec());
         let have = blocking(move || {
             let begun = (0..).zip(entries).map(|(file, entry)| match dry_run {

@@ -46,6 +46,12 @@ pub enum TransferError {
         /// Which.
         place: String,
     },
+    /// A file has another checksum than a list says, or the list is none.
+    #[error("{problem}")]
+    Unlike {
+        /// Which, and what to do.
+        problem: String,
+    },
     /// The other end has a problem with its files.
     #[error("{problem}")]
     Elsewhere {
@@ -120,7 +126,7 @@ impl From<TransferError> for Status {
             TransferError::Refused { .. } => Self::permission_denied(text),
             TransferError::Changed { .. } => Self::failed_precondition(text),
             TransferError::Busy { .. } => Self::aborted(text),
-            TransferError::Damaged { .. } => Self::data_loss(text),
+            TransferError::Damaged { .. } | TransferError::Unlike { .. } => Self::data_loss(text),
             TransferError::Packing { .. } => Self::failed_precondition(text),
             TransferError::File { .. } | TransferError::Elsewhere { .. } => Self::resource_exhausted(text),
             TransferError::Flight(error) => error.into(),

@@ -7,7 +7,7 @@ mod whole;
 
 pub(crate) use whole::Whole;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -22,6 +22,7 @@ use crate::journal::{Header, Journal, Known};
 use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below, is_unfinished};
 use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
 use crate::ranges::RangeSet;
+use crate::sums::Sum;
 use crate::tree::{BlockHash, block_count, block_span, hash_block};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -39,6 +40,8 @@ pub(crate) struct Inbox {
     directories: Mutex<Vec<(PathBuf, Entry)>>,
     /// Directories in which names changed.
     touched: Mutex<BTreeSet<PathBuf>>,
+    /// Checksums that files have to have before they get their names, by their paths below the base.
+    sums: HashMap<String, Sum>,
 }
 
 /// A file on its way in.
@@ -109,7 +112,31 @@ impl Inbox {
     /// For files below `base`, or for the one file that is there.
     pub(crate) fn new(base: &Path, strict: bool) -> Self {
         let base = base.to_owned();
-        Self { base, strict, files: Mutex::default(), directories: Mutex::default(), touched: Mutex::default() }
+        Self {
+            base,
+            strict,
+            files: Mutex::default(),
+            directories: Mutex::default(),
+            touched: Mutex::default(),
+            sums: HashMap::new(),
+        }
+    }
+
+    /// The same, for files that have to have these checksums, by their paths below the base.
+    pub(crate) fn expecting(self, sums: HashMap<String, Sum>) -> Self {
+        Self { sums, ..self }
+    }
+
+    /// Fails where a file that is there already has another checksum than it is to have.
+    fn check_named(&self, entry: &Entry, target: &Path) -> Result<(), TransferError> {
+        let Some(sum) = self.sums.get(&entry.path) else { return Ok(()) };
+        let file = File::open(target).map_err(TransferError::file("read", target))?;
+        sum.check(&file, target).map_err(|error| match error {
+            TransferError::Unlike { problem } => TransferError::Unlike {
+                problem: format!("{problem}; it was there before, remove it and it is copied again"),
+            },
+            error => error,
+        })
     }
 
     fn target_of(&self, entry: &Entry) -> Result<PathBuf, TransferError> {
@@ -154,7 +181,10 @@ impl Inbox {
                 let problem = format!("{} is a directory there, a file here; move it away", target.display());
                 return Err(TransferError::refused(problem));
             }
-            Ok(found) if entry.looks_like(&found) => (Have::All, State::Plain),
+            Ok(found) if entry.looks_like(&found) => {
+                self.check_named(&entry, &target)?;
+                (Have::All, State::Plain)
+            }
             _ if block_count(entry.size_bytes) == 1 => (Have::Nothing, State::Plain),
             _ => open(&target, &entry)?,
         };
@@ -235,13 +265,21 @@ impl Inbox {
         let part = beside(&incoming.target, PART_ENDING);
         let file = create(&part, true)?;
         file.write_all_at(data, 0).map_err(TransferError::file("write", &part))?;
-        self.name(&incoming.target, &incoming.entry, &file, &part)?;
+        let named = self.name(&incoming.target, &incoming.entry, &file, &part);
+        if matches!(named, Err(TransferError::Unlike { .. })) {
+            // Nothing of a file of one block is kept.
+            let _ = fs::remove_file(&part);
+        }
+        named?;
         *state = State::Named;
         Ok(())
     }
 
-    /// Makes a whole file durable, which is what is at `part`, and gives it its name.
+    /// Makes a whole file durable, which is what is at `part`, and gives it its name, where it has the checksum that it is to have.
     fn name(&self, target: &Path, entry: &Entry, file: &File, part: &Path) -> Result<(), TransferError> {
+        if let Some(sum) = self.sums.get(&entry.path) {
+            sum.check(file, target)?;
+        }
         dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
         fs::rename(part, target).map_err(TransferError::file("name", target))?;
         lock(&self.touched).insert(target.parent().map(Path::to_owned).unwrap_or_default());

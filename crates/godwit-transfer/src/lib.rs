@@ -26,6 +26,7 @@ mod relay;
 mod service;
 mod source;
 mod streams;
+mod sums;
 mod third_party;
 
 pub use control::Credentials;

@@ -222,6 +222,8 @@ pub(crate) enum Trouble {
     Changed,
     /// It is gone.
     NotFound,
+    /// It has another checksum than it should, in words.
+    Unlike(String),
     /// Anything else, in words.
     Other(String),
 }
@@ -231,6 +233,7 @@ impl Trouble {
         match error {
             TransferError::Changed { .. } => Self::Changed,
             TransferError::NotFound { .. } => Self::NotFound,
+            TransferError::Unlike { problem } => Self::Unlike(problem.clone()),
             other => Self::Other(godwit_model::with_causes(other)),
         }
     }
@@ -240,6 +243,7 @@ impl Trouble {
         match self {
             Self::Changed => TransferError::Changed { place },
             Self::NotFound => TransferError::NotFound { place },
+            Self::Unlike(problem) => TransferError::Unlike { problem },
             Self::Other(text) => TransferError::Elsewhere { problem: format!("{place}: {text}") },
         }
     }

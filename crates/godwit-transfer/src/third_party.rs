@@ -174,6 +174,7 @@ pub(crate) async fn fetch(
         strict: true,
         also_from: Vec::new(),
         relay: None,
+        check: Vec::new(),
     };
     let mut summary = CopySummary::default();
     let (first_token, places) = match &request.sources[..] {

@@ -101,6 +101,7 @@ impl CopyObserver for Watch {
 
 fn options() -> CopyOptions {
     CopyOptions {
+        check: Vec::new(),
         mode: CopyMode::Fast,
         bits_per_s: None,
         streams: Some(3),

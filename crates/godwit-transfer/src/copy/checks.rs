@@ -1,8 +1,15 @@
 //! What does not go together is told before anything is done.
 
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
 use super::{Compression, CopyOptions};
 use crate::error::TransferError;
 use crate::place::Place;
+use crate::plan::Item;
+use crate::service::blocking;
+use crate::sums::Sum;
 
 /// Fails where a copy is told what only one to this machine can do.
 pub(super) fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError> {
@@ -28,4 +35,18 @@ pub(super) fn check_is_possible(
         return Err(TransferError::refused(problem));
     }
     Ok(())
+}
+
+/// Fails where a file of this machine has another checksum than it is to have: nothing is sent then.
+pub(super) async fn check_sources(items: &[Item], sums: &HashMap<String, Sum>) -> Result<(), TransferError> {
+    let checked: Vec<(String, Sum)> =
+        items.iter().filter_map(|item| Some((item.origin.clone(), sums.get(&item.entry.path)?.clone()))).collect();
+    blocking(move || {
+        checked.iter().try_for_each(|(origin, sum)| {
+            let path = Path::new(origin);
+            let file = File::open(path).map_err(TransferError::file("read", path))?;
+            sum.check(&file, path)
+        })
+    })
+    .await
 }

@@ -120,7 +120,10 @@ impl Copy<'_> {
 
     /// Files that may be genomes, and of which nothing is at the destination.
     async fn genomes(&self) -> Result<Vec<Item>, TransferError> {
-        let wanted = |item: &&Item| !item.entry.directory && may_be_genome(&item.origin, item.entry.size_bytes);
+        let wanted = |item: &&Item| {
+            let plain = item.entry.directory || self.sums.contains_key(&item.entry.path);
+            !plain && may_be_genome(&item.origin, item.entry.size_bytes)
+        };
         let items: Vec<Item> = self.plan.items.iter().filter(wanted).cloned().collect();
         let entries: Vec<Entry> = items.iter().map(|item| item.entry.clone()).collect();
         let have = match self.downloads {

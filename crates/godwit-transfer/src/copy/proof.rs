@@ -57,6 +57,12 @@ impl Proof {
             Ok(Proven::Told(blocks, _, source)) => Note::Event(Event::Disproved { file, blocks, source }),
             Ok(Proven::Gone(source, error)) => Note::Trouble { file, source, why: Trouble::of(&error) },
             Err(error @ TransferError::Changed { .. }) => Note::Trouble { file, source: 0, why: Trouble::of(&error) },
+            // Another source would be asked next, and so on until there is none.
+            Err(error @ TransferError::Unlike { .. }) => Note::Trouble {
+                file,
+                source: self.provers.first().map_or(0, |prover| prover.source),
+                why: Trouble::of(&error),
+            },
             Err(error) => Note::Fatal(error),
         }
     }

@@ -43,6 +43,9 @@ pub struct CopyArgs {
     /// Leave out files and directories that fit this pattern; may be given again
     #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
     pub exclude: Vec<String>,
+    /// Give no file its name that has another checksum than this list says (as of md5sum, sha256sum, b3sum); may be given again
+    #[arg(long, value_name = "LIST", help_heading = THIS_RUN)]
+    pub check: Vec<PathBuf>,
     /// Remove from DST what SRC does not have
     #[arg(long, help_heading = THIS_RUN)]
     pub sync: bool,

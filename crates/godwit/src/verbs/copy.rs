@@ -34,6 +34,7 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         dry_run: args.dry_run,
         patience: args.patience,
         strict: false,
+        check: args.check.clone(),
         relay: args.relay.as_deref().map(Place::parse).transpose()?,
         also_from: args.also_from.iter().map(|text| Place::parse(text)).collect::<Result<_, _>>()?,
     };
@@ -101,7 +102,7 @@ fn exit_of(error: &TransferError) -> Exit {
     match error {
         TransferError::NotFound { .. } | TransferError::Refused { .. } => Exit::Usage,
         TransferError::File { .. } | TransferError::Busy { .. } => Exit::Machine,
-        TransferError::Changed { .. } | TransferError::Damaged { .. } => Exit::Input,
+        TransferError::Changed { .. } | TransferError::Damaged { .. } | TransferError::Unlike { .. } => Exit::Input,
         TransferError::Packing { source, .. } => super::pack::exit_of(source),
         TransferError::Elsewhere { .. } | TransferError::Silent { .. } | TransferError::Flight(_) => Exit::Remote,
         TransferError::Some { first, .. } => exit_of(first),
