@@ -22,6 +22,9 @@ fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
     openssl.args([
         "-addext",
         "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        // Rustls takes no certificate of an authority for that of a server.
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
         "-out",
         text(&certificate),
         "-keyout",
