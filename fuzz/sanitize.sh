@@ -46,7 +46,7 @@ EOF
         s = ""; for (i = 0; i < 60; i++) s = s substr("ACGT", int(rand() * 4) + 1, 1);
         if (c == 1) kept[l] = s; print c == 2 && l < 40 ? kept[l] : s } } }' >"$directory/ref.fa"
     "$godwit" index --quiet "$directory/ref.fa"
-    "$godwit" simulate --reference "$directory/ref.fa" --pairs 4000 --out "$directory/reads"
+    "$godwit" simulate --reference "$directory/ref.fa" --pairs 4000 --out "$directory/reads" >/dev/null
     for threads in 1 2; do
         GODWIT_BWA=$program "$godwit" align --quiet --reference "$directory/ref.fa" --threads "$threads" --block-bases 200000 \
             --reads "$directory/reads_L001_R1.fastq" "$directory/reads_L001_R2.fastq" --sample s --out "$directory/out$threads"
