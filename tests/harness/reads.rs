@@ -20,7 +20,7 @@ use crate::scratch;
 use crate::tool::Tool;
 
 /// Bases of an ordinary read.
-const READ_BASES: usize = 101;
+pub const READ_BASES: usize = 101;
 
 /// What follows the name on a title line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
