@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod doctor;
 mod failure;
+mod pool_file;
 mod progress;
 mod table;
 mod verbs;
