@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod dashboard;
 mod demo;
 mod doctor;
 mod failure;
