@@ -420,3 +420,6 @@ fn check_again(part: &File, known: &mut Known, size_bytes: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

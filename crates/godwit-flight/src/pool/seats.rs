@@ -16,7 +16,7 @@ use super::picker::GrantId;
 use crate::client::Client;
 use crate::error::FlightError;
 use crate::sql::random_bytes;
-use crate::transport::Tuning;
+use crate::transport::{Address, Tuning};
 
 /// How often a client looks whether its node is there, over a connection for nothing else: what is asked on one that carries data waits behind
 /// megabytes of them. A machine that lost its power says nothing, and TCP would wait for a quarter of an hour.
@@ -29,6 +29,8 @@ const LOOK_WITHIN: Duration = Duration::from_millis(800);
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 /// The next node is asked beside one that takes longer.
 const HEAD_START: Duration = Duration::from_millis(250);
+/// Locations of an answer that are looked at.
+const MOST_LOCATIONS: usize = 16;
 /// How long a node that was lost is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(3);
 /// Between two rounds in which no node answered.
@@ -218,7 +220,7 @@ impl Pool {
         let mut refused = None;
         while let Some((member, answer)) = asking.next().await {
             match answer {
-                Ok((client, locations)) => return Ok(Some(self.ordered(member, client, &locations))),
+                Ok((client, granted)) => return Ok(Some(self.ordered(member, client, granted, grant))),
                 Err(error) if is_lost(&error) => self.suspect(member),
                 Err(error) => refused = Some(error),
             }
@@ -231,13 +233,14 @@ impl Pool {
         member: usize,
         request: Bytes,
         tuning: &Tuning,
-    ) -> Result<(Client, Vec<String>), FlightError> {
+    ) -> Result<(Client, Vec<usize>), FlightError> {
         let asked = async {
             let client = self.connected(member, tuning, None).await?;
             match client.first_answer(GRANT, request, MESSAGE_LIMIT_BYTES).await {
                 Ok(answer) => {
                     let granted: Option<Granted> = within(&answer);
-                    Ok((client, granted.map(|granted| granted.locations).unwrap_or_default()))
+                    let locations = granted.map(|granted| granted.locations).unwrap_or_default();
+                    Ok((client, self.members_at(&locations).await))
                 }
                 // A server that knows of no pool is used as it is.
                 Err(FlightError::Status { status, .. }) if is_unknown(status.code()) => Ok((client, Vec::new())),
@@ -247,13 +250,29 @@ impl Pool {
         in_time(asked, &self.members[member].location).await
     }
 
-    /// What a node named, as far as it is known here, and then the others.
-    fn ordered(&self, at: usize, client: Client, locations: &[String]) -> Asked {
-        let known = |location: &String| self.members.iter().position(|member| member.location == *location);
+    /// The members at these locations. Nodes may call each other otherwise than this client does, who has their addresses of a name.
+    async fn members_at(&self, locations: &[String]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for location in locations.iter().take(MOST_LOCATIONS) {
+            if let Some(member) = self.members.iter().position(|member| member.location == *location) {
+                found.push(member);
+                continue;
+            }
+            let authority = location.split_once("://").and_then(|(_, rest)| rest.split('/').next());
+            let addresses = tokio::net::lookup_host(authority.unwrap_or_default()).await;
+            let addresses: Vec<Address> = addresses.into_iter().flatten().map(Address::Tcp).collect();
+            found.extend(self.members.iter().position(|member| addresses.contains(&member.address)));
+        }
+        found
+    }
+
+    /// What a node named, and then the others. Where it named none that is known here, clients begin anywhere.
+    fn ordered(&self, at: usize, client: Client, granted: Vec<usize>, grant: GrantId) -> Asked {
         let mut order: Vec<usize> = Vec::new();
-        let (trusted, suspects) = self.by_trust();
-        let granted = locations.iter().filter_map(known);
-        for member in granted.chain([at]).chain(trusted).chain(suspects) {
+        let (mut trusted, suspects) = self.by_trust();
+        let count = trusted.len().max(1) as u64;
+        trusted.rotate_left((grant % count) as usize);
+        for member in granted.into_iter().chain(trusted).chain([at]).chain(suspects) {
             if !order.contains(&member) {
                 order.push(member);
             }
@@ -341,5 +360,45 @@ pub(super) fn is_lost(error: &FlightError) -> bool {
         FlightError::Connection { .. } | FlightError::Broken { .. } => true,
         FlightError::Status { status, .. } => status.code() == Code::Unavailable,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(addresses: &[(&str, &str)]) -> Pool {
+        let member = |(location, address): &(&str, &str)| Member {
+            location: (*location).to_owned(),
+            address: Address::Tcp(address.parse().expect("an address")),
+            access: crate::transport::Access::default(),
+            weight: 1,
+            capacity: None,
+        };
+        let waiting = Waiting { most: Duration::ZERO, notice: Arc::new(|_| ()) };
+        Pool::new("p", addresses.iter().map(member).collect(), waiting)
+    }
+
+    #[tokio::test]
+    async fn nodes_are_known_by_their_location_or_its_address_and_what_is_no_location_is_passed_over() {
+        let pool = pool(&[("grpc+tls://a.example:7", "127.0.0.1:7"), ("grpc+tls://b.example:7", "127.0.0.2:7")]);
+        let named = |locations: &[&str]| locations.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let found = pool.members_at(&named(&["grpc+tls://b.example:7", "grpc+tcp://127.0.0.1:7/x"])).await;
+        assert_eq!(found, [1, 0]);
+        let nonsense = named(&["", "://", "grpc+tcp://", "grpc+tcp://127.0.0.1:8", "grpc+tcp://127.0.0.1:99999"]);
+        assert!(pool.members_at(&nonsense).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_pool_of_which_nobody_is_there_is_told_of_in_time() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hears = told.clone();
+        let notice = Arc::new(move |text: &str| hears.lock().unwrap().push(text.to_owned()));
+        // Port 1 of an address that nobody has taken: it is refused at once.
+        let pool =
+            Pool { waiting: Waiting { most: Duration::from_millis(10), notice }, ..pool(&[("n", "127.0.0.3:1")]) };
+        let error = pool.seat(&Tuning::default()).await.err().expect("nobody is there");
+        assert!(matches!(&error, FlightError::Connect { address, .. } if address == "godwit+pool://p"), "{error}");
+        assert_eq!(told.lock().unwrap().len(), 1);
     }
 }
