@@ -1,5 +1,6 @@
 //! End-to-end tests: the built binary judged against bwa, samtools and Picard.
 
+mod fleet;
 mod pack;
 mod plan;
 mod python;

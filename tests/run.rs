@@ -6,7 +6,7 @@
 mod align_and_call;
 mod aligners;
 mod bad_input;
-mod call;
+pub mod call;
 mod call_failures;
 mod call_nodes;
 mod compare;
@@ -24,7 +24,7 @@ mod flight;
 pub mod formats;
 pub mod identity;
 mod inputs;
-mod joint;
+pub mod joint;
 mod node_options;
 mod nodes;
 mod nodes_chaos;

@@ -92,7 +92,7 @@ pub(super) fn records_of(text: &[u8]) -> Vec<u8> {
 }
 
 /// Lines of records in a bgzipped VCF, as bgzip unpacks it.
-pub(super) fn records(vcf: &Path) -> Vec<u8> {
+pub fn records(vcf: &Path) -> Vec<u8> {
     records_of(&Tool::need("bgzip").run(["-dc".as_ref(), vcf.as_os_str()]).stdout)
 }
 
@@ -108,7 +108,7 @@ pub(super) fn genotypes(records: &[u8]) -> Vec<String> {
 }
 
 #[track_caller]
-pub(super) fn assert_same_text(found: &[u8], expected: &[u8]) {
+pub fn assert_same_text(found: &[u8], expected: &[u8]) {
     assert!(!expected.is_empty(), "nothing was called, so nothing is shown");
     let (found, expected) = (String::from_utf8_lossy(found), String::from_utf8_lossy(expected));
     for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {

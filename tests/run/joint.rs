@@ -13,14 +13,14 @@ use super::call::{assert_same_text, genotypes, records, records_of, same_at_any_
 const SAMPLES: [&str; 3] = ["ada", "ben", "cleo"];
 
 /// Three samples that were aligned to one reference.
-pub(super) struct Cohort {
-    pub(super) directory: PathBuf,
-    pub(super) reference: PathBuf,
+pub struct Cohort {
+    pub directory: PathBuf,
+    pub reference: PathBuf,
 }
 
 impl Cohort {
     /// About 15 reads over each base of each, made once.
-    pub(super) fn get() -> &'static Self {
+    pub fn get() -> &'static Self {
         static COHORT: OnceLock<Cohort> = OnceLock::new();
         COHORT.get_or_init(|| {
             let directory = scratch::directory("cohort");

@@ -23,12 +23,12 @@ pub(super) fn served(label: &str, words: &[&str]) -> (PathBuf, PathBuf, Served) 
     (root, mine, served)
 }
 
-pub(super) fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().expect("scratch paths are text")
 }
 
 /// Bytes that differ everywhere.
-pub(super) fn content(count: usize) -> Vec<u8> {
+pub fn content(count: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let words = std::iter::repeat_with(|| {
         state ^= state << 13;

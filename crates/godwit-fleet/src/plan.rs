@@ -1,7 +1,7 @@
 //! How long a cohort takes on a facility: hours, genomes per day, what is short.
 //!
-//! [`simulate`] lets every sample of a cohort go through its steps. A sample has a slot on a compute node ([`Slots`]) from
-//! its first step to its last. A step computes for some hours, then moves files to or from shared storage: it asks a
+//! [`simulate`] lets every sample of a cohort go through its steps. A sample has a slot on a compute node from its first
+//! step to its last, which the [`Scheduler`](crate::Scheduler) of real runs gives it. A step computes for some hours, then moves files to or from shared storage: it asks a
 //! [`Balancer`] for a storage node, and shares that node's network and the disks behind all nodes fairly with whoever else is
 //! moving. Nothing is drawn at random: the same question has the same answer.
 //!
@@ -45,32 +45,6 @@ pub struct Facility {
     pub storage_nodes: usize,
     /// What the disks of one storage node carry, as a share of what its network does.
     pub disk_share: f64,
-}
-
-/// The compute nodes and how many samples each can take more.
-#[derive(Debug)]
-pub struct Slots {
-    free: Vec<usize>,
-}
-
-impl Slots {
-    /// `nodes` nodes with `each` slots.
-    pub fn new(nodes: usize, each: usize) -> Self {
-        Self { free: vec![each; nodes] }
-    }
-
-    /// A slot of the node that has most left, the first of these; `None` where all are taken.
-    pub fn take(&mut self) -> Option<usize> {
-        // max_by_key gives the last of equals, which in reverse is the first.
-        let (node, free) = self.free.iter_mut().enumerate().rev().max_by_key(|(_, free)| **free)?;
-        *free = free.checked_sub(1)?;
-        Some(node)
-    }
-
-    /// A slot of this node is free again.
-    pub fn give_back(&mut self, node: usize) {
-        self.free[node] += 1;
-    }
 }
 
 #[cfg(test)]

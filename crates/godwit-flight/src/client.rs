@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] is one connection; calls on it share its windows. What is downloaded is pulled by the caller, batch by
 //! batch; what is uploaded waits for the server's windows, a few batches ahead at most. Choosing among servers, trying
-//! again and carrying on elsewhere are not done here.
+//! again and carrying on elsewhere are done in [`crate::pool`].
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -19,12 +19,13 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
 use crate::error::FlightError;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
+use crate::pool::{Come, GRANT_HEADER, GrantId, grant_header};
 use crate::segments::Segments;
 use crate::tls::ClientTls;
 use crate::transport::{Access, Address, Socket, Token, Tuning, tuned};
@@ -41,6 +42,8 @@ pub struct Client {
     token: Option<Token>,
     tuning: Tuning,
     wire: Wire,
+    /// What brought it here, where a pool did.
+    grant: Option<GrantId>,
 }
 
 /// The body of a request: messages as they come, and what is left of one too long for one piece.
@@ -82,6 +85,16 @@ impl Client {
     /// # Errors
     /// [`FlightError::Connect`], [`FlightError::Connection`].
     pub async fn connect(address: &Address, access: Access<ClientTls>, tuning: Tuning) -> Result<Self, FlightError> {
+        Self::connect_until(address, access, tuning, None).await
+    }
+
+    /// As [`Client::connect`]; the connection is given up, and all calls on it fail, once `lost` says so.
+    pub(crate) async fn connect_until(
+        address: &Address,
+        access: Access<ClientTls>,
+        tuning: Tuning,
+        lost: Option<watch::Receiver<bool>>,
+    ) -> Result<Self, FlightError> {
         let peer = address.to_string();
         let connecting = Socket::connect(address, access.tls.as_ref(), &tuning);
         let socket = tokio::time::timeout(tuning.connect_timeout, connecting)
@@ -98,9 +111,17 @@ impl Client {
         // Its failure reaches every call that is open on it.
         tokio::spawn(async move {
             let _owner = owner;
-            connection.await
+            tokio::select! {
+                _ = connection => {}
+                () = is_lost(lost) => {}
+            }
         });
-        Ok(Self { requests, peer, token: access.token, tuning, wire })
+        Ok(Self { requests, peer, token: access.token, tuning, wire, grant: None })
+    }
+
+    /// The same connection; calls on it show what a pool granted.
+    pub(crate) fn with_grant(self, grant: GrantId) -> Self {
+        Self { grant: Some(grant), ..self }
     }
 
     /// The connection itself.
@@ -118,18 +139,36 @@ impl Client {
     /// # Errors
     /// [`FlightError`].
     pub async fn act(&self, action: &str, body: impl Into<Bytes>) -> Result<Vec<Bytes>, FlightError> {
-        let (sender, receiver) = mpsc::channel(1);
-        // The channel is empty and its receiver alive: this neither waits nor fails.
-        let _ = sender.try_send(frame_encoded(&Action { r#type: action.to_owned(), body: body.into() }));
-        drop(sender);
-        let response = self.call("DoAction", receiver.into()).await?;
-        // A `Result` of an action has the bytes of a `PutResult`: one field of bytes, number 1.
-        let mut answers = Answers { incoming: self.incoming(response)? };
+        let mut answers = self.acting(action, body.into()).await?;
         let mut messages = Vec::new();
         while let Some(message) = answers.next().await? {
             messages.push(message);
         }
         Ok(messages)
+    }
+
+    /// The first answer to an action, which must be there and not be longer than so many bytes; nothing more is taken. For servers
+    /// that are not trusted to be brief.
+    pub(crate) async fn first_answer(
+        &self,
+        action: &str,
+        body: impl Into<Bytes>,
+        limit_bytes: usize,
+    ) -> Result<Bytes, FlightError> {
+        let mut answers = self.acting(action, body.into()).await?;
+        answers.incoming.limit_bytes = limit_bytes as u64;
+        let none = FlightError::Malformed { problem: "the server did not answer" };
+        answers.next().await?.ok_or(none)
+    }
+
+    async fn acting(&self, action: &str, body: Bytes) -> Result<Answers, FlightError> {
+        let (sender, receiver) = mpsc::channel(1);
+        // The channel is empty and its receiver alive: this neither waits nor fails.
+        let _ = sender.try_send(frame_encoded(&Action { r#type: action.to_owned(), body }));
+        drop(sender);
+        let response = self.call("DoAction", receiver.into()).await?;
+        // A `Result` of an action has the bytes of a `PutResult`: one field of bytes, number 1.
+        Ok(Answers { incoming: self.incoming(response)? })
     }
 
     /// The tickets of a statement's rows (Flight SQL), in the order in which they are to be read.
@@ -226,6 +265,9 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(http::header::AUTHORIZATION, token.header());
         }
+        if let Some(grant) = self.grant {
+            request = request.header(GRANT_HEADER, grant_header(grant));
+        }
         let request = request.body(body).expect("all parts of the request are valid");
         let mut requests = self.requests.clone();
         let broken = |source| FlightError::Connection { peer: self.peer.clone(), source };
@@ -247,6 +289,16 @@ impl Client {
             ended: false,
         })
     }
+}
+
+/// Waits until somebody says that the other end is lost; for ever where nobody will.
+async fn is_lost(lost: Option<watch::Receiver<bool>>) {
+    if let Some(mut lost) = lost
+        && lost.wait_for(|lost| *lost).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// Fails where the headers tell of a failure, or tell nothing though they must.
@@ -324,14 +376,36 @@ impl Batches {
         }
     }
 
+    /// As [`Batches::next`], and tells `come` of each message.
+    pub(crate) async fn next_counted(&mut self, come: &mut Come) -> Result<Option<RecordBatch>, FlightError> {
+        loop {
+            match self.next_message(Some(come)).await? {
+                Some(Chunk { batch: Some(batch), .. }) => {
+                    come.batch();
+                    return Ok(Some(batch));
+                }
+                Some(_) => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
     /// As [`Batches::next`], with what is said beside no batch.
     ///
     /// # Errors
     /// As [`Batches::next`].
     pub async fn next_chunk(&mut self) -> Result<Option<Chunk>, FlightError> {
+        self.next_message(None).await
+    }
+
+    async fn next_message(&mut self, mut come: Option<&mut Come>) -> Result<Option<Chunk>, FlightError> {
         loop {
             if let Some(message) = self.assembler.push(&mut self.incoming.chunk)? {
-                let batch = match self.decoder.decode(&message)? {
+                let decoded = self.decoder.decode(&message)?;
+                if let (Some(come), Decoded::Batch(_) | Decoded::Dictionary) = (&mut come, &decoded) {
+                    come.message(&message.header, std::slice::from_ref(&message.body));
+                }
+                let batch = match decoded {
                     Decoded::Batch(batch) => Some(batch),
                     Decoded::Nothing => None,
                     Decoded::Schema | Decoded::Dictionary => continue,

@@ -10,6 +10,7 @@ use godwit_model::ipc::{IpcDecoder, IpcMessage};
 
 use crate::error::FlightError;
 use crate::message::{Message, Outgoing, frame};
+use crate::pool::Come;
 use crate::segments::Segments;
 
 /// Mark and length before each message of an IPC stream (Arrow Columnar Format 1.5, "Encapsulated message format").
@@ -46,6 +47,19 @@ impl BatchEncoder {
         segments(self.encoder.encode(batch)?, descriptor, app_metadata)
     }
 
+    /// Tells `come` of the messages that [`Self::encode`] makes of a batch, which it is in place of.
+    ///
+    /// # Errors
+    /// As for [`Self::encode`].
+    pub(crate) fn digest(&mut self, batch: &RecordBatch, come: &mut Come) -> Result<(), FlightError> {
+        self.started = true;
+        each_message(self.encoder.encode(batch)?, |kind, header, body| {
+            if kind != MessageHeader::Schema {
+                come.message(header, &body);
+            }
+        })
+    }
+
     /// What is still to be sent when there are no more batches: the schema, where there was none.
     ///
     /// # Errors
@@ -66,9 +80,22 @@ pub(crate) fn encode_metadata(descriptor: &[u8], app_metadata: &[u8]) -> Segment
 
 /// An IPC stream in pieces as Flight messages.
 fn segments(pieces: Vec<Buffer>, descriptor: &[u8], app_metadata: &[u8]) -> Result<Segments, FlightError> {
-    let mut stream = Pieces { pieces: pieces.into_iter(), current: Buffer::from(Vec::<u8>::new()) };
     let mut result = Segments::default();
     let mut descriptor = Some(descriptor);
+    each_message(pieces, |kind, header, body| {
+        let app_metadata = if kind == MessageHeader::RecordBatch { app_metadata } else { &[] };
+        let descriptor = descriptor.take().unwrap_or_default();
+        result.append(frame(Outgoing { descriptor, header, app_metadata, body }));
+    })?;
+    Ok(result)
+}
+
+/// Takes an IPC stream in pieces apart: kind, header and body of each message.
+fn each_message(
+    pieces: Vec<Buffer>,
+    mut found: impl FnMut(MessageHeader, &[u8], Vec<Buffer>),
+) -> Result<(), FlightError> {
+    let mut stream = Pieces { pieces: pieces.into_iter(), current: Buffer::from(Vec::<u8>::new()) };
     while let Some(prefix) = stream.take(IPC_PREFIX_BYTES) {
         let header_bytes = prefix.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
         // A length of zero ends the stream; Flight ends it otherwise.
@@ -76,15 +103,9 @@ fn segments(pieces: Vec<Buffer>, descriptor: &[u8], app_metadata: &[u8]) -> Resu
         let parsed =
             root_as_message(&header).map_err(|_| FlightError::Malformed { problem: "its header is damaged" })?;
         let body = stream.take_pieces(parsed.bodyLength() as usize);
-        let is_batch = parsed.header_type() == MessageHeader::RecordBatch;
-        result.append(frame(Outgoing {
-            descriptor: descriptor.take().unwrap_or_default(),
-            header: &header,
-            app_metadata: if is_batch { app_metadata } else { &[] },
-            body,
-        }));
+        found(parsed.header_type(), &header, body);
     }
-    Ok(result)
+    Ok(())
 }
 
 /// Bytes in pieces.

@@ -6,6 +6,7 @@
 
 mod actions;
 mod lookups;
+mod placing;
 mod puts;
 mod running;
 mod service;
@@ -31,7 +32,9 @@ use tonic::service::Routes;
 use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
+use crate::node::placing::Asker;
 use crate::node::running::Running;
+use crate::pool::{Membership, Meter, PURPOSE, RESUME_MARK, Resumption, resumed};
 use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
@@ -100,6 +103,7 @@ struct Inner {
     running: Running,
     started: Instant,
     files: Option<Arc<dyn FileService>>,
+    pool: Option<Arc<Membership>>,
 }
 
 /// What a descriptor asks for.
@@ -121,10 +125,25 @@ impl Node {
         files: Option<Arc<dyn FileService>>,
         options: NodeOptions,
     ) -> Self {
-        let key = TicketKey::new(&random_bytes::<32>());
+        Self::in_pool(catalog, engine, files, None, options)
+    }
+
+    /// As [`Node::with_files`], where it is one of several that give the same data: tickets of each are good at all of them.
+    pub fn in_pool(
+        catalog: Arc<dyn Catalog>,
+        engine: Option<Arc<dyn SqlEngine>>,
+        files: Option<Arc<dyn FileService>>,
+        pool: Option<Arc<Membership>>,
+        options: NodeOptions,
+    ) -> Self {
+        let key = match &pool {
+            Some(pool) => TicketKey::new(&pool.ticket_secret()),
+            None => TicketKey::new(&random_bytes::<32>()),
+        };
         let uploads = Arc::new(Semaphore::new(options.uploads.max(1)));
         let (statements, running, started) = (Statements::default(), Running::default(), Instant::now());
-        Self { inner: Arc::new(Inner { catalog, engine, key, options, statements, uploads, running, started, files }) }
+        let inner = Inner { catalog, engine, key, options, statements, uploads, running, started, files, pool };
+        Self { inner: Arc::new(inner) }
     }
 
     pub(crate) fn files(&self) -> Result<&Arc<dyn FileService>, Status> {
@@ -141,24 +160,30 @@ impl Node {
         self.inner.engine.as_ref().ok_or_else(|| Status::unimplemented("this server was built without SQL"))
     }
 
-    async fn info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+    async fn info(&self, caller: &Caller, descriptor: FlightDescriptor, asker: Asker) -> Result<FlightInfo, Status> {
         if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
-            return self.file_info(caller, descriptor).await;
+            return self.file_info(caller, descriptor, asker).await;
         }
         match asked(&descriptor)? {
-            Asked::Dataset(command) => self.dataset_info(caller, descriptor, command).await,
-            Asked::Sql(command) => self.sql_info(caller, descriptor, *command).await,
+            Asked::Dataset(command) => self.dataset_info(caller, descriptor, command, asker).await,
+            Asked::Sql(command) => self.sql_info(caller, descriptor, *command, asker).await,
         }
     }
 
     /// A file as it is: an endpoint for each of its pieces, with each server that has it.
-    async fn file_info(&self, caller: &Caller, descriptor: FlightDescriptor) -> Result<FlightInfo, Status> {
+    async fn file_info(
+        &self,
+        caller: &Caller,
+        descriptor: FlightDescriptor,
+        asker: Asker,
+    ) -> Result<FlightInfo, Status> {
+        let places = self.places(asker, u64::from_le_bytes(random_bytes())).await;
         let file = self.files()?.info(caller.clone(), descriptor.cmd.clone()).await?;
         let mut info = info_with(descriptor, &file.schema)?.with_ordered(true).with_total_bytes(file.bytes as i64);
-        for ticket in file.tickets {
-            let mut endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket));
+        for (number, ticket) in file.tickets.into_iter().enumerate() {
+            let mut endpoint = places.of(number, FlightEndpoint::new().with_ticket(Ticket::new(ticket)));
             // No location at all is this server, too, but not beside others.
-            if !file.also_at.is_empty() {
+            if !file.also_at.is_empty() && endpoint.location.is_empty() {
                 endpoint = endpoint.with_location(SAME_SERVER);
             }
             info = info.with_endpoint(file.also_at.iter().fold(endpoint, |endpoint, at| endpoint.with_location(at)));
@@ -197,6 +222,7 @@ impl Node {
         caller: &Caller,
         descriptor: FlightDescriptor,
         command: DatasetCommand,
+        asker: Asker,
     ) -> Result<FlightInfo, Status> {
         let name = command.dataset.clone();
         let most = command.parts;
@@ -206,10 +232,15 @@ impl Node {
         let most = most.unwrap_or(worthwhile).clamp(1, 4096);
         let (parts, scan, dataset) = blocking(move || Ok((dataset.parts(&scan, most)?, scan, dataset))).await?;
         let mut info = info_with(descriptor, &*scanned_schema(&*dataset, &scan)?)?.with_ordered(true);
-        for part in &parts {
-            let mut claim = Claim::new(caller, options.ticket_lifetime);
-            claim.part = Some(DatasetPart::new(&name, dataset.version(), &scan, part));
-            info = info.with_endpoint(self.endpoint(&claim));
+        let claims = parts.iter().map(|part| Claim {
+            part: Some(DatasetPart::new(&name, dataset.version(), &scan, part)),
+            ..Claim::new(caller, options.ticket_lifetime)
+        });
+        let claims: Vec<Claim> = claims.collect();
+        // The first to come tells that the grant did.
+        let places = self.places(asker, claims.first().map_or(0, |claim| claim.id)).await;
+        for (number, claim) in claims.iter().enumerate() {
+            info = info.with_endpoint(places.of(number, self.endpoint(claim)));
         }
         let rows = dataset.rows().filter(|_| scan.regions.is_none());
         Ok(info
@@ -251,6 +282,7 @@ impl Node {
         caller: &Caller,
         descriptor: FlightDescriptor,
         command: Command,
+        asker: Asker,
     ) -> Result<FlightInfo, Status> {
         let (schema, statement) = self.sql_schema(caller, &command).await?;
         let mut claim = Claim::new(caller, self.inner.options.ticket_lifetime);
@@ -258,7 +290,8 @@ impl Node {
             Some(statement) => claim.statement = Some(statement),
             None => claim.command = command.into_any().encode_to_vec(),
         }
-        Ok(info_with(descriptor, &schema)?.with_endpoint(self.endpoint(&claim)).with_ordered(true))
+        let endpoint = self.places(asker, claim.id).await.of(0, self.endpoint(&claim));
+        Ok(info_with(descriptor, &schema)?.with_endpoint(endpoint).with_ordered(true))
     }
 
     /// Without a location: where the info is from.
@@ -267,6 +300,9 @@ impl Node {
     }
 
     async fn run_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
+        if let Some(pool) = &self.inner.pool {
+            pool.meter().came(claim.id);
+        }
         let mut open = self.inner.running.open(claim.id)?;
         let download = open.unless_ended(self.start_claim(caller, claim)).await?;
         Ok(open.guard(download))
@@ -307,10 +343,40 @@ impl Node {
 
 impl DataPlane for Node {
     fn granted(&self, token: &[u8]) -> Option<Caller> {
+        if self.inner.pool.as_ref().is_some_and(|pool| pool.lets_in(token)) {
+            return Some(Caller::granted("node of the pool", PURPOSE));
+        }
         self.inner.files.as_ref()?.granted(token)
     }
 
+    fn meter(&self) -> Option<Arc<Meter>> {
+        self.inner.pool.as_ref().map(|pool| pool.meter().clone())
+    }
+
     async fn download(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
+        if caller.purpose() == Some(PURPOSE) {
+            return Err(Status::permission_denied(GRANTED_ONLY));
+        }
+        if ticket.starts_with(RESUME_MARK) {
+            let (resumption, whole) = Resumption::read(&ticket)?;
+            return resumed(self.download_whole(caller, whole).await?, resumption);
+        }
+        self.download_whole(caller, ticket).await
+    }
+
+    /// A dataset, or values for a prepared statement.
+    async fn upload(&self, caller: Caller, upload: Upload) -> Result<Answers, Status> {
+        self.take(&caller, upload).await
+    }
+
+    /// Regions of a dataset, and their rows.
+    async fn exchange(&self, _caller: Caller, taken: Upload) -> Result<Chunks, Status> {
+        self.look_up(taken).await
+    }
+}
+
+impl Node {
+    async fn download_whole(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
         if ticket.starts_with(FILES_MARK.as_bytes()) {
             return self.files()?.send(caller, ticket).await;
         }
@@ -323,16 +389,6 @@ impl DataPlane for Node {
         }
         // Some clients make tickets of metadata commands by themselves, as the specification lets them.
         self.run_command(command_in(&ticket)?).await
-    }
-
-    /// A dataset, or values for a prepared statement.
-    async fn upload(&self, caller: Caller, upload: Upload) -> Result<Answers, Status> {
-        self.take(&caller, upload).await
-    }
-
-    /// Regions of a dataset, and their rows.
-    async fn exchange(&self, _caller: Caller, taken: Upload) -> Result<Chunks, Status> {
-        self.look_up(taken).await
     }
 }
 

@@ -38,6 +38,7 @@ use crate::first_words::{Heard, Listened};
 use crate::frames::PREFACE_BYTES;
 use crate::gate::{Caller, Gate, shown_token};
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
+use crate::pool::{ConnectionUse, Meter};
 use crate::segments::Segments;
 use crate::tls::ServerTls;
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
@@ -81,6 +82,11 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// Who shows a token that was granted for one purpose; `None` where it is no such token.
     fn granted(&self, _token: &[u8]) -> Option<Caller> {
+        None
+    }
+
+    /// What counts the connections of a server that is one of several.
+    fn meter(&self) -> Option<Arc<Meter>> {
         None
     }
 
@@ -250,9 +256,10 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
     let Ok(Ok(socket)) = handshake.await else { return };
     let owner = WireOwner::of(socket.tcp());
     let wire = owner.wire();
+    let used = Arc::new(ConnectionUse::new(plane.data.meter()));
     let answer = hyper::service::service_fn(move |request| {
-        let (plane, wire) = (plane.clone(), wire.clone());
-        async move { Ok::<_, Infallible>(plane.answer(request, wire).await) }
+        let (plane, wire, used) = (plane.clone(), wire.clone(), used.clone());
+        async move { Ok::<_, Infallible>(plane.answer(request, wire, &used).await) }
     });
     let mut builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
     builder.max_concurrent_streams(tuning.calls_per_connection);
@@ -272,7 +279,7 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
 }
 
 impl<D: DataPlane> Plane<D> {
-    async fn answer(&self, mut request: Request<Incoming>, wire: Wire) -> Response<Reply> {
+    async fn answer(&self, mut request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Reply> {
         if request.uri().path().starts_with(HEALTH) {
             return self.by_tonic(request).await;
         }
@@ -283,6 +290,9 @@ impl<D: DataPlane> Plane<D> {
         };
         if caller.purpose().is_some() && ![DO_GET, DO_ACTION].contains(&request.uri().path()) {
             return refused(Status::permission_denied(GRANTED_ONLY));
+        }
+        if [DO_GET, DO_PUT, DO_EXCHANGE].contains(&request.uri().path()) {
+            used.data(request.headers());
         }
         let answered = match request.uri().path() {
             DO_GET => self.get(caller, request.into_body()).await,

@@ -81,5 +81,6 @@ pub use spread::{Launch, Spread};
 pub use variants::write_variants;
 pub use verify::{Check, Verdict, verify};
 pub use workflow::{
-    SampleOutcome, StepTime, Workflow, WorkflowOptions, WorkflowReport, run_workflow, sample_name_problem,
+    JobEnd, SampleJob, SampleNodes, SampleOutcome, StepTime, Try, Workflow, WorkflowOptions, WorkflowReport,
+    run_sample, run_workflow, sample_name_problem,
 };

@@ -68,6 +68,15 @@ pub enum Event {
         /// Which step.
         step: &'static str,
     },
+    /// The work on a sample began or ended on a node.
+    Sample {
+        /// Its name.
+        sample: String,
+        /// `started` or `done`; one that failed is told of as a warning.
+        state: &'static str,
+        /// Where.
+        node: String,
+    },
     /// A slice of the reads went through a step of recalibration.
     Recalibrated {
         /// 1: its qualities were counted; 2: they were changed.

@@ -1,8 +1,10 @@
-//! Many samples from FASTQ to variants on one machine: the jobs of this crate one after the other, for each sample of a sheet.
+//! Many samples from FASTQ to variants: the jobs of this crate one after the other, for each sample of a sheet. Samples are worked on one
+//! after the other here, or several at a time on nodes ([`SampleNodes`]).
 //!
 //! A sample's files lie in a directory of its own, as the jobs write them. A sample that fails does not keep the others
 //! from being done; what is done of the cohort needs all of them. Each job can be gone on with, and so can the whole.
 
+mod nodes;
 mod report;
 mod sheet;
 
@@ -29,7 +31,8 @@ use crate::reduce::Format;
 use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
 
-pub use report::{SampleOutcome, StepHours, StepTime, WorkflowReport};
+pub use nodes::{JobEnd, SampleJob, SampleNodes, run_sample};
+pub use report::{SampleOutcome, StepHours, StepTime, Try, WorkflowReport};
 pub use sheet::sample_name_problem;
 use sheet::{SheetSample, read_sheet};
 
@@ -102,32 +105,34 @@ pub struct WorkflowOptions {
 /// [`PipelineError`] for what keeps all samples from being done.
 pub fn run_workflow(
     options: &WorkflowOptions,
+    nodes: Option<&dyn SampleNodes>,
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<WorkflowReport, PipelineError> {
-    let samples = read_sheet(&options.sheet, options.ploidy.as_ref())?;
-    check(options)?;
-    create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
-    let report = WorkflowReport {
-        godwit: env!("CARGO_PKG_VERSION").into(),
-        verb: "run",
-        command: options.job.command.clone(),
-        started: utc(SystemTime::now()),
-        workflow: options.workflow.name(),
-        threads: options.job.threads,
-        ..WorkflowReport::default()
-    };
-    // Once for all steps of all samples.
-    let scanned = Arc::new(ScannedReference::scan(&options.reference)?);
-    let mut run = WorkflowRun { options, scanned, samples: &samples, observer, cancelled, report, blame: None };
-    run.all()?;
+    let started = Instant::now();
+    let samples = samples_of(options)?;
+    let mut run = WorkflowRun::new(options, &samples, observer, cancelled)?;
+    run.all(nodes)?;
     let WorkflowRun { mut report, blame, .. } = run;
-    report.finish();
+    report.finish(nodes.map(|nodes| (nodes.nodes(), nodes.each())), started.elapsed());
     report.write(&options.out, &options.reference)?;
     match blame {
         None => Ok(report),
         Some(blame) => Err(PipelineError::Samples { failed: report.failures(), of: samples.len(), blame }),
     }
+}
+
+/// The samples, where they and the options are such that they can be begun with.
+fn samples_of(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineError> {
+    let samples = read_sheet(&options.sheet, options.ploidy.as_ref(), &options.reference)?;
+    check(options)?;
+    create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
+    Ok(samples)
+}
+
+/// A failure and its causes, in one line.
+fn in_one_line(error: &PipelineError) -> String {
+    with_causes(error).replace('\n', " | ")
 }
 
 /// What can be known to go wrong for every sample.
@@ -178,11 +183,34 @@ struct JobDone {
     files: Vec<PathBuf>,
 }
 
-impl WorkflowRun<'_> {
-    fn all(&mut self) -> Result<(), PipelineError> {
-        for sample in self.samples {
-            let mut outcome =
-                SampleOutcome { sample: sample.name.clone(), lanes: sample.lanes.len(), ..Default::default() };
+impl<'w> WorkflowRun<'w> {
+    fn new(
+        options: &'w WorkflowOptions,
+        samples: &'w [SheetSample],
+        observer: &'w dyn Observer,
+        cancelled: &'w Arc<AtomicBool>,
+    ) -> Result<Self, PipelineError> {
+        let report = WorkflowReport {
+            godwit: env!("CARGO_PKG_VERSION").into(),
+            verb: "run",
+            command: options.job.command.clone(),
+            started: utc(SystemTime::now()),
+            workflow: options.workflow.name(),
+            threads: options.job.threads,
+            ..WorkflowReport::default()
+        };
+        // Once for all steps of all samples.
+        let scanned = Arc::new(ScannedReference::scan(&options.reference)?);
+        Ok(Self { options, scanned, samples, observer, cancelled, report, blame: None })
+    }
+
+    fn all(&mut self, nodes: Option<&dyn SampleNodes>) -> Result<(), PipelineError> {
+        if let Some(nodes) = nodes {
+            self.samples_on(nodes)?;
+        }
+        let here = if nodes.is_none() { self.samples } else { &[] };
+        for sample in here {
+            let mut outcome = SampleOutcome::of(sample);
             let done = self.sample(sample, &mut outcome.steps);
             outcome.error = self.failed(&sample.name, done)?;
             self.report.samples.push(outcome);
@@ -211,7 +239,7 @@ impl WorkflowRun<'_> {
         if matches!(error.blame(), Blame::Interrupted | Blame::Bug) {
             return Err(error);
         }
-        let message = with_causes(&error).replace('\n', " | ");
+        let message = in_one_line(&error);
         self.observer.event(&Event::Warning { message: format!("{of} failed: {message}") });
         self.blame.get_or_insert(error.blame());
         Ok(Some(message))
@@ -240,7 +268,7 @@ impl WorkflowRun<'_> {
         };
         // Pipes have no size, and what was removed since has none either.
         let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
-        steps.push(StepTime { step: name, seconds, records, file_bytes, done_before: already_complete });
+        steps.push(StepTime { step: name.into(), seconds, records, file_bytes, done_before: already_complete });
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! A server as a copy sees it: connections to it, and what is asked of it besides data.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use godwit_flight::pool::{Pool, Seat};
 use godwit_flight::{Access, Address, Client, ClientTls, Code, FlightError, Token, Tuning};
 
 use crate::copy::{CopyEvent, CopySummary};
@@ -40,6 +43,8 @@ pub struct Credentials {
     pub authority: Option<PathBuf>,
     /// Own certificate and key, PEM, where servers ask for one.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Pools of servers that places name, by name.
+    pub pools: HashMap<String, Arc<Pool>>,
 }
 
 /// Authorities that the system trusts, where nothing else is said.
@@ -66,12 +71,28 @@ impl Credentials {
     }
 }
 
-/// A server.
+/// A server, or a pool of servers of which one is used at a time.
 pub(crate) struct Control {
     remote: Remote,
-    access: Access<ClientTls>,
+    way: Way,
     client: Mutex<Option<Client>>,
     patience: Duration,
+}
+
+/// How it is reached.
+enum Way {
+    Server(Access<ClientTls>),
+    Pool(Arc<Pool>, Box<PoolSeat>),
+}
+
+/// Which server of a pool is used.
+#[derive(Default)]
+struct PoolSeat {
+    seat: tokio::sync::Mutex<Option<Seat>>,
+    /// Whether it was another one before.
+    moved: AtomicBool,
+    /// Whether a session of files was begun at one of them.
+    began: AtomicBool,
 }
 
 fn tuning() -> Tuning {
@@ -141,14 +162,24 @@ pub(crate) async fn client(remote: &Remote, access: &Access<ClientTls>) -> Resul
 }
 
 impl Control {
-    /// Connects once: a server that is not there is told at once.
+    /// Connects once: a server that is not there is told at once; one of a pool is waited for.
     pub(crate) async fn connect(
         remote: &Remote,
         credentials: &Credentials,
         patience: Duration,
     ) -> Result<Self, TransferError> {
-        let control =
-            Self { remote: remote.clone(), access: credentials.access(remote)?, client: Mutex::new(None), patience };
+        let way = if remote.pool {
+            let none = || TransferError::refused(format!("{} is no pool that is known here", remote.server()));
+            let pool = credentials.pools.get(&remote.host).ok_or_else(none)?;
+            Way::Pool(pool.clone(), Box::default())
+        } else {
+            Way::Server(credentials.access(remote)?)
+        };
+        let patience = match &way {
+            Way::Pool(pool, _) => patience.min(pool.patience()),
+            Way::Server(_) => patience,
+        };
+        let control = Self { remote: remote.clone(), way, client: Mutex::new(None), patience };
         let client = control.another().await?;
         control.set(Some(client));
         Ok(control)
@@ -165,7 +196,46 @@ impl Control {
 
     /// Another connection.
     pub(crate) async fn another(&self) -> Result<Client, FlightError> {
-        client(&self.remote, &self.access).await
+        match &self.way {
+            Way::Server(access) => client(&self.remote, access).await,
+            Way::Pool(pool, seat) => self.another_of(pool, seat).await,
+        }
+    }
+
+    /// Another connection to the server that a pool granted, or to the next one where that does not answer.
+    async fn another_of(&self, pool: &Pool, found: &PoolSeat) -> Result<Client, FlightError> {
+        let before = found.seat.lock().await.clone();
+        if let Some(seat) = &before
+            && let Ok(client) = pool.beside(seat, &tuning()).await
+        {
+            return Ok(client);
+        }
+        let mut held = found.seat.lock().await;
+        // Another connection may have found out first.
+        match (&before, &*held) {
+            (Some(before), Some(now)) if !before.is(now) => return pool.beside(now, &tuning()).await,
+            (None, Some(now)) => return pool.beside(now, &tuning()).await,
+            (Some(before), _) => {
+                pool.lost(before.member);
+                found.moved.store(true, Ordering::Relaxed);
+            }
+            (None, None) => {}
+        }
+        let seat = pool.seat(&tuning()).await?;
+        let client = seat.client.clone();
+        self.set(Some(client.clone()));
+        *held = Some(seat);
+        Ok(client)
+    }
+
+    /// Whether files were begun to be sent to another server of the pool.
+    fn has_begun_elsewhere(&self) -> bool {
+        matches!(&self.way, Way::Pool(_, seat) if seat.began.load(Ordering::Relaxed)) && self.has_moved()
+    }
+
+    /// Whether another server of the pool was used before this one.
+    pub(crate) fn has_moved(&self) -> bool {
+        matches!(&self.way, Way::Pool(_, seat) if seat.moved.load(Ordering::Relaxed))
     }
 
     /// Round-trip time of the connection, as its handshake took it.
@@ -239,11 +309,15 @@ impl Control {
         for (number, some) in entries.chunks(ENTRIES_PER_MESSAGE).enumerate() {
             let first = (number * ENTRIES_PER_MESSAGE) as u32;
             let (base, entries) = (base.to_owned(), some.to_vec());
-            let request = BeginRequest { session: session.clone(), base, first, entries, dry_run };
+            let take_over = self.has_begun_elsewhere();
+            let request = BeginRequest { session: session.clone(), base, first, entries, dry_run, take_over };
             let messages = self.act(BEGIN, json(&request)?).await.map_err(told)?;
             let begun: Begun = parse(messages.first().map(|message| &message[..]).unwrap_or_default())?;
             session = Some(begun.session).filter(|session| !session.is_empty());
             have.extend(begun.have);
+        }
+        if let Way::Pool(_, seat) = &self.way {
+            seat.began.fetch_or(!dry_run, Ordering::Relaxed);
         }
         if have.len() != entries.len() {
             return Err(TransferError::refused("the server did not say what it has of each file"));

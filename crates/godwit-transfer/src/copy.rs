@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Control, Credentials, told};
+use crate::control::{Control, Credentials, lost_session, told};
 use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::inbox::Inbox;
@@ -33,7 +33,7 @@ use crate::sums::{Sum, Sums};
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
-use checks::{check_is_plain, check_is_possible, check_sources};
+use checks::{check_is_plain, check_is_possible, check_pools, check_sources};
 use packed::Packed;
 use runner::Runner;
 use sources::Mirror;
@@ -237,6 +237,7 @@ pub async fn copy(
     let started = Instant::now();
     let selection = Selection::new(&options.include, &options.exclude)?;
     let downloads = matches!(destination, Place::Here(_));
+    check_pools(sources, destination, options)?;
     if let Place::There(remote) = destination
         && sources.iter().any(|source| matches!(source, Place::There(_)))
     {
@@ -589,6 +590,21 @@ impl Copy<'_> {
         }
     }
 
+    /// Ends what was sent; at another server of a pool where the first one was lost after it had named the last file.
+    async fn end_upload(&self, session: &str, surplus: Vec<String>) -> Result<(), TransferError> {
+        match self.control.end(session, surplus.clone()).await {
+            Err(error) if lost_session(&error) && self.control.has_moved() => {
+                let entries: Vec<Entry> = self.plan.items.iter().map(|item| item.entry.clone()).collect();
+                let (session, have) = self.control.begin(&self.base, &entries, false).await?;
+                if have.iter().any(|have| *have != Have::All) {
+                    return Err(told(error));
+                }
+                self.control.end(&session, surplus).await.map_err(told)
+            }
+            ended => ended.map_err(told),
+        }
+    }
+
     async fn end(
         &self,
         direction: Direction,
@@ -604,7 +620,7 @@ impl Copy<'_> {
                 })
                 .await?;
             }
-            Direction::Upload { session, .. } => self.control.end(&session, surplus).await.map_err(told)?,
+            Direction::Upload { session, .. } => self.end_upload(&session, surplus).await?,
         }
         Ok(summary)
     }

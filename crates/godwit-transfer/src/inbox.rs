@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::RecordBatch;
 
 use crate::error::TransferError;
-use crate::journal::{Header, Journal, Known};
+use crate::journal::{Header, Journal, Known, has_name};
 use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below, is_unfinished};
 use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
 use crate::ranges::RangeSet;
@@ -168,6 +168,11 @@ impl Inbox {
 
     /// Begins to take a file as number `file`, or makes a directory; says what is there already.
     pub(crate) fn begin(&self, file: u32, entry: Entry) -> Result<Have, TransferError> {
+        self.begin_over(file, entry, false)
+    }
+
+    /// As [`Self::begin`]; `take_over`: also where another process has begun, which is lost to whoever sends the file.
+    pub(crate) fn begin_over(&self, file: u32, entry: Entry, take_over: bool) -> Result<Have, TransferError> {
         let target = self.target_of(&entry)?;
         if entry.directory {
             fs::create_dir_all(&target).map_err(TransferError::file("make", &target))?;
@@ -186,7 +191,7 @@ impl Inbox {
                 (Have::All, State::Plain)
             }
             _ if block_count(entry.size_bytes) == 1 => (Have::Nothing, State::Plain),
-            _ => open(&target, &entry)?,
+            _ => open(&target, &entry, take_over)?,
         };
         let mut files = lock(&self.files);
         if files.len() <= file as usize {
@@ -281,6 +286,11 @@ impl Inbox {
             sum.check(file, target)?;
         }
         dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
+        // Another server of the same directory may have taken it over: what has the part's name now may be another file.
+        if !has_name(file, part).map_err(TransferError::file("look at", part))? {
+            let is_named = has_name(file, target).map_err(TransferError::file("look at", target))?;
+            return if is_named { Ok(()) } else { Err(TransferError::Busy { place: target.display().to_string() }) };
+        }
         fs::rename(part, target).map_err(TransferError::file("name", target))?;
         lock(&self.touched).insert(target.parent().map(Path::to_owned).unwrap_or_default());
         Ok(())
@@ -388,14 +398,28 @@ fn time_of(entry: &Entry) -> SystemTime {
 }
 
 /// A file of several blocks: its part and its journal, where they are from before.
-fn open(target: &Path, entry: &Entry) -> Result<(Have, State), TransferError> {
-    let (mut journal, found) = Journal::open(&beside(target, JOURNAL_ENDING))?;
-    let part_path = beside(target, PART_ENDING);
+fn open(target: &Path, entry: &Entry, take_over: bool) -> Result<(Have, State), TransferError> {
+    let (journal_path, part_path) = (beside(target, JOURNAL_ENDING), beside(target, PART_ENDING));
+    let header = Header::new(entry.size_bytes, entry.version);
+    let (mut journal, found, seized) = match Journal::open(&journal_path) {
+        Err(TransferError::Busy { .. }) if take_over => {
+            let (journal, found) = Journal::seize(&journal_path)?;
+            let found = found.filter(|(before, _)| before.version == header.version);
+            // The other process may still write blocks of its own state, or give its file the name: not this one.
+            if found.is_none() {
+                let _ = fs::remove_file(&part_path);
+            }
+            (journal, found, true)
+        }
+        opened => {
+            let (journal, found) = opened?;
+            (journal, found, false)
+        }
+    };
     let part = create(&part_path, false)?;
     let blocks = block_count(entry.size_bytes) as usize;
-    let header = Header::new(entry.size_bytes, entry.version);
     // A journal that says all that there is to say is left as it is.
-    let goes_on = found.as_ref().is_some_and(|(before, _)| *before == header);
+    let goes_on = !seized && found.as_ref().is_some_and(|(before, _)| *before == header);
     let (is_stale, known) = match found {
         Some((before, mut known)) => {
             let is_stale = before.version != entry.version || before.size_bytes != entry.size_bytes;
@@ -434,3 +458,6 @@ fn check_again(part: &File, known: &mut Known, size_bytes: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,7 +83,7 @@ fn reserve(file: &File, from: u64, header: &Header) {
 }
 
 /// Whether a file is still what has that name: who held its lock before may have renamed another over it, or removed it.
-fn has_name(file: &File, path: &Path) -> io::Result<bool> {
+pub(crate) fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let (held, named) = (file.metadata()?, std::fs::metadata(path));
     Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())))
 }
@@ -110,6 +110,23 @@ impl Journal {
             reserve(&file, end, header);
         }
         Ok((Self { file, path: path.to_owned(), end }, found))
+    }
+
+    /// As [`Self::open`], from another process that has it open and that nobody hears from any more. What that one writes to it from now
+    /// on is written to a file without a name.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub(crate) fn seize(path: &Path) -> Result<(Self, Option<(Header, Known)>), TransferError> {
+        let found = Self::look(path);
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(TransferError::file("remove", path)(error));
+            }
+            _ => {}
+        }
+        let (journal, _) = Self::open(path)?;
+        Ok((journal, found))
     }
 
     /// What a journal says, without taking it over.
@@ -147,6 +164,10 @@ impl Journal {
 
     /// Takes it away.
     pub(crate) fn remove(self) -> Result<(), TransferError> {
+        // One that another process took has another file of that name.
+        if !has_name(&self.file, &self.path).map_err(TransferError::file("look at", &self.path))? {
+            return Ok(());
+        }
         std::fs::remove_file(&self.path).map_err(TransferError::file("remove", &self.path))
     }
 }

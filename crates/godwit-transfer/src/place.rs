@@ -10,6 +10,9 @@ use crate::error::TransferError;
 /// Port of a server where a URL names none; that of `godwit serve`.
 const DEFAULT_PORT: u16 = 8815;
 
+/// What names a pool in place of a server.
+const POOL_SCHEME: &str = "godwit+pool";
+
 /// Where files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -30,17 +33,19 @@ pub struct Remote {
     pub encrypted: bool,
     /// The path below the root, without a `/` before it.
     pub path: String,
+    /// Whether the host is the name of a pool of servers, each of which has all.
+    pub pool: bool,
 }
 
 impl Place {
-    /// Reads a path, or `grpc+tls://HOST[:PORT]/PATH` and `grpc+tcp://..`.
+    /// Reads a path, or `grpc+tls://HOST[:PORT]/PATH`, `grpc+tcp://..` and `godwit+pool://NAME/PATH`.
     ///
     /// # Errors
     /// [`TransferError::Refused`] for other schemes and URLs that name no host.
     pub fn parse(text: &str) -> Result<Self, TransferError> {
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(Self::Here(PathBuf::from(text))) };
         let encrypted = match scheme {
-            "grpc+tls" => true,
+            "grpc+tls" | POOL_SCHEME => true,
             "grpc+tcp" | "grpc" => false,
             _ => {
                 let problem =
@@ -62,13 +67,22 @@ impl Place {
         if host.is_empty() {
             return Err(wrong());
         }
-        Ok(Self::There(Remote { host: host.to_owned(), port, encrypted, path: path.to_owned() }))
+        Ok(Self::There(Remote {
+            host: host.to_owned(),
+            port,
+            encrypted,
+            path: path.to_owned(),
+            pool: scheme == POOL_SCHEME,
+        }))
     }
 }
 
 impl Remote {
     /// The server without the path.
     pub fn server(&self) -> String {
+        if self.pool {
+            return format!("{POOL_SCHEME}://{}", self.host);
+        }
         let scheme = if self.encrypted { "grpc+tls" } else { "grpc+tcp" };
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         format!("{scheme}://{host}:{}", self.port)
@@ -113,6 +127,8 @@ mod tests {
         assert_eq!(remote("grpc+tcp://127.0.0.1:9"), ("127.0.0.1".into(), 9, false, String::new()));
         assert_eq!(remote("grpc+tls://[::1]:77/x/"), ("::1".into(), 77, true, "x/".into()));
         assert_eq!(Place::parse("grpc+tls://[::1]:77/x").unwrap().to_string(), "grpc+tls://[::1]:77/x");
+        assert!(matches!(Place::parse("godwit+pool://s/x").unwrap(), Place::There(remote) if remote.pool));
+        assert_eq!(Place::parse("godwit+pool://s/x/y").unwrap().to_string(), "godwit+pool://s/x/y");
         for wrong in ["http://h/x", "grpc+tls:///x", "grpc+tls://h:port/x", "grpc+tls://[::1/x"] {
             assert!(Place::parse(wrong).is_err(), "{wrong}");
         }

@@ -151,6 +151,9 @@ pub(crate) struct BeginRequest {
     pub(crate) entries: Vec<Entry>,
     /// Only says what is there.
     pub(crate) dry_run: bool,
+    /// The client lost the server that it sent them to before, which has the same directory: what that one has open is taken over.
+    #[serde(default)]
+    pub(crate) take_over: bool,
 }
 
 /// What is there of files that are to be taken.

@@ -86,8 +86,11 @@ impl Relay {
         let Place::There(remote) = Place::parse(&request.from)? else {
             return Err(TransferError::refused(format!("{} is no server", request.from)));
         };
-        let credentials =
-            Credentials { token: Token::new(&request.token), authority: self.authority.clone(), identity: None };
+        let credentials = Credentials {
+            token: Token::new(&request.token),
+            authority: self.authority.clone(),
+            ..Credentials::default()
+        };
         let client = client(&remote, &credentials.access(&remote)?).await?;
         let mut lanes = self.lanes();
         lanes.retain(|_, lane| lane.used.elapsed() < IDLE && lane.client.is_open());

@@ -199,7 +199,7 @@ impl Inner {
             let target = if entry.path.is_empty() { base.clone() } else { below(&base, &entry.path)? };
             self.take_over(caller, &target);
             let is_long = block_count(entry.size_bytes) > 1;
-            have.push(taking.inbox.begin(file, entry)?);
+            have.push(taking.inbox.begin_over(file, entry, request.take_over)?);
             if is_long && let Some(incoming) = taking.inbox.incoming(file).filter(|incoming| incoming.is_open()) {
                 let owner = (caller.name().to_owned(), Arc::downgrade(&incoming));
                 lock(&self.owners).insert(incoming.target().to_owned(), owner);

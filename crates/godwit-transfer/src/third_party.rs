@@ -193,7 +193,8 @@ pub(crate) async fn fetch(
     let destination = Place::Here(path.into());
     let never = AtomicBool::new(false);
     for ((_, token), place) in request.sources.iter().zip(places) {
-        let credentials = Credentials { token: Token::new(token), authority: authority.clone(), identity: None };
+        let credentials =
+            Credentials { token: Token::new(token), authority: authority.clone(), ..Credentials::default() };
         let done = copy(&[place], &destination, &credentials, &options, happened, &never).await?;
         summary.files += done.files;
         summary.same += done.same;

@@ -39,7 +39,8 @@ use godwit_pipeline::Format;
 use crate::config::{Config, THIS_RUN, is_configurable};
 use crate::failure::Failure;
 pub use marking::MarkingArgs;
-use values::{parse_aligner, parse_milliseconds, parse_rate, parse_size};
+pub use values::parse_rate;
+use values::{parse_aligner, parse_milliseconds, parse_size};
 
 pub use access::AccessArgs;
 pub use align::{AlignArgs, TrimmerName};

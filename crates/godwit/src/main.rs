@@ -2,9 +2,11 @@
 
 mod cli;
 mod config;
+mod dashboard;
 mod demo;
 mod doctor;
 mod failure;
+mod pool_file;
 mod progress;
 mod table;
 mod verbs;

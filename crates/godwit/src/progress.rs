@@ -179,6 +179,7 @@ impl Observer for Progress {
                 *self.beside() = Beside::default();
                 self.say(&format!("{sample}: {step}"));
             }
+            Event::Sample { sample, state, node } => self.say(&format!("{sample}: {state} on {node}")),
             Event::Recalibrated { step, records, .. } => {
                 let done = if *step == 1 { "counted" } else { "changed" };
                 self.step(None, format!("qualities of {records} records {done}"));

@@ -24,6 +24,7 @@ mod plan;
 mod query;
 mod recalibrate;
 mod run;
+mod run_nodes;
 mod search;
 mod serve;
 mod simulate;

@@ -43,6 +43,8 @@ pub struct Host {
 pub struct Ssh {
     hosts: PathBuf,
     options: Vec<String>,
+    /// The place of the first node among those of the file.
+    first: usize,
     children: Children,
 }
 
@@ -50,7 +52,12 @@ impl Ssh {
     /// A launcher for the hosts in a file, one to a line: `host [slots=N]`, with `#` before comments. `options` go to ssh
     /// before the host, as in `-F FILE`.
     pub fn new(hosts: impl Into<PathBuf>, options: Vec<String>) -> Self {
-        Self { hosts: hosts.into(), options, children: Children::default() }
+        Self { hosts: hosts.into(), options, first: 0, children: Children::default() }
+    }
+
+    /// The same, where the first `first` places of the file are left out: a launcher for each node of a run starts jobs of one node there.
+    pub fn from_place(self, first: usize) -> Self {
+        Self { first, ..self }
     }
 
     /// The host of each node.
@@ -58,11 +65,12 @@ impl Ssh {
         let text = std::fs::read_to_string(&self.hosts).map_err(FleetError::file("read", &self.hosts))?;
         let hosts = parse_hosts(&text, &self.hosts)?;
         let slots = hosts.iter().map(|host| u64::from(host.slots)).sum();
-        if slots < u64::from(nodes) {
-            return Err(FleetError::TooFewSlots { path: self.hosts.clone(), slots, nodes });
+        let last = u64::from(nodes) + self.first as u64;
+        if slots < last {
+            return Err(FleetError::TooFewSlots { path: self.hosts.clone(), slots, nodes: last as u32 });
         }
         let places = hosts.into_iter().flat_map(|host| std::iter::repeat_n(host.name, host.slots as usize));
-        Ok(places.take(nodes as usize).collect())
+        Ok(places.skip(self.first).take(nodes as usize).collect())
     }
 
     /// ssh's words for each node.

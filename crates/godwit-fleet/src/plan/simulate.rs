@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::shared_storage::{Ordered, SharedStorage, Waited};
-use super::{Balancer, Facility, Slots, Workload};
+use super::{Balancer, Facility, Workload};
+use crate::scheduler::{Ended, Scheduler};
 
 /// How a cohort fared.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,18 +34,15 @@ struct Cohort<'a> {
     workload: &'a Workload,
     balancer: &'a mut dyn Balancer,
     storage: SharedStorage,
-    slots: Slots,
+    scheduler: Scheduler,
     computing: BinaryHeap<Computed>,
     samples: Vec<Sample>,
-    /// The first sample that has no slot yet.
-    next: usize,
     hours: Vec<f64>,
     queued: f64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Sample {
-    node: usize,
     step: usize,
     /// When the step began.
     since: f64,
@@ -60,10 +58,9 @@ pub fn simulate(samples: usize, workload: &Workload, facility: &Facility, balanc
         workload,
         balancer,
         storage: SharedStorage::new(facility.storage_nodes, facility.disk_share, workload.steps.len()),
-        slots: Slots::new(facility.nodes, facility.samples_per_node),
+        scheduler: Scheduler::new(samples, facility.nodes, facility.samples_per_node, 1),
         computing: BinaryHeap::new(),
         samples: vec![Sample::default(); samples],
-        next: 0,
         hours: vec![0.0; workload.steps.len()],
         queued: 0.0,
     };
@@ -99,13 +96,9 @@ impl Cohort<'_> {
 
     /// Gives slots to the samples that wait, in their order.
     fn admit(&mut self, now: f64) {
-        while self.next < self.samples.len()
-            && let Some(node) = self.slots.take()
-        {
-            let sample = self.next;
-            self.next += 1;
+        while let Some((sample, _)) = self.scheduler.start() {
             self.queued += now;
-            self.samples[sample] = Sample { node, step: 0, since: now };
+            self.samples[sample] = Sample { step: 0, since: now };
             self.compute(sample, now);
         }
     }
@@ -141,7 +134,7 @@ impl Cohort<'_> {
         if state.step < self.workload.steps.len() {
             return self.compute(sample, now);
         }
-        self.slots.give_back(state.node);
+        self.scheduler.ended(sample, Ended::Done);
         self.admit(now);
     }
 }

@@ -70,14 +70,6 @@ fn samples_wait_for_slots() {
 }
 
 #[test]
-fn slots_are_taken_where_most_are_left() {
-    let mut slots = Slots::new(2, 2);
-    assert_eq!([(); 5].map(|()| slots.take()), [Some(0), Some(1), Some(0), Some(1), None]);
-    slots.give_back(1);
-    assert_eq!(slots.take(), Some(1));
-}
-
-#[test]
 fn nothing_to_do_takes_no_time() {
     let outcome = simulate(0, &published(), &facility(1, 1), &mut OneForAll);
     assert_eq!((outcome.makespan, outcome.total()), (0.0, 0.0));

@@ -18,6 +18,7 @@ use tonic::Status;
 use super::{Node, blocking, refused};
 use crate::files::FILES_MARK;
 use crate::gate::Caller;
+use crate::pool::{self, PURPOSE, PoolState};
 use crate::server::GRANTED_ONLY;
 use crate::tickets::Claim;
 
@@ -41,6 +42,8 @@ struct NodeStatus {
     sql: bool,
     /// The name of who asks; empty where nobody is asked for one.
     caller: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<PoolState>,
 }
 
 /// Names and meanings.
@@ -55,12 +58,21 @@ pub(super) fn types() -> Vec<ActionType> {
         ),
         of(RENEW, "Makes a ticket good for as long again"),
         of(STATUS, "Says in JSON what the server is and does"),
+        of(pool::STATUS, "Says in JSON how busy a node of a pool is"),
+        of(pool::GRANT, "Says which nodes of a pool to use, in this order; the body is JSON with an id"),
         of(DROP, "Removes a dataset that was put by a client; the body is its name"),
     ]
 }
 
 impl Node {
     pub(super) async fn act(&self, caller: &Caller, action: Action) -> Result<Vec<arrow_flight::Result>, Status> {
+        let is_pools = caller.purpose().is_none_or(|purpose| purpose == PURPOSE);
+        if is_pools && let Some(answer) = self.act_in_pool(&action).await {
+            return answer.map(|body| vec![arrow_flight::Result { body: body.into() }]);
+        }
+        if caller.purpose() == Some(PURPOSE) {
+            return Err(Status::permission_denied(GRANTED_ONLY));
+        }
         if action.r#type.starts_with(FILES_MARK) {
             let messages = self.files()?.act(caller.clone(), action.r#type, action.body).await?;
             return Ok(messages.into_iter().map(|body| arrow_flight::Result { body }).collect());
@@ -93,6 +105,16 @@ impl Node {
             }
         };
         Ok(body.into_iter().map(|body| arrow_flight::Result { body: body.into() }).collect())
+    }
+
+    /// What is asked of a node of a pool, where it is one and that is asked.
+    async fn act_in_pool(&self, action: &Action) -> Option<Result<Vec<u8>, Status>> {
+        let pool = self.inner.pool.as_ref()?;
+        match action.r#type.as_str() {
+            pool::STATUS => Some(pool.status(action.body.is_empty())),
+            pool::GRANT => Some(pool.grant(&action.body).await),
+            _ => None,
+        }
     }
 
     async fn create_prepared(&self, caller: &Caller, body: &Bytes) -> Result<Vec<u8>, Status> {
@@ -135,6 +157,7 @@ impl Node {
             writable: inner.catalog.is_writable(),
             sql: inner.engine.is_some(),
             caller: caller.name().to_owned(),
+            pool: inner.pool.as_ref().map(|pool| pool.state()),
         };
         serde_json::to_vec(&state).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
     }

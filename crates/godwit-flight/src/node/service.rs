@@ -12,6 +12,7 @@ use arrow_schema::Schema;
 use futures_util::{Stream, StreamExt as _, stream};
 use tonic::{Request, Response, Status, Streaming};
 
+use super::placing::Asker;
 use super::{DatasetCommand, Node, blocking};
 use crate::gate::Caller;
 
@@ -67,7 +68,7 @@ impl FlightService for Node {
             async move {
                 let descriptor = FlightDescriptor::new_path(vec![name.clone()]);
                 let command = DatasetCommand { dataset: name, ..DatasetCommand::default() };
-                match node.dataset_info(&caller, descriptor.clone(), command).await {
+                match node.dataset_info(&caller, descriptor.clone(), command, Asker::Looking).await {
                     Ok(info) => Ok(info),
                     Err(status) => {
                         let info = FlightInfo::new().try_with_schema(&Schema::empty());
@@ -81,14 +82,14 @@ impl FlightService for Node {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
-        let caller = caller(&request);
-        Ok(Response::new(self.info(&caller, request.into_inner()).await?))
+        let (caller, asker) = (caller(&request), Asker::of(request.metadata()));
+        Ok(Response::new(self.info(&caller, request.into_inner(), asker).await?))
     }
 
     /// Everything is there at once: statements are run when their rows are fetched.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
-        let caller = caller(&request);
-        let info = self.info(&caller, request.into_inner()).await?;
+        let (caller, asker) = (caller(&request), Asker::of(request.metadata()));
+        let info = self.info(&caller, request.into_inner(), asker).await?;
         let poll = PollInfo::new().with_info(info).try_with_progress(1.0);
         Ok(Response::new(poll.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?))
     }

@@ -18,18 +18,19 @@ impl WorkflowPage<'_> {
     pub(crate) fn to_html(&self) -> String {
         let report = self.report;
         let failed = report.samples.iter().filter(|sample| sample.error.is_some()).count();
+        let hours = if report.nodes > 0 { report.wall_seconds } else { report.seconds } / 3600.0;
         let lead = format!(
             "Workflow <b>{}</b> against <b>{}</b>: {} of {} samples done, {:.2} hours.",
             escaped(report.workflow),
             escaped(self.reference.rsplit('/').next().unwrap_or(self.reference)),
             report.samples.len() - failed,
             report.samples.len(),
-            report.seconds / 3600.0
+            hours
         );
         let numbers = [
             ("Samples done", grouped((report.samples.len() - failed) as u64)),
             ("Samples failed", grouped(failed as u64)),
-            ("Hours", format!("{:.2}", report.seconds / 3600.0)),
+            ("Hours", format!("{hours:.2}")),
             ("Genomes a day", format!("{:.1}", report.genomes_per_day)),
         ];
         let cells = numbers.map(|(label, value)| format!("<div><dt>{label}</dt><dd>{value}</dd></div>\n"));
@@ -40,11 +41,11 @@ impl WorkflowPage<'_> {
     }
 
     /// Steps that any sample went through, in their order.
-    fn steps(&self) -> Vec<&'static str> {
-        let mut steps: Vec<&'static str> = Vec::new();
+    fn steps(&self) -> Vec<&str> {
+        let mut steps: Vec<&str> = Vec::new();
         for step in self.report.samples.iter().flat_map(|sample| &sample.steps) {
-            if !steps.contains(&step.step) {
-                steps.push(step.step);
+            if !steps.contains(&&*step.step) {
+                steps.push(&step.step);
             }
         }
         steps
@@ -54,21 +55,29 @@ impl WorkflowPage<'_> {
         let steps = self.steps();
         let total = |sample: &SampleOutcome| sample.steps.iter().map(|step| step.seconds).sum::<f64>();
         let longest = self.report.samples.iter().map(total).fold(1e-9, f64::max);
+        let on_nodes = self.report.nodes > 0;
         let row = |sample: &SampleOutcome| {
             let cell = |name: &&str| match sample.steps.iter().find(|step| step.step == *name) {
                 Some(step) => format!("{:.1}{}", step.seconds, if step.done_before { " *" } else { "" }),
                 None => "–".to_owned(),
             };
-            let outcome = if sample.error.is_some() { "failed" } else { "done" };
+            let outcome = match (&sample.error, sample.tries.len()) {
+                (Some(_), tries) if tries > 1 => format!("failed {tries} times"),
+                (Some(_), _) => "failed".to_owned(),
+                (None, 0) => "done".to_owned(),
+                (None, tries) => format!("done at try {}", tries + 1),
+            };
             let mut cells = vec![escaped(&sample.sample), sample.lanes.to_string()];
             cells.extend(steps.iter().map(cell));
-            cells.push(outcome.to_owned());
+            cells.extend(on_nodes.then(|| escaped(sample.node.as_deref().unwrap_or("–"))));
+            cells.push(outcome);
             Row { cells, bar: total(sample) / longest }
         };
         let headings = steps.iter().map(|step| format!("{step}, s"));
         let headings: Vec<String> = ["Sample".to_owned(), "Lanes".to_owned()]
             .into_iter()
             .chain(headings)
+            .chain(on_nodes.then(|| "Node".to_owned()))
             .chain(["Outcome".to_owned()])
             .collect();
         let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
@@ -83,11 +92,17 @@ impl WorkflowPage<'_> {
     fn hours(&self) -> String {
         let longest = self.report.hours.iter().map(|step| step.hours).fold(1e-9, f64::max);
         let row = |step: &crate::workflow::StepHours| Row {
-            cells: vec![escaped(step.step), format!("{:.4}", step.hours)],
+            cells: vec![escaped(&step.step), format!("{:.4}", step.hours)],
             bar: step.hours / longest,
         };
         let rows: Vec<Row> = self.report.hours.iter().map(row).collect();
-        figure("Hours by step", "Over all samples; steps run one after the other.", &table(&["Step", "Hours"], &rows))
+        let at_a_time = match self.report.nodes * self.report.per_node {
+            0 => "steps run one after the other".to_owned(),
+            samples => format!("up to {samples} samples at a time, steps of each one after the other"),
+        };
+        let about =
+            format!("Over all samples; {at_a_time}. Genomes a day: {}.", escaped(self.report.genomes_per_day_is));
+        figure("Hours by step", &about, &table(&["Step", "Hours"], &rows))
     }
 
     fn cohort(&self) -> String {
@@ -95,7 +110,7 @@ impl WorkflowPage<'_> {
             return String::new();
         }
         let row = |step: &StepTime| Row {
-            cells: vec![escaped(step.step), format!("{:.1}", step.seconds), grouped(step.records)],
+            cells: vec![escaped(&step.step), format!("{:.1}", step.seconds), grouped(step.records)],
             bar: 0.0,
         };
         let rows: Vec<Row> = self.report.cohort.iter().map(row).collect();

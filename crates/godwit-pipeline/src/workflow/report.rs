@@ -1,9 +1,12 @@
 //! `run.json` and `report.html` of a workflow.
 
+use std::borrow::Cow;
 use std::path::Path;
+use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::sheet::SheetSample;
 use crate::error::PipelineError;
 use crate::report_page::WorkflowPage;
 use crate::staging::write_whole;
@@ -42,12 +45,25 @@ pub struct WorkflowReport {
     pub hours: Vec<StepHours>,
     /// Wall time of all steps, seconds; steps that an earlier process finished count as long as they took then.
     pub seconds: f64,
-    /// Samples that went through all steps, for each day of such work on this machine.
+    /// Samples that went through all steps, for each day of such work; how that is counted is said beside it.
     pub genomes_per_day: f64,
+    /// The formula of `genomes_per_day`.
+    pub genomes_per_day_is: &'static str,
+    /// Nodes that samples were worked on; 0: one after the other, by the process that wrote this.
+    pub nodes: usize,
+    /// Samples that each of them took at a time.
+    pub per_node: usize,
+    /// From the start of this process to its end, seconds.
+    pub wall_seconds: f64,
 }
 
+/// Of samples that are worked on one after the other.
+const PER_DAY_ALONE: &str = "samples done x 86400 / seconds, the time of all steps, those of earlier starts included";
+/// Of samples that are worked on at the same time.
+const PER_DAY_ON_NODES: &str = "samples of which this start did a step and that are done x 86400 / wall_seconds";
+
 /// A sample.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SampleOutcome {
     /// Its name.
     pub sample: String,
@@ -56,15 +72,42 @@ pub struct SampleOutcome {
     /// Steps that were finished.
     pub steps: Vec<StepTime>,
     /// Why the next one was not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Where it was worked on last, where that was a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Starts that failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tries: Vec<Try>,
+}
+
+/// A start of a sample that failed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Try {
+    /// On which node.
+    pub node: String,
+    /// Why.
+    pub cause: String,
+}
+
+impl SampleOutcome {
+    /// Of a sample of which nothing is done.
+    pub(super) fn of(sample: &SheetSample) -> Self {
+        Self { sample: sample.name.clone(), lanes: sample.lanes.len(), ..Self::default() }
+    }
+
+    /// Whether all steps are done, and some of them by this start of the run.
+    fn is_new(&self) -> bool {
+        self.error.is_none() && self.steps.iter().any(|step| !step.done_before)
+    }
 }
 
 /// A step that was finished.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepTime {
     /// `align`, `recalibrate`, `call`, `genotype` or `filter`.
-    pub step: &'static str,
+    pub step: Cow<'static, str>,
     /// Wall time.
     pub seconds: f64,
     /// Records written.
@@ -79,27 +122,38 @@ pub struct StepTime {
 #[derive(Clone, Debug, Serialize)]
 pub struct StepHours {
     /// Which.
-    pub step: &'static str,
+    pub step: Cow<'static, str>,
     /// Wall time, hours.
     pub hours: f64,
 }
 
 impl WorkflowReport {
-    /// Adds up.
-    pub(super) fn finish(&mut self) {
+    /// Adds up. `nodes`: how many samples were worked on at a time, as nodes and what each of them took.
+    pub(super) fn finish(&mut self, nodes: Option<(usize, usize)>, wall: Duration) {
         let steps: Vec<&StepTime> = self.samples.iter().flat_map(|sample| &sample.steps).chain(&self.cohort).collect();
         let mut hours: Vec<StepHours> = Vec::new();
         for step in &steps {
             let more = step.seconds / SECONDS_PER_HOUR;
             match hours.iter_mut().find(|known| known.step == step.step) {
                 Some(known) => known.hours += more,
-                None => hours.push(StepHours { step: step.step, hours: more }),
+                None => hours.push(StepHours { step: step.step.clone(), hours: more }),
             }
         }
         let seconds: f64 = steps.iter().map(|step| step.seconds).sum();
         let done = self.samples.iter().filter(|sample| sample.error.is_none()).count();
-        self.seconds = (seconds * 1000.0).round() / 1000.0;
-        self.genomes_per_day = if seconds > 0.0 { done as f64 * SECONDS_PER_DAY / seconds } else { 0.0 };
+        let in_milliseconds = |seconds: f64| (seconds * 1000.0).round() / 1000.0;
+        self.seconds = in_milliseconds(seconds);
+        self.wall_seconds = in_milliseconds(wall.as_secs_f64());
+        let per_day =
+            |done: usize, seconds: f64| if seconds > 0.0 { done as f64 * SECONDS_PER_DAY / seconds } else { 0.0 };
+        (self.nodes, self.per_node) = nodes.unwrap_or_default();
+        (self.genomes_per_day, self.genomes_per_day_is) = match nodes {
+            None => (per_day(done, seconds), PER_DAY_ALONE),
+            Some(_) => {
+                let new = self.samples.iter().filter(|sample| sample.is_new()).count();
+                (per_day(new, self.wall_seconds), PER_DAY_ON_NODES)
+            }
+        };
         self.hours = hours;
     }
 

@@ -8,7 +8,9 @@ use godwit_model::PloidyTable;
 use crate::error::PipelineError;
 
 /// Columns that a sheet may have, the first two of which it has to.
-const COLUMNS: [&str; 7] = ["sample", "fastq_1", "fastq_2", "lane", "library", "platform", "sex"];
+const COLUMNS: [&str; 8] = ["sample", "fastq_1", "fastq_2", "lane", "library", "platform", "sex", "reference"];
+/// Problems that are told, at most.
+const MOST_TOLD: usize = 20;
 const REQUIRED: usize = 2;
 /// What reads are from where nothing is said (SAMv1 §1.3, `PL`).
 const PLATFORM: &str = "ILLUMINA";
@@ -44,11 +46,16 @@ pub fn sample_name_problem(name: &str) -> Option<&'static str> {
     (!fine).then_some("a sample name is a file name: no /, no control characters, no leading dot")
 }
 
-/// Reads a sheet. Relative paths in it are relative to the sheet. `ploidy`: the table that the sexes in it choose from.
+/// Reads a sheet. Relative paths in it are relative to the sheet. `ploidy`: the table that the sexes in it choose from; `reference`: what all
+/// samples are aligned to.
 ///
 /// # Errors
-/// [`PipelineError::Sheet`] with line and column, [`PipelineError::Missing`], [`PipelineError::File`].
-pub fn read_sheet(path: &Path, ploidy: Option<&PloidyTable>) -> Result<Vec<SheetSample>, PipelineError> {
+/// [`PipelineError::Sheet`] with line and column of everything that is wrong, [`PipelineError::Missing`], [`PipelineError::File`].
+pub fn read_sheet(
+    path: &Path,
+    ploidy: Option<&PloidyTable>,
+    reference: &Path,
+) -> Result<Vec<SheetSample>, PipelineError> {
     let text = std::fs::read(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => {
             let remedy = "check the path".to_owned();
@@ -61,12 +68,14 @@ pub fn read_sheet(path: &Path, ploidy: Option<&PloidyTable>) -> Result<Vec<Sheet
     let mut sheet = Sheet {
         path,
         ploidy,
+        reference,
         columns: BTreeMap::new(),
         samples: Vec::new(),
         first_lines: Vec::new(),
         files: HashMap::new(),
         lanes: HashSet::new(),
     };
+    let mut problems = Vec::new();
     for row in reader.records() {
         let row = row.map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
@@ -75,18 +84,39 @@ pub fn read_sheet(path: &Path, ploidy: Option<&PloidyTable>) -> Result<Vec<Sheet
         let line = row.position().map_or(0, csv::Position::line);
         match sheet.columns.is_empty() {
             true => sheet.head(line, &row)?,
-            false => sheet.row(line, &row)?,
+            false => problems.extend(sheet.row(line, &row).err()),
         }
     }
+    together(problems)?;
     if sheet.samples.is_empty() {
         return Err(sheet.wrong(1, None, "it has no samples: a line of column names, then a line for each lane"));
     }
     Ok(sheet.samples)
 }
 
+/// All that is wrong with the lines of a sheet, as one.
+fn together(problems: Vec<PipelineError>) -> Result<(), PipelineError> {
+    let more = problems.len().saturating_sub(MOST_TOLD);
+    let mut problems = problems.into_iter().take(MOST_TOLD);
+    let Some(mut first) = problems.next() else { return Ok(()) };
+    if let PipelineError::Sheet { problem: told, .. } = &mut first {
+        for other in problems {
+            if let PipelineError::Sheet { place, problem, .. } = other {
+                *told += &format!("; {place}: {problem}");
+            }
+        }
+        if more > 0 {
+            *told += &format!("; and {more} more");
+        }
+    }
+    Err(first)
+}
+
 struct Sheet<'p> {
     path: &'p Path,
     ploidy: Option<&'p PloidyTable>,
+    /// What all samples are aligned to.
+    reference: &'p Path,
     /// Place of each column that is there, by name.
     columns: BTreeMap<&'static str, usize>,
     samples: Vec<SheetSample>,
@@ -149,6 +179,9 @@ impl Sheet<'_> {
                 ));
             }
         }
+        if let Some(problem) = self.reference_problem(field("reference")) {
+            return Err(self.wrong(line, Some("reference"), &problem));
+        }
         if field("fastq_1").is_empty() {
             return Err(self.wrong(line, Some("fastq_1"), "it is empty"));
         }
@@ -195,6 +228,16 @@ impl Sheet<'_> {
         Ok(())
     }
 
+    /// What is wrong with the reference of a lane, where it names one.
+    fn reference_problem(&self, named: &str) -> Option<String> {
+        let reference = self.path.parent().unwrap_or(Path::new("")).join(named);
+        if named.is_empty() || is_same_file(&reference, self.reference) {
+            return None;
+        }
+        let (found, wanted) = (reference.display(), self.reference.display());
+        Some(format!("{found} is not {wanted}, which this run aligns to; samples of another reference are another run"))
+    }
+
     /// What is wrong with the sex of a lane. `known`: its sample, where that has lanes already.
     fn sex_problem(&self, sex: Option<&str>, known: Option<usize>) -> Option<String> {
         let in_words = |sex: Option<&str>| sex.map_or("no sex".to_owned(), |sex| format!("the sex {sex}"));
@@ -210,6 +253,11 @@ impl Sheet<'_> {
     }
 }
 
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let found = |path: &Path| std::fs::canonicalize(path).ok();
+    one == other || found(one).is_some_and(|one| Some(one) == found(other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +269,8 @@ mod tests {
         }
         let path = directory.path().join("sheet.csv");
         std::fs::write(&path, text).unwrap();
-        read_sheet(&path, PloidyTable::named("GRCh38").as_ref()).map_err(|error| error.to_string())
+        let reference = directory.path().join("a_1.fq");
+        read_sheet(&path, PloidyTable::named("GRCh38").as_ref(), &reference).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -262,6 +311,19 @@ mod tests {
             assert!(error.contains("sheet.csv") && named.iter().all(|word| error.contains(word)), "{text:?}: {error}");
         }
         assert!(read("sample,fastq_1\na,\"a_1.fq\nb,b_1.fq\n").is_err());
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let text =
+            "sample,fastq_1,reference\na,none.fq,\n,b_1.fq,\nb,b_2.fq,b_1.fq\nc,a_2.fq,a_1.fq\nd,b_1.fq,./a_1.fq\n";
+        let error = read(text).unwrap_err();
+        for named in ["line 2, column fastq_1", "line 3, column sample", "line 4, column reference", "another run"] {
+            assert!(error.contains(named), "{named}: {error}");
+        }
+        assert!(!error.contains("line 5") && !error.contains("line 6"), "{error}");
+        let many: String = (0..100).map(|line| format!("s{line},none.fq\n")).collect();
+        assert!(read(&format!("sample,fastq_1\n{many}")).unwrap_err().ends_with("; and 80 more"));
     }
 
     #[test]

@@ -19,6 +19,27 @@ pub(super) fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError>
     Err(TransferError::refused("--also-from and --relay are for copies from servers to this machine"))
 }
 
+/// Fails where a pool is named for what only a single server does.
+pub(super) fn check_pools(sources: &[Place], destination: &Place, options: &CopyOptions) -> Result<(), TransferError> {
+    let is_pool = |place: &Place| matches!(place, Place::There(remote) if remote.pool);
+    let others = options.also_from.iter().chain(&options.relay);
+    if others.clone().any(is_pool) {
+        return Err(TransferError::refused("--also-from and --relay name single servers, not a pool"));
+    }
+    if !sources.iter().chain([destination]).any(is_pool) {
+        return Ok(());
+    }
+    if others.count() > 0 || matches!(options.compress, Compression::Delta(_)) {
+        let problem = "a pool finds its servers by itself and sends files as they are; leave --also-from, --relay and --compress delta out";
+        return Err(TransferError::refused(problem));
+    }
+    if matches!(destination, Place::There(_)) && sources.iter().any(|source| matches!(source, Place::There(_))) {
+        let problem = "one server fetches from another, not from or for a pool; name one of its nodes, or copy by way of this machine";
+        return Err(TransferError::refused(problem));
+    }
+    Ok(())
+}
+
 /// Fails where nothing goes to or from a server, or what is asked for does not go together.
 pub(super) fn check_is_possible(
     sources: &[Place],

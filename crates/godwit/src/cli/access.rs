@@ -1,8 +1,11 @@
 //! How a client shows a server who it is, and which servers it trusts.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use super::values::parse_duration;
 
 #[derive(Args)]
 pub struct AccessArgs {
@@ -18,4 +21,10 @@ pub struct AccessArgs {
     /// Key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub client_key: Option<PathBuf>,
+    /// File that describes the pool of servers that godwit+pool://NAME names [default: all addresses that the network has for NAME, with encryption]
+    #[arg(long, value_name = "FILE")]
+    pub pool: Option<PathBuf>,
+    /// How long to wait while no node of a pool answers (30s, 5m)
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = parse_duration)]
+    pub wait: Duration,
 }

@@ -7,7 +7,7 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::{CallerChoice, Workflow};
 
 use super::values::{parse_aligner, parse_bases, parse_caller, parse_size};
-use super::{Common, ResourceArgs, Switch};
+use super::{Common, PlaceArgs, ResourceArgs, Switch};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -15,7 +15,7 @@ pub struct RunArgs {
     /// The reference, FASTA, indexed by `godwit index`
     #[arg(long, value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// Sheet of samples, CSV with columns sample, fastq_1, fastq_2, and if wanted lane, library, platform, sex; a line for each lane
+    /// Sheet of samples, CSV with columns sample, fastq_1, fastq_2, and if wanted lane, library, platform, sex, reference; a line for each lane
     #[arg(long, value_name = "SHEET.csv", help_heading = THIS_RUN)]
     pub samples: PathBuf,
     /// Output directory: one directory for each sample, run.json and report.html
@@ -56,6 +56,17 @@ pub struct RunArgs {
     /// Go on with a run of the same command that was stopped, or in which samples failed; nothing is done twice
     #[arg(long, help_heading = THIS_RUN)]
     pub resume: bool,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+    /// Samples that each node works on at a time; --threads are those of each
+    #[arg(long, value_name = "N", requires = "on", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub per_node: u32,
+    /// Show the run as a page at this port of this machine; 0 takes any
+    #[arg(long, value_name = "PORT", help_heading = THIS_RUN)]
+    pub dashboard: Option<u16>,
+    /// Work on this sample only, for a process that leads the run
+    #[arg(long, value_name = "NAME", hide = true, help_heading = THIS_RUN)]
+    pub one_sample: Option<String>,
     #[command(flatten)]
     pub common: Common,
 }

@@ -40,6 +40,12 @@ pub struct ServeArgs {
     /// Another server that serves the same files, told to clients that ask where a file is; may be given again
     #[arg(long, value_name = "URL", value_parser = parse_server)]
     pub also_at: Vec<String>,
+    /// File that describes the pool that this server is a node of: all of its nodes serve the same files
+    #[arg(long, value_name = "FILE")]
+    pub pool: Option<PathBuf>,
+    /// File with a secret of 32 characters or more that all nodes of the pool have, and nobody else: they know each other by it, and tickets of one are good at all
+    #[arg(long, value_name = "FILE", requires = "pool")]
+    pub pool_secret: Option<PathBuf>,
     /// Memory for temporary datasets of clients, all told; what is more goes to the directory for scratch files
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "writable")]
     pub put_memory: u64,

@@ -11,7 +11,7 @@ use godwit_pipeline::{Resource, sample_name_problem};
 use godwit_transfer::place::Place;
 
 /// Bits a second, in decimal units as networks are sold: `10G`, `500M`.
-pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
+pub fn parse_rate(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '/');
     let unit: u64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "bit/s" | "bps" => 1,

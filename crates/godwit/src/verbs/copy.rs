@@ -5,7 +5,7 @@ use std::sync::Arc;
 use godwit_transfer::place::Place;
 use godwit_transfer::{Compression, CopyOptions, CopySummary, References, TransferError, copy};
 
-use super::access::credentials;
+use super::access::credentials_for;
 use super::cancel_on_signal;
 use crate::cli::{CompressionName, CopyArgs};
 use crate::failure::{Exit, Failure};
@@ -32,13 +32,13 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         exclude: args.exclude.clone(),
         sync: args.sync,
         dry_run: args.dry_run,
-        patience: args.patience,
+        patience: if names_a_pool(&places) { args.patience.min(args.access.wait) } else { args.patience },
         strict: false,
         check: args.check.clone(),
         relay: args.relay.as_deref().map(Place::parse).transpose()?,
         also_from: args.also_from.iter().map(|text| Place::parse(text)).collect::<Result<_, _>>()?,
     };
-    let credentials = credentials(&args.access)?;
+    let credentials = credentials_for(&places, &args.access, args.common.json)?;
     let progress = Progress::new(&args.common);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
@@ -51,6 +51,11 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         progress.say(&told(&summary));
     }
     Ok(())
+}
+
+/// Whether a pool is copied from or to, whose nodes are waited for as --wait says.
+fn names_a_pool(places: &[Place]) -> bool {
+    places.iter().any(|place| matches!(place, Place::There(remote) if remote.pool))
 }
 
 fn told(summary: &CopySummary) -> String {

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_query::{Engine, Limits, Printer, QueryError, RemoteRows, RowFormat, Rows};
+use godwit_transfer::place::Place;
 
-use super::access::{connected, of_server};
+use super::access::{connected, credentials, of_server, pool_of};
 use super::{cancel_on_signal, root_of, scratch_of};
 use crate::cli::{Common, QueryArgs};
 use crate::failure::{Exit, Failure};
@@ -41,8 +42,12 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
 async fn answer(args: &QueryArgs) -> Result<(), Failure> {
     let answer = match &args.at {
         Some(url) => {
-            let client = connected(url, &args.access).await?;
-            Answer::There(Box::new(RemoteRows::ask(client, &args.statement).await.map_err(of_server)?))
+            let pool = pool_of(&Place::parse(url)?, &args.access, &credentials(&args.access)?, args.common.json)?;
+            let rows = match pool {
+                Some(pool) => RemoteRows::ask_pool(pool, &args.statement).await,
+                None => RemoteRows::ask(connected(url, &args.access).await?, &args.statement).await,
+            };
+            Answer::There(Box::new(rows.map_err(of_server)?))
         }
         None => Answer::Here(asked_here(args).await?),
     };

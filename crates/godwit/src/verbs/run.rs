@@ -1,11 +1,16 @@
 //! `godwit run`: many samples from FASTQ to variants.
 
-use godwit_pipeline::{WorkflowOptions, run_workflow};
+use std::path::PathBuf;
+
+use godwit_pipeline::{Observer, SampleNodes, WorkflowOptions, run_sample, run_workflow};
 
 use super::call::ploidy_table;
 use super::cancel_on_signal;
+use super::run_nodes::RunNodes;
+use super::spread::is_restart;
 use crate::cli::{MarkingArgs, RunArgs, Switch};
-use crate::failure::Failure;
+use crate::dashboard::Dashboard;
+use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
 
 /// Runs the workflow and tells the outcome.
@@ -28,9 +33,23 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         indel_resources: args.resources.indel_resource.clone(),
         window_bases: args.grid_size,
         caller_memory_bytes: args.caller_memory,
-        resume: args.resume,
+        // What an earlier start of the same job did is gone on with.
+        resume: args.resume || (args.one_sample.is_some() && is_restart()),
     };
-    let report = run_workflow(&options, &progress, &cancel_on_signal()?)?;
+    let cancelled = cancel_on_signal()?;
+    if let Some(sample) = &args.one_sample {
+        return Ok(run_sample(&options, sample, &job_directory()?, &progress, &cancelled)?);
+    }
+    let nodes = args.place.on.map(|place| RunNodes::new(args, place)).transpose()?;
+    let nodes = nodes.as_ref().map(|nodes| nodes as &dyn SampleNodes);
+    let dashboard = args.dashboard.map(|port| Dashboard::open(port, &progress)).transpose()?;
+    let observer: &dyn Observer = match &dashboard {
+        Some(dashboard) => dashboard,
+        None => &progress,
+    };
+    let report = run_workflow(&options, nodes, observer, &cancelled);
+    drop(dashboard);
+    let report = report?;
     for step in &report.hours {
         progress.say(&format!("{}: {:.4} hours", step.step, step.hours));
     }
@@ -39,7 +58,17 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let samples =
         if report.samples.len() == 1 { "1 sample".to_owned() } else { format!("{} samples", report.samples.len()) };
-    progress.say(&format!("{samples}, {:.1} s, {:.1} genomes a day", report.seconds, report.genomes_per_day));
+    let seconds = if report.nodes > 0 { report.wall_seconds } else { report.seconds };
+    progress.say(&format!("{samples}, {seconds:.1} s, {:.1} genomes a day", report.genomes_per_day));
     progress.say(&format!("wrote {}", args.out.join("report.html").display()));
     Ok(())
+}
+
+/// Where the process that leads the run looks for the outcome of a sample: the job's own directory.
+fn job_directory() -> Result<PathBuf, Failure> {
+    let missing = || {
+        let problem = "--one-sample is for jobs that `godwit run --on` starts; GODWIT_JOB_DIRECTORY is not set";
+        Failure::new(Exit::Usage, problem.to_owned())
+    };
+    std::env::var_os("GODWIT_JOB_DIRECTORY").map(PathBuf::from).ok_or_else(missing)
 }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use godwit_flight::pool::{Membership, MembershipOptions};
 use godwit_flight::{
     Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
 };
 use godwit_serve::{Root, Temporary};
-use godwit_transfer::{Files, FilesOptions, References};
+use godwit_transfer::{Credentials, Files, FilesOptions, References};
 
 use super::{cancel_on_signal, closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
+use crate::pool_file::PoolFile;
 
 /// Memory of a statement for each of its threads, at least.
 #[cfg(feature = "sql")]
@@ -52,14 +54,26 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
         let files = files_of(args)?;
-        let node = Node::with_files(root, engine_of(args, temporary.as_ref()), files, NodeOptions::default());
+        let pool = pool_of(args, &gate)?;
+        let engine = engine_of(args, temporary.as_ref());
+        let node = Node::in_pool(root, engine, files, pool.clone(), NodeOptions::default());
         let encrypted = tls.is_some();
         let routes = node.routes();
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
-        let closed = server.serve_until(until(&cancelled, args.until_stdin_closes), args.drain).await;
+        if let Some(pool) = &pool {
+            pool.watch();
+        }
+        let until_told = async {
+            until(&cancelled, args.until_stdin_closes).await;
+            // Whoever still asks is sent elsewhere.
+            if let Some(pool) = &pool {
+                pool.drain();
+            }
+        };
+        let closed = server.serve_until(until_told, args.drain).await;
         if closed > 0 {
             crate::failure::tell(&format!("godwit: warning: {closed} connections did not end in time and were closed"));
         }
@@ -85,6 +99,46 @@ fn files_of(args: &ServeArgs) -> Result<Option<Arc<dyn FileService>>, Failure> {
     };
     let files = Files::new(args.root.clone(), options);
     Ok(Some(Arc::new(files.map_err(no_files)?)))
+}
+
+/// Bytes of a secret, at least: as many as a key has.
+const SECRET_BYTES: usize = 32;
+
+/// This server's part in a pool.
+fn pool_of(args: &ServeArgs, gate: &Gate) -> Result<Option<Arc<Membership>>, Failure> {
+    let Some(path) = &args.pool else { return Ok(None) };
+    let file = PoolFile::read(path)?;
+    let secret = args.pool_secret.as_deref().map(secret_in).transpose()?;
+    if secret.is_none() && !matches!(gate, Gate::Open) {
+        let problem =
+            "--pool with --tokens needs --pool-secret: other nodes are let in by it, and tickets are signed with it";
+        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+    }
+    // A server that is asked for a certificate shows its own.
+    let identity = args.tls_client_ca.as_ref().and(args.tls_cert.clone().zip(args.tls_key.clone()));
+    let credentials = Credentials { authority: args.ca.clone(), identity, ..Credentials::default() };
+    let options = MembershipOptions {
+        name: file.name.clone(),
+        policy: file.policy,
+        members: file.members(&credentials)?,
+        secret,
+        notice: Arc::new(|text| crate::failure::tell(&format!("godwit: {text}"))),
+    };
+    Ok(Some(Arc::new(Membership::new(options))))
+}
+
+fn secret_in(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+    let secret = bytes.trim_ascii();
+    if secret.len() < SECRET_BYTES {
+        let problem = format!(
+            "{} holds fewer than {SECRET_BYTES} characters; `openssl rand -hex 32` makes a secret",
+            path.display()
+        );
+        return Err(Failure::new(Exit::Input, problem));
+    }
+    Ok(secret.to_owned())
 }
 
 fn tuning_of(args: &ServeArgs) -> Tuning {

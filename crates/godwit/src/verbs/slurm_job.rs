@@ -37,7 +37,7 @@ pub struct SlurmJob {
 }
 
 /// What SLURM is asked for, and how memory.
-fn profile(place: &PlaceArgs) -> SlurmProfile {
+pub fn profile(place: &PlaceArgs) -> SlurmProfile {
     let slurm = &place.slurm;
     SlurmProfile {
         account: slurm.slurm_account.clone(),
@@ -256,7 +256,7 @@ fn in_allocation(mut line: Vec<OsString>, input: &Path) -> Vec<OsString> {
 }
 
 /// A sample's name with what SLURM does not take replaced.
-fn safe_name(sample: &str) -> String {
+pub fn safe_name(sample: &str) -> String {
     sample
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' })

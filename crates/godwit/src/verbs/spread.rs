@@ -134,6 +134,11 @@ impl Allocation {
     }
 }
 
+/// Whether a launcher started this very job before: one of SLURM that was queued again.
+pub fn is_restart() -> bool {
+    Allocation::from_environment().is_ok_and(|job| job.is_restart())
+}
+
 /// A verb that may be spread over nodes, as it was asked for.
 pub struct Spreadable<'a> {
     /// Where.

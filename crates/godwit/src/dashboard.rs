@@ -1,0 +1,261 @@
+//! A page about a run that is under way, for a browser on this machine.
+//!
+//! `/` is the page, `/events` what it shows, as server-sent events (HTML Standard §9.2): the whole state each time it changes. Only this machine
+//! reaches the port, and only under names of this machine: a page of somebody else whose name was made to point here is refused.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use godwit_pipeline::{Event, Observer};
+use serde::Serialize;
+
+use crate::failure::{Exit, Failure};
+use crate::progress::Progress;
+
+const PAGE: &str = include_str!("dashboard/page.html");
+/// Connections at a time; others are closed.
+const MOST_CONNECTIONS: usize = 32;
+/// Bytes of a request that are read.
+const REQUEST_BYTES: u64 = 8 << 10;
+/// How long a request may take to come, and an answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the state is sent where it does not change: hours go on.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Changes within so long are sent together.
+const TOGETHER: Duration = Duration::from_millis(200);
+/// Notes that are shown; the oldest go first.
+const MOST_NOTES: usize = 100;
+
+/// Shows the events of a run to whoever looks, and to its progress.
+pub struct Dashboard<'p> {
+    progress: &'p Progress,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    started: Instant,
+    connections: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    version: u64,
+    over: bool,
+    samples: Vec<Sample>,
+    notes: VecDeque<String>,
+    again: usize,
+}
+
+#[derive(Clone, Serialize)]
+struct Sample {
+    sample: String,
+    state: &'static str,
+    node: String,
+}
+
+/// What is sent.
+#[derive(Serialize)]
+struct Shown<'s> {
+    elapsed_s: f64,
+    over: bool,
+    done: usize,
+    failed: usize,
+    working: usize,
+    again: usize,
+    samples: &'s [Sample],
+    notes: &'s VecDeque<String>,
+}
+
+impl<'p> Dashboard<'p> {
+    /// Shows a run at a port, any where it is 0.
+    pub fn open(port: u16, progress: &'p Progress) -> Result<Self, Failure> {
+        let failed = |error| {
+            let problem = format!(
+                "cannot listen on port {port} of this machine: {error}; choose another --dashboard PORT, or 0 for any"
+            );
+            Failure::new(Exit::Machine, problem)
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            started: Instant::now(),
+            connections: AtomicUsize::new(0),
+        });
+        let serving = shared.clone();
+        std::thread::spawn(move || serve(&listener, &serving));
+        progress.say(&format!("the run is shown at http://{address}/"));
+        Ok(Self { progress, shared })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.shared.state();
+        change(&mut state);
+        state.version += 1;
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Observer for Dashboard<'_> {
+    fn event(&self, event: &Event) {
+        match event {
+            Event::Sample { sample, state, node } => self.change(|shown| shown.set(sample, state, node)),
+            Event::Step { sample, step } => self.change(|shown| shown.set(sample, step, "here")),
+            Event::Warning { message } => self.change(|shown| shown.note(message)),
+            _ => {}
+        }
+        self.progress.event(event);
+    }
+}
+
+impl Drop for Dashboard<'_> {
+    fn drop(&mut self) {
+        self.change(|shown| shown.over = true);
+        // Whoever looks is told of the end.
+        let until = Instant::now() + Duration::from_secs(1);
+        while self.shared.connections.load(Ordering::Relaxed) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl State {
+    fn set(&mut self, sample: &str, state: &'static str, node: &str) {
+        match self.samples.iter_mut().find(|known| known.sample == sample) {
+            Some(known) => {
+                self.again += usize::from(state == "started" && known.state == "started");
+                (known.state, known.node) = (state, node.to_owned());
+            }
+            None => self.samples.push(Sample { sample: sample.to_owned(), state, node: node.to_owned() }),
+        }
+    }
+
+    fn note(&mut self, message: &str) {
+        let failed = self
+            .samples
+            .iter_mut()
+            .find(|known| message.strip_prefix(known.sample.as_str()).is_some_and(|rest| rest.starts_with(" failed:")));
+        if let Some(failed) = failed {
+            failed.state = "failed";
+        }
+        if self.notes.len() >= MOST_NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(message.to_owned());
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self, state: &State) -> String {
+        let count = |wanted: &str| state.samples.iter().filter(|sample| sample.state == wanted).count();
+        let (done, failed) = (count("done"), count("failed"));
+        let shown = Shown {
+            elapsed_s: self.started.elapsed().as_secs_f64(),
+            over: state.over,
+            done,
+            failed,
+            working: if state.over { 0 } else { state.samples.len() - done - failed },
+            again: state.again,
+            samples: &state.samples,
+            notes: &state.notes,
+        };
+        serde_json::to_string(&shown).unwrap_or_default()
+    }
+
+    /// Sends the state each time it changes, until the run or the connection ends.
+    fn send_events(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let mut sent = None;
+        loop {
+            let mut state = self.state();
+            if sent == Some(state.version) {
+                state = self.changed.wait_timeout(state, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            sent = Some(state.version);
+            let (shown, over) = (self.shown(&state), state.over);
+            drop(state);
+            write!(out, "data: {shown}\n\n")?;
+            out.flush()?;
+            if over {
+                return Ok(());
+            }
+            std::thread::sleep(TOGETHER);
+        }
+    }
+}
+
+fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
+    for connection in listener.incoming().flatten() {
+        if shared.connections.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let shared = shared.clone();
+        std::thread::spawn(move || {
+            // A browser that went away is no failure.
+            let _ = answer(connection, &shared);
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+fn answer(mut connection: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    let own_port = connection.local_addr()?.port();
+    let (path, host) = request(connection.try_clone()?)?;
+    if !["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{own_port}")) {
+        return respond(&mut connection, "403 Forbidden", "text/plain", "this page is for this machine only\n");
+    }
+    match path.as_str() {
+        "/" => respond(&mut connection, "200 OK", "text/html; charset=utf-8", PAGE),
+        "/events" => {
+            write!(
+                connection,
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+            )?;
+            shared.send_events(&mut connection)
+        }
+        _ => respond(&mut connection, "404 Not Found", "text/plain", "there is / and /events\n"),
+    }
+}
+
+/// Path and host of a request; empty where it is none of GET.
+fn request(connection: TcpStream) -> std::io::Result<(String, String)> {
+    let mut lines = BufReader::new(connection.take(REQUEST_BYTES)).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    let path = first.strip_prefix("GET ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let mut host = String::new();
+    for line in lines {
+        let line = line?;
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("host")
+        {
+            host = value.trim().to_ascii_lowercase();
+        }
+    }
+    Ok((path.to_owned(), host))
+}
+
+fn respond(out: &mut impl Write, status: &str, kind: &str, body: &str) -> std::io::Result<()> {
+    write!(
+        out,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: default-src 'self' 'unsafe-inline'\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )?;
+    out.flush()
+}

@@ -1,0 +1,268 @@
+//! Pools of servers, as a file or a name of the network describes them.
+//!
+//! ```toml
+//! name = "storage"
+//! policy = "connections"
+//!
+//! [[node]]
+//! url = "grpc+tls://storage1.example:8815"
+//!
+//! [[node]]
+//! url = "grpc+tls://storage2.example:8815"
+//! weight = 2
+//! capacity = "25gbit"
+//! ```
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use godwit_flight::Address;
+use godwit_flight::pool::{Member, Policy};
+use godwit_transfer::Credentials;
+use godwit_transfer::place::{Place, Remote};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::cli::parse_rate;
+use crate::failure::{Exit, Failure};
+
+/// Nodes of a pool, at most: each asks each other how it is.
+const MOST_NODES: usize = 256;
+
+/// A pool of servers.
+#[derive(Debug)]
+pub struct PoolFile {
+    /// What clients call it.
+    pub name: String,
+    /// By what nodes are chosen.
+    pub policy: Policy,
+    /// At least one.
+    pub nodes: Vec<PoolNode>,
+}
+
+/// A server of a pool.
+#[derive(Debug)]
+pub struct PoolNode {
+    /// Without a path.
+    pub remote: Remote,
+    /// What it is to have in comparison with others.
+    pub weight: u32,
+    /// What its network carries, bytes a second, where somebody said.
+    pub capacity: Option<f64>,
+}
+
+impl PoolFile {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
+        let file = File { path: path.to_owned(), text };
+        let table = DeTable::parse(&file.text).map_err(|error| {
+            let at = error.span().unwrap_or_default();
+            file.wrong(&at, &format!("not TOML: {}", error.message().replace('\n', ", ")))
+        })?;
+        file.pool(table.get_ref())
+    }
+
+    /// The pool of all addresses that a name has.
+    pub fn of_name(remote: &Remote) -> Self {
+        let node = PoolNode {
+            remote: Remote { pool: false, path: String::new(), ..remote.clone() },
+            weight: 1,
+            capacity: None,
+        };
+        Self { name: remote.host.clone(), policy: Policy::RoundRobin, nodes: vec![node] }
+    }
+
+    /// Its nodes, as whoever has these credentials reaches them. A name that has several addresses is several nodes; names are
+    /// looked up now and not again.
+    pub fn members(&self, credentials: &Credentials) -> Result<Vec<Member>, Failure> {
+        let mut members = Vec::new();
+        for node in &self.nodes {
+            let server = node.remote.server();
+            let unknown = |problem: String| {
+                Failure::new(Exit::Remote, format!("cannot find {server}: {problem}; check the name"))
+            };
+            let found = (node.remote.host.as_str(), node.remote.port).to_socket_addrs();
+            let mut found: Vec<SocketAddr> = found.map_err(|error| unknown(error.to_string()))?.collect();
+            found.sort();
+            found.dedup();
+            if found.is_empty() {
+                return Err(unknown("no address has that name".to_owned()));
+            }
+            let access = credentials.access(&node.remote)?;
+            let alone = found.len() == 1;
+            for address in found {
+                // Of several addresses, each is a location of its own; certificates are still those of the name.
+                let location = match alone {
+                    true => server.clone(),
+                    false => Remote { host: address.ip().to_string(), ..node.remote.clone() }.server(),
+                };
+                let (weight, capacity) = (node.weight, node.capacity);
+                members.push(Member {
+                    location,
+                    address: Address::Tcp(address),
+                    access: access.clone(),
+                    weight,
+                    capacity,
+                });
+            }
+        }
+        Ok(members)
+    }
+}
+
+struct File {
+    path: PathBuf,
+    text: String,
+}
+
+type Entry<'t> = (&'t Spanned<std::borrow::Cow<'t, str>>, &'t Spanned<DeValue<'t>>);
+
+impl File {
+    fn wrong(&self, span: &Range<usize>, problem: &str) -> Failure {
+        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Failure::new(Exit::Usage, format!("{}, line {line}: {problem}", self.path.display()))
+    }
+
+    fn pool(&self, table: &DeTable<'_>) -> Result<PoolFile, Failure> {
+        let (mut name, mut policy, mut nodes) = (None, Policy::Connections, Vec::new());
+        for (key, value) in table {
+            let span = value.span();
+            match (key.get_ref().as_ref(), value.get_ref()) {
+                ("name", DeValue::String(text)) => name = Some(self.name(&span, text)?),
+                ("policy", DeValue::String(text)) => {
+                    let names: Vec<&str> = Policy::ALL.into_iter().map(Policy::name).collect();
+                    let problem = || format!("there is no policy {text:?}; there are {}", names.join(", "));
+                    policy = Policy::of(text).ok_or_else(|| self.wrong(&span, &problem()))?;
+                }
+                ("node", DeValue::Array(list)) => {
+                    for node in list {
+                        nodes.push(self.node(node)?);
+                    }
+                }
+                (key, value) => {
+                    let problem =
+                        format!("{key} cannot be a {} here; a pool has name, policy and [[node]]", value.type_str());
+                    return Err(self.wrong(&span, &problem));
+                }
+            }
+        }
+        let missing = |what: &str| Failure::new(Exit::Usage, format!("{} has no {what}", self.path.display()));
+        let name = name.ok_or_else(|| missing("name"))?;
+        if nodes.is_empty() || nodes.len() > MOST_NODES {
+            return Err(missing(&format!("[[node]], of which a pool has 1 to {MOST_NODES}")));
+        }
+        Ok(PoolFile { name, policy, nodes })
+    }
+
+    fn name(&self, span: &Range<usize>, text: &str) -> Result<String, Failure> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if !text.is_empty() && text.len() <= 200 && text.chars().all(fine) {
+            return Ok(text.to_owned());
+        }
+        Err(self.wrong(
+            span,
+            &format!("the name {text:?} must have letters, digits, '.', '_' and '-' only: it stands in URLs"),
+        ))
+    }
+
+    fn node(&self, node: &Spanned<DeValue<'_>>) -> Result<PoolNode, Failure> {
+        let DeValue::Table(table) = node.get_ref() else {
+            return Err(self.wrong(&node.span(), "a node is a table: [[node]], then url = \"grpc+tls://HOST:PORT\""));
+        };
+        let (mut remote, mut weight, mut capacity) = (None, 1, None);
+        for entry in table {
+            self.node_entry(entry, &mut remote, &mut weight, &mut capacity)?;
+        }
+        let remote = remote.ok_or_else(|| self.wrong(&node.span(), "this node has no url"))?;
+        Ok(PoolNode { remote, weight, capacity })
+    }
+
+    fn node_entry(
+        &self,
+        (key, value): Entry<'_>,
+        remote: &mut Option<Remote>,
+        weight: &mut u32,
+        capacity: &mut Option<f64>,
+    ) -> Result<(), Failure> {
+        let span = value.span();
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("url", DeValue::String(text)) => {
+                let place = Place::parse(text).map_err(|error| self.wrong(&span, &error.to_string()))?;
+                let Place::There(found) = place else {
+                    return Err(self.wrong(&span, &format!("{text:?} is no server; write grpc+tls://HOST:PORT")));
+                };
+                if found.pool || !found.path.is_empty() {
+                    return Err(self.wrong(&span, "a node is one server, without a path: grpc+tls://HOST:PORT"));
+                }
+                *remote = Some(found);
+            }
+            ("weight", DeValue::Integer(number)) => {
+                let read = u32::from_str_radix(number.as_str(), number.radix()).ok();
+                let fine = read.filter(|weight| (1..=1000).contains(weight));
+                *weight = fine.ok_or_else(|| self.wrong(&span, "a weight is a number from 1 to 1000"))?;
+            }
+            ("capacity", DeValue::String(text)) => {
+                let bits = parse_rate(text).map_err(|problem| self.wrong(&span, &problem))?;
+                *capacity = Some((bits as f64 / 8.0).max(1.0));
+            }
+            (key, value) => {
+                let problem =
+                    format!("{key} cannot be a {} here; a node has url, weight and capacity", value.type_str());
+                return Err(self.wrong(&span, &problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<PoolFile, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool.toml");
+        std::fs::write(&path, text).unwrap();
+        PoolFile::read(&path).map_err(|failure| failure.line())
+    }
+
+    #[test]
+    fn a_pool_is_a_name_a_policy_and_nodes() {
+        let pool = read(
+            "name = \"s\"\npolicy = \"throughput\"\n[[node]]\nurl = \"grpc+tcp://127.0.0.1:7\"\n[[node]]\nurl = \"grpc+tcp://127.0.0.2:8\"\nweight = 3\ncapacity = \"8gbit\"\n",
+        );
+        let pool = pool.unwrap();
+        assert_eq!((pool.name.as_str(), pool.policy, pool.nodes.len()), ("s", Policy::Throughput, 2));
+        let members = pool.members(&Credentials::default()).unwrap();
+        let found: Vec<_> =
+            members.iter().map(|member| (member.location.as_str(), member.weight, member.capacity)).collect();
+        assert_eq!(found, [("grpc+tcp://127.0.0.1:7", 1, None), ("grpc+tcp://127.0.0.2:8", 3, Some(1e9))]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_line() {
+        let node = "\n[[node]]\nurl = \"grpc+tcp://h:7\"\n";
+        for (text, named) in [
+            ("name = ".to_owned(), "line 1: not TOML"),
+            (format!("name = \"a/b\"{node}"), "line 1: the name"),
+            (format!("name = \"a\"\npolicy = \"best\"{node}"), "line 2: there is no policy"),
+            ("name = \"a\"\n".to_owned(), "has no [[node]]"),
+            (node.to_owned(), "has no name"),
+            (format!("name = \"a\"\nnodes = 3{node}"), "line 2: nodes cannot be"),
+            ("name = \"a\"\n[[node]]\nweight = 2\n".to_owned(), "has no url"),
+            ("name = \"a\"\n[[node]]\nurl = \"/data\"\n".to_owned(), "line 3: \"/data\" is no server"),
+            ("name = \"a\"\n[[node]]\nurl = \"grpc+tcp://h:7/x\"\n".to_owned(), "line 3: a node is one server"),
+            ("name = \"a\"\n[[node]]\nurl = \"godwit+pool://h\"\n".to_owned(), "line 3: a node is one server"),
+            (format!("name = \"a\"{node}weight = 0\n"), "line 4: a weight"),
+            (format!("name = \"a\"{node}capacity = \"fast\"\n"), "line 4:"),
+            (format!("name = \"a\"{node}size = 3\n"), "line 4: size cannot be"),
+        ] {
+            let error = read(&text).unwrap_err();
+            assert!(error.contains(named), "{text:?}: {error}");
+        }
+    }
+}

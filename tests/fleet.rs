@@ -1,0 +1,5 @@
+//! Several servers as one, and many samples on many nodes: nothing fails where one of them does.
+
+mod cohort;
+mod failover;
+mod pool;
