@@ -23,7 +23,11 @@ mod plan;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
+#[cfg(feature = "sql")]
+mod rows;
 mod run;
+#[cfg(feature = "sql")]
+mod score;
 mod search;
 mod serve;
 mod simulate;
@@ -67,6 +71,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Variants(args) => variants::run(&args),
         #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
+        #[cfg(feature = "sql")]
+        Verb::Score(args) => score::run(&args),
         Verb::Search(args) => search::run(&args),
         Verb::SearchWorker(args) => search::work(&args),
         Verb::Serve(args) => serve::run(&args),

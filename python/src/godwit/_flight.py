@@ -48,6 +48,13 @@ def in_order(columns: Sequence[str] | None, schema: pa.Schema) -> list[str] | No
     return sorted(dict.fromkeys(columns), key=lambda name: order.get(name, len(order)))
 
 
+def as_reader(data: Any) -> pa.RecordBatchReader:
+    """A reader of anything with the Arrow stream interface, or of batches."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    return pa.RecordBatchReader.from_stream(data if hasattr(data, "__arrow_c_stream__") else pa.Table.from_batches(data))
+
+
 class Connection:
     """A client of one server, with what it shows to be let in."""
 
@@ -147,6 +154,8 @@ def translated(error: Exception, url: str) -> GodwitError:
     """An error of pyarrow as one of ours."""
     # pyarrow puts the status and its own context around the server's words.
     words = re.sub(r"^Flight returned [\w ]+? error, with message: ", "", str(error)).split(". gRPC client debug context", 1)[0]
+    # What follows is of the C++ library, and of a server in Python its traceback.
+    words = words.split(". Detail: ", 1)[0]
     if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | OSError):
         return RemoteError(f"{url}: {words}")
     if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
