@@ -36,8 +36,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ._errors import GodwitError, RemoteError, UsageError
+from ._errors import UsageError
 from ._flight import Connection, dataset_command, in_order, statement_command
+from ._parts import fetch_part
 from ._session import plain
 
 DEFAULT_PARTS = 8
@@ -142,24 +143,9 @@ class GodwitReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
-        endpoint = flight.FlightEndpoint(partition.ticket, [])
-        places: list[str | None] = [*partition.locations] or [None]
-        for last, place in enumerate(places, 1 - len(places)):
-            sent = False
-            try:
-                connection = self.asked.connection(place)
-                try:
-                    for batch in connection.fetch(endpoint):
-                        schema = schema_for_spark(batch.schema)
-                        sent = True
-                        yield from pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()
-                    return
-                finally:
-                    connection.close()
-            except RemoteError as error:
-                # Rows that Spark has already are not sent twice; it runs the task again.
-                if sent or last == 0:
-                    raise GodwitError(f"a part of {self.asked.dataset or 'the statement'} was not read: {error}") from error
+        what = self.asked.dataset or "the statement"
+        for batch in fetch_part(self.asked.connection, partition.ticket, partition.locations, what):
+            yield from pa.Table.from_batches([batch]).cast(schema_for_spark(batch.schema)).combine_chunks().to_batches()
 
 
 def region_of(filters: Sequence[Filter]) -> str | None:
