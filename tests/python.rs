@@ -13,7 +13,7 @@ fn package() -> PathBuf {
 }
 
 /// Python that finds the package, and the built program.
-fn interpreter(packages: &str) -> Command {
+pub fn interpreter(packages: &str) -> Command {
     let mut command = python_with(packages).expect("tools/python-packages.sh made it").command();
     command.env("PYTHONPATH", package().join("src")).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("GODWIT_PROGRAM", binary::path());
@@ -37,6 +37,53 @@ fn sessions_have_the_rows_of_samtools_and_parquet() {
     // A stream or a server that is left open is a fault.
     let said = of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_session.py");
     assert!(!said.contains("ResourceWarning"), "{said}");
+}
+
+#[test]
+fn parts_of_queries_train_and_pile_up_as_samtools_does() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_training.py");
+}
+
+#[test]
+fn services_score_what_they_are_sent() {
+    needs!("python3", "openssl");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_scoring.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
+fn models_of_all_libraries_score_as_their_libraries_do() {
+    needs!("python3");
+    let said = succeed(interpreter("scoring").arg(package().join("tests/scoring_models.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
+fn the_page_about_scoring_runs() {
+    needs!("bwa", "samtools", "bcftools", "python3");
+    let (sample, _) = aligned();
+    let directory = scratch::directory("scoring-guide");
+    let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
+    for file in std::fs::read_dir(indexed).expect("it is there") {
+        let file = file.expect("it can be listed");
+        std::os::unix::fs::symlink(file.path(), directory.join(file.file_name())).expect("a link can be made");
+    }
+    let mut python = interpreter("scoring");
+    let own = Path::new(python.get_program()).parent().expect("it is in a directory").to_owned();
+    let built = binary::path().parent().expect("it is in a directory").to_owned();
+    let path = std::env::var("PATH").unwrap_or_default();
+    python.env("PATH", format!("{}:{}:{path}", own.display(), built.display())).current_dir(&directory);
+    let page = package().join("../docs/guide/scoring.md");
+    let said = succeed(python.arg(package().join("tests/page.py")).arg(page));
+    let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
+    let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(-1.0);
+    let found = |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
+    assert!(number(found("precision")) > 0.9, "{said:?}");
+    assert!(number(found("recall")) > 0.8, "{said:?}");
+    assert!(said.iter().any(|line| line == "True"), "{said:?}");
 }
 
 #[test]
