@@ -54,6 +54,22 @@ fn services_score_what_they_are_sent() {
 }
 
 #[test]
+fn nodes_train_together_and_keep_their_rows() {
+    needs!("python3");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_federated.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
+fn the_page_about_federated_training_runs() {
+    needs!("python3");
+    let page = package().join("../docs/guide/federated.md");
+    let said = succeed(interpreter("scoring").arg(package().join("tests/page.py")).arg(page));
+    assert!(String::from_utf8_lossy(&said.stdout).starts_with("accuracy 0.9"), "{said:?}");
+}
+
+#[test]
 fn models_of_all_libraries_score_as_their_libraries_do() {
     needs!("python3");
     let said = succeed(interpreter("scoring").arg(package().join("tests/scoring_models.py")));
@@ -84,6 +100,27 @@ fn the_page_about_scoring_runs() {
     assert!(number(found("precision")) > 0.9, "{said:?}");
     assert!(number(found("recall")) > 0.8, "{said:?}");
     assert!(said.iter().any(|line| line == "True"), "{said:?}");
+}
+
+#[test]
+#[ignore = "Dask is an environment of its own; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::dask"]
+fn dask_reads_what_samtools_reads() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(&mut interpreter("dask"), "dask_frames.py");
+}
+
+#[test]
+#[ignore = "PyTorch is gigabytes; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::torch"]
+fn torch_trains_on_shares_of_rows_and_pileups() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(&mut interpreter("torch"), "torch_datasets.py");
+}
+
+#[test]
+#[ignore = "TensorFlow is hundreds of megabytes; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::tensorflow"]
+fn tensorflow_trains_on_shares_of_rows_and_pileups() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(&mut interpreter("tensorflow"), "tensorflow_datasets.py");
 }
 
 #[test]
@@ -127,7 +164,7 @@ fn the_python_of_the_page_runs() {
     let page = std::fs::read_to_string(package().join("../docs/guide/python.md")).expect("the page is there");
     let blocks: Vec<&str> =
         page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
-    assert!(blocks.len() >= 7, "the page has lost its Python");
+    assert!(blocks.len() >= 8, "the page has lost its Python");
     let said = succeed(interpreter("columns").current_dir(&directory).args(["-c", &blocks.join("\n")]));
     let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
     assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import hmac
-import ipaddress
 import json
 import os
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
-from .._errors import GodwitError, MachineError, UsageError
+from .._errors import UsageError
+from .._serving import Place, Serving, in_words_of_flight
 from ._metrics import text
 from ._micro import FEW_ROWS
 from ._registry import Registry, Served
@@ -32,22 +29,6 @@ ACTIONS = {
     RELOAD: "Takes models whose files are new or changed, and says which.",
     METRICS: "Counts, as Prometheus reads them.",
 }
-
-
-class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who shows the token."""
-
-    def __init__(self, token: str):
-        self._expected = f"Bearer {token}".encode()
-
-    def start_call(self, info: Any, headers: dict[str, list[str | bytes]]) -> None:
-        for name, values in headers.items():
-            if name.lower() == "authorization":
-                for value in values:
-                    shown = value.encode() if isinstance(value, str) else value
-                    if hmac.compare_digest(shown, self._expected):
-                        return
-        raise flight.FlightUnauthenticatedError("the token is missing or wrong")
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
@@ -70,7 +51,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         return list(ACTIONS.items())
 
     def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
-        with _in_words_of_flight():
+        with in_words_of_flight():
             if action.type == DESCRIBE:
                 return [json.dumps(self._asked(action.body.to_pybytes()).described()).encode()]
             if action.type == LIST:
@@ -87,7 +68,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightUnavailableError(f"{MOST_EXCHANGES} exchanges are open; try again")
         served.counts.opened(1)
         try:
-            with _in_words_of_flight():
+            with in_words_of_flight():
                 _exchange(served, reader, writer)
         except BaseException:
             served.counts.failed()
@@ -98,7 +79,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     def _found(self, descriptor: flight.FlightDescriptor) -> Served:
         path = [part.decode() for part in descriptor.path or []]
-        with _in_words_of_flight():
+        with in_words_of_flight():
             if descriptor.descriptor_type == flight.DescriptorType.CMD:
                 return self._asked(descriptor.command)
             if len(path) not in (1, 2):
@@ -112,20 +93,6 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError('a model is named by {"model": "NAME"}, with "version" where it is not the last') from error
         return self._registry.find(str(name), None if version is None else str(version))
-
-
-@contextlib.contextmanager
-def _in_words_of_flight() -> Iterator[None]:
-    """What is wrong with what was asked, as clients of any kind tell it: INVALID_ARGUMENT, NOT_FOUND."""
-    try:
-        yield
-    # pyarrow sends a traceback along with errors that are not its own: without a cause, it is a short one.
-    except KeyError as error:
-        raise pa.ArrowKeyError(error.args[0]) from None
-    except UsageError as error:
-        raise pa.ArrowInvalid(str(error)) from None
-    except GodwitError as error:
-        raise flight.FlightServerError(str(error)) from None
 
 
 def _schema(served: Served) -> pa.Schema:
@@ -176,25 +143,15 @@ def _chunks(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, pa.Buffer | No
         yield chunk.data, chunk.app_metadata
 
 
-class Service:
+class Service(Serving):
     """A service at work, on threads of its own. Ends with ``stop()``, or at the end of a ``with``.
 
     ``url`` is where it is.
     """
 
     def __init__(self, registry: Registry, server: _Server, url: str):
+        super().__init__(server, url)
         self._registry = registry
-        self._server = server
-        self.url = url
-
-    def __enter__(self) -> Service:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def __repr__(self) -> str:
-        return f"<godwit.scoring.Service at {self.url}>"
 
     @property
     def models(self) -> list[dict[str, Any]]:
@@ -204,15 +161,6 @@ class Service:
     def reload(self) -> dict[str, Any]:
         """Takes models whose files are new or changed: what was ``loaded``, ``removed`` and has ``failed``, as NAME/VERSION."""
         return self._registry.reload()
-
-    def wait(self) -> None:
-        """Returns once it was stopped."""
-        self._server.wait()
-
-    def stop(self) -> None:
-        """Lets nobody new in, and returns when exchanges that are open have ended."""
-        self._server.shutdown()
-        self._server.wait()
 
 
 def serve(
@@ -245,42 +193,7 @@ def serve(
         MachineError: A library or a file is missing, or the port is taken.
         InputError: A file is no model.
     """
-    host, port = _address(listen)
-    if (tls_cert is None) != (tls_key is None):
-        raise UsageError("tls_cert and tls_key belong together")
-    if not (insecure or (token and tls_cert) or _is_loopback(host)):
-        raise UsageError(f"{listen} is reached by other machines: give token, tls_cert and tls_key, or insecure=True")
-    options: dict[str, Any] = {}
-    if tls_cert is not None and tls_key is not None:
-        options["tls_certificates"] = [(_read(tls_cert), _read(tls_key))]
-    if token:
-        options["middleware"] = {"token": _Token(token)}
+    place = Place(listen, token, tls_cert, tls_key, insecure)
     registry = Registry(models, threads, trust_pickles)
-    scheme = "grpc+tls" if tls_cert else "grpc+tcp"
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        server = _Server(registry, f"{scheme}://{shown}:{port}", **options)
-    except (OSError, pa.ArrowException) as error:
-        raise MachineError(f"cannot listen on {listen}: {error}; choose another address, or stop what uses it") from error
-    return Service(registry, server, f"{scheme}://{shown}:{server.port}")
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"{listen!r} is no address; write HOST:PORT, with port 0 for any")
-    return host.strip("[]"), int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _read(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise MachineError(f"cannot read {path}: {error.strerror}") from error
+    server, url = place.start(lambda location, **options: _Server(registry, location, **options))
+    return Service(registry, server, url)
