@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--rows", type=int, default=500_000, help="rows of the table (default: 500,000)")
     parser.add_argument("--features", type=int, default=20, help="columns of the table (default: 20)")
     parser.add_argument("--batch-rows", type=int, default=16_384, help="rows of a batch (default: 16,384)")
-    parser.add_argument("--calls", type=int, default=2_000, help="calls for one row each (default: 2,000)")
+    parser.add_argument("--calls", type=int, default=1_000, help="calls for one row each (default: 1,000)")
     parser.add_argument("--callers", type=int, default=8, help="callers at a time (default: 8)")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = str(PACKAGE)

@@ -48,6 +48,10 @@ class Model(ABC):
     def predict(self, matrix: Matrix) -> Matrix:
         """Scores: an array as long as the matrix, or a matrix with a column for each of ``scores``."""
 
+    def predict_few(self, matrix: Matrix) -> Matrix:
+        """The same for so few rows that threads would wait for each other longer than they work."""
+        return self.predict(matrix)
+
     @property
     def schema(self) -> pa.Schema:
         """The features, in the widest type that makes a difference."""
@@ -99,7 +103,14 @@ class Model(ABC):
 
     def score_matrix(self, matrix: Matrix) -> Matrix:
         """Scores as a matrix with a column for each."""
-        found = np.asarray(self.predict(matrix))
+        return self._checked(matrix, self.predict(matrix))
+
+    def score_few(self, matrix: Matrix) -> Matrix:
+        """The same for few rows."""
+        return self._checked(matrix, self.predict_few(matrix))
+
+    def _checked(self, matrix: Matrix, found: Matrix) -> Matrix:
+        found = np.asarray(found)
         found = found.reshape(len(found), -1) if found.ndim != 2 else found
         if found.shape != (len(matrix), len(self.scores)):
             raise InputError(f"the model gave {found.shape} scores for {len(matrix)} rows; {len(self.scores)} for each are expected")
@@ -179,6 +190,9 @@ class XGBoost(Model):
         self._booster = model if isinstance(model, xgboost.Booster) else model.get_booster()
         if threads:
             self._booster.set_param({"nthread": threads})
+        # How many threads there are is the booster's, not the call's.
+        self._of_one_thread = self._booster.copy()
+        self._of_one_thread.set_param({"nthread": 1})
         self.features, self.by_position = _named(features or self._booster.feature_names, self._booster.num_features())
         best = self._booster.attributes().get("best_iteration")
         self._iterations = (0, int(best) + 1) if best is not None else (0, 0)
@@ -186,7 +200,13 @@ class XGBoost(Model):
         self.scores = _outputs(given.size)
 
     def predict(self, matrix: Matrix) -> Matrix:
-        found: Matrix = self._booster.inplace_predict(matrix, iteration_range=self._iterations, validate_features=False)
+        return self._predicted(self._booster, matrix)
+
+    def predict_few(self, matrix: Matrix) -> Matrix:
+        return self._predicted(self._of_one_thread, matrix)
+
+    def _predicted(self, booster: Any, matrix: Matrix) -> Matrix:
+        found: Matrix = booster.inplace_predict(matrix, iteration_range=self._iterations, validate_features=False)
         return found
 
 
@@ -208,6 +228,10 @@ class LightGBM(Model):
 
     def predict(self, matrix: Matrix) -> Matrix:
         found: Matrix = self._booster.predict(matrix, validate_features=False, **self._threads)
+        return found
+
+    def predict_few(self, matrix: Matrix) -> Matrix:
+        found: Matrix = self._booster.predict(matrix, validate_features=False, num_threads=1)
         return found
 
 

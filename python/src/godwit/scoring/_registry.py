@@ -34,7 +34,7 @@ class Served:
     counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
-        self.micro = Micro(self.model.score_matrix, self.counts)
+        self.micro = Micro(self.model.score_few, self.counts)
 
     def described(self) -> dict[str, Any]:
         """What a client has to know of it."""
