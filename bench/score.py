@@ -2,8 +2,9 @@
 """Scoring a table through the service, beside the same model in the caller's process and behind JSON over HTTP.
 
 XGBoost, 100 trees of depth 6. Each round asks every way for all rows in batches, then for rows one by one, then by several callers at a time.
-Local scoring takes the same batches, from Arrow as they are. The JSON service is FastAPI on uvicorn over a connection that is kept; once as Python's own
-json has it, and once with orjson at both ends. All scores are the same.
+Local scoring takes the same batches from Arrow into matrices of floats, which is what the library computes with. One row is scored by one
+thread everywhere. The JSON service is FastAPI on uvicorn over a connection that is kept; once with Python's own json, and once with orjson at both
+ends. All scores are the same.
 """
 
 import os
