@@ -38,7 +38,7 @@ def _tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(array.astype(wider) if wider else array)
 
 
-class _Shared(IterableDataset[Any]):
+class _Shared(IterableDataset[Any]):  # type: ignore[misc]
     """What is shared among the workers of a loader and the ranks of a group."""
 
     def __init__(self, shuffle: bool, seed: int):
