@@ -5,6 +5,7 @@ mod pack;
 mod plan;
 mod python;
 mod run;
+mod score;
 mod search;
 mod serve;
 mod transfer;

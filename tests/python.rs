@@ -13,7 +13,7 @@ fn package() -> PathBuf {
 }
 
 /// Python that finds the package, and the built program.
-fn interpreter(packages: &str) -> Command {
+pub fn interpreter(packages: &str) -> Command {
     let mut command = python_with(packages).expect("tools/python-packages.sh made it").command();
     command.env("PYTHONPATH", package().join("src")).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("GODWIT_PROGRAM", binary::path());
@@ -37,6 +37,90 @@ fn sessions_have_the_rows_of_samtools_and_parquet() {
     // A stream or a server that is left open is a fault.
     let said = of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_session.py");
     assert!(!said.contains("ResourceWarning"), "{said}");
+}
+
+#[test]
+fn parts_of_queries_train_and_pile_up_as_samtools_does() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(interpreter("columns").args(["-W", "error::ResourceWarning"]), "test_training.py");
+}
+
+#[test]
+fn services_score_what_they_are_sent() {
+    needs!("python3", "openssl");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_scoring.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
+fn nodes_train_together_and_keep_their_rows() {
+    needs!("python3");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_federated.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
+fn the_page_about_federated_training_runs() {
+    needs!("python3");
+    let page = package().join("../docs/guide/federated.md");
+    let said = succeed(interpreter("scoring").arg(package().join("tests/page.py")).arg(page));
+    assert!(String::from_utf8_lossy(&said.stdout).starts_with("accuracy 0.9"), "{said:?}");
+}
+
+#[test]
+fn models_of_all_libraries_score_as_their_libraries_do() {
+    needs!("python3");
+    let said = succeed(interpreter("scoring").arg(package().join("tests/scoring_models.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
+fn the_page_about_scoring_runs() {
+    needs!("bwa", "samtools", "bcftools", "python3");
+    let (sample, _) = aligned();
+    let directory = scratch::directory("scoring-guide");
+    let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
+    for file in std::fs::read_dir(indexed).expect("it is there") {
+        let file = file.expect("it can be listed");
+        std::os::unix::fs::symlink(file.path(), directory.join(file.file_name())).expect("a link can be made");
+    }
+    let mut python = interpreter("scoring");
+    let own = Path::new(python.get_program()).parent().expect("it is in a directory").to_owned();
+    let built = binary::path().parent().expect("it is in a directory").to_owned();
+    let path = std::env::var("PATH").unwrap_or_default();
+    python.env("PATH", format!("{}:{}:{path}", own.display(), built.display())).current_dir(&directory);
+    let page = package().join("../docs/guide/scoring.md");
+    let said = succeed(python.arg(package().join("tests/page.py")).arg(page));
+    let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
+    let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(-1.0);
+    let found = |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
+    assert!(number(found("precision")) > 0.9, "{said:?}");
+    assert!(number(found("recall")) > 0.8, "{said:?}");
+    assert!(said.iter().any(|line| line == "True"), "{said:?}");
+}
+
+#[test]
+#[ignore = "Dask is an environment of its own; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::dask"]
+fn dask_reads_what_samtools_reads() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(&mut interpreter("dask"), "dask_frames.py");
+}
+
+#[test]
+#[ignore = "PyTorch is gigabytes; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::torch"]
+fn torch_trains_on_shares_of_rows_and_pileups() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(&mut interpreter("torch"), "torch_datasets.py");
+}
+
+#[test]
+#[ignore = "TensorFlow is hundreds of megabytes; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::tensorflow"]
+fn tensorflow_trains_on_shares_of_rows_and_pileups() {
+    needs!("bwa", "samtools", "python3");
+    of_a_run(&mut interpreter("tensorflow"), "tensorflow_datasets.py");
 }
 
 #[test]
@@ -80,7 +164,7 @@ fn the_python_of_the_page_runs() {
     let page = std::fs::read_to_string(package().join("../docs/guide/python.md")).expect("the page is there");
     let blocks: Vec<&str> =
         page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
-    assert!(blocks.len() >= 7, "the page has lost its Python");
+    assert!(blocks.len() >= 8, "the page has lost its Python");
     let said = succeed(interpreter("columns").current_dir(&directory).args(["-c", &blocks.join("\n")]));
     let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
     assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");

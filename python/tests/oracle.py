@@ -7,6 +7,6 @@ from pathlib import Path
 RUN = Path(os.environ["GODWIT_TEST_RUN"])
 
 
-def samtools(*words):
-    """Lines of `samtools view`."""
-    return subprocess.run(["samtools", "view", *words], check=True, capture_output=True, text=True).stdout.splitlines()
+def samtools(*words, verb="view"):
+    """Lines of `samtools view`, or of another verb."""
+    return subprocess.run(["samtools", verb, *words], check=True, capture_output=True, text=True).stdout.splitlines()

@@ -1,5 +1,6 @@
 """The data source of Spark, against samtools. Run where PySpark is; arguments as for test_session."""
 
+import tempfile
 import unittest
 
 from oracle import RUN, samtools
@@ -42,6 +43,27 @@ class Spark(unittest.TestCase):
         self.assertEqual([row.two for row in frame.load().collect()], [2])
         counts = {row.contig: row["count"] for row in self.read(columns="contig").groupBy("contig").count().collect()}
         self.assertEqual(counts["chr1"], len(samtools(RUN / "sample.bam", "chr1")))
+
+    def test_frames_are_written_whole_and_leave_nothing_else(self):
+        with tempfile.TemporaryDirectory() as root, godwit.open(root, writable=True) as session:
+            frame = self.spark.range(0, 1000, numPartitions=7).selectExpr("id", "concat('read ', id) AS name", "id / 4 AS share")
+
+            def write(frame, mode):
+                options = {"url": session._server.url, "token": session._server.token}
+                frame.write.format("godwit").options(**options).mode(mode).save("panel")
+
+            write(frame, "append")
+            write(frame.filter("id < 10"), "append")
+            found = session.table("panel").to_arrow()
+            self.assertEqual(found["id"].to_pylist(), [*range(1000), *range(10)])
+            self.assertEqual(found["name"][999].as_py(), "read 999")
+            write(frame.filter("id % 2 = 0"), "overwrite")
+            self.assertEqual(session.table("panel").to_arrow()["id"].to_pylist(), list(range(0, 1000, 2)))
+            # Tasks that fail take all with them.
+            with self.assertRaises(Exception):  # noqa: B017
+                write(frame.selectExpr("CASE WHEN id = 900 THEN raise_error('mine') ELSE id END AS id", "name", "share"), "overwrite")
+            self.assertEqual(session.table("panel").to_arrow().num_rows, 500)
+            self.assertEqual([dataset.name for dataset in session.datasets()], ["panel.parquet"])
 
     def test_what_is_wrong_is_said(self):
         for words, wrong in [

@@ -20,6 +20,8 @@ mod plan;
 mod query;
 mod recalibrate;
 mod run;
+#[cfg(feature = "sql")]
+mod score;
 mod search;
 mod serve;
 mod shuffle;
@@ -63,6 +65,8 @@ pub use plan::{BalancePolicy, PlanArgs};
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
 pub use run::RunArgs;
+#[cfg(feature = "sql")]
+pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
 pub use serve::{ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
@@ -153,6 +157,8 @@ impl Cli {
             Verb::Variants(args) => Some(&args.common),
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&args.common),
+            #[cfg(feature = "sql")]
+            Verb::Score(args) => Some(&args.common),
             Verb::Search(args) => Some(&args.common),
             Verb::Serve(args) => Some(&args.common),
             Verb::Copy(args) => Some(&args.common),
@@ -185,6 +191,8 @@ impl Cli {
             Verb::Variants(args) => Some(&mut args.common),
             #[cfg(feature = "sql")]
             Verb::Query(args) => Some(&mut args.common),
+            #[cfg(feature = "sql")]
+            Verb::Score(args) => Some(&mut args.common),
             Verb::Search(args) => Some(&mut args.common),
             Verb::Serve(args) => Some(&mut args.common),
             Verb::Copy(args) => Some(&mut args.common),
@@ -249,6 +257,12 @@ pub enum Verb {
         after_help = "Example:\n  godwit query \"SELECT count(*) FROM reads('S.bam') WHERE region('chr20:1-100000')\" --data out"
     )]
     Query(QueryArgs),
+    /// Have a service for scoring score rows of a file, or of a statement
+    #[cfg(feature = "sql")]
+    #[command(
+        after_help = "Example:\n  godwit score --model filter --at grpc+tcp://127.0.0.1:8816 calls.parquet --out scored.parquet"
+    )]
+    Score(Box<ScoreArgs>),
     /// Search sequences with BLAST+, shared among workers: the same bytes as the program alone
     #[command(
         after_help = "Example:\n  godwit search --workers 4 -- blastp -db swissprot -query proteins.fa -outfmt 6 -out hits.tsv"

@@ -23,8 +23,12 @@ mod plan;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
+#[cfg(feature = "sql")]
+mod rows;
 mod run;
 mod run_nodes;
+#[cfg(feature = "sql")]
+mod score;
 mod search;
 mod serve;
 mod simulate;
@@ -68,6 +72,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Variants(args) => variants::run(&args),
         #[cfg(feature = "sql")]
         Verb::Query(args) => query::run(&args),
+        #[cfg(feature = "sql")]
+        Verb::Score(args) => score::run(&args),
         Verb::Search(args) => search::run(&args),
         Verb::SearchWorker(args) => search::work(&args),
         Verb::Serve(args) => serve::run(&args),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import re
 import threading
@@ -19,6 +20,10 @@ from ._errors import GodwitError, InputError, RemoteError, UsageError
 WAITING_BATCHES = 4
 
 T = TypeVar("T")
+
+# gRPC does not survive a fork: what hangs in the child for ever is refused there.
+_process = {"has_connections": False, "is_fork_of_one_with": False}
+os.register_at_fork(after_in_child=lambda: _process.update(is_fork_of_one_with=_process["has_connections"]))
 
 
 def statement_command(sql: str) -> bytes:
@@ -48,11 +53,24 @@ def in_order(columns: Sequence[str] | None, schema: pa.Schema) -> list[str] | No
     return sorted(dict.fromkeys(columns), key=lambda name: order.get(name, len(order)))
 
 
+def as_reader(data: Any) -> pa.RecordBatchReader:
+    """A reader of anything with the Arrow stream interface, or of batches."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    return pa.RecordBatchReader.from_stream(data if hasattr(data, "__arrow_c_stream__") else pa.Table.from_batches(data))
+
+
 class Connection:
     """A client of one server, with what it shows to be let in."""
 
     def __init__(self, url: str, token: str | None, ca: bytes | None):
-        self.url = url
+        if _process["is_fork_of_one_with"]:
+            raise UsageError(
+                "this process was forked from one that has connections, which gRPC does not survive; start workers by spawn or forkserver"
+                " (of multiprocessing, or multiprocessing_context of a DataLoader)"
+            )
+        _process["has_connections"] = True
+        self.url, self.token, self.ca = url, token, ca
         headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         self.options = flight.FlightCallOptions(headers=headers)
         self.client = self.asked(lambda: flight.FlightClient(url, tls_root_certs=ca) if ca else flight.FlightClient(url))
@@ -109,44 +127,57 @@ class Connection:
         if len(endpoints) == 1:
             yield from self.fetch(endpoints[0])
             return
-        stopped = threading.Event()
-        streams: list[queue.Queue[Any]] = [queue.Queue(WAITING_BATCHES) for _ in endpoints]
-
-        def hand_on(stream: queue.Queue[Any], item: Any) -> bool:
-            while not stopped.is_set():
-                with contextlib.suppress(queue.Full):
-                    stream.put(item, timeout=0.1)
-                    return True
-            return False
-
-        def work(endpoint: flight.FlightEndpoint, stream: queue.Queue[Any]) -> None:
-            try:
-                for batch in self.fetch(endpoint):
-                    if not hand_on(stream, batch):
-                        return
-                hand_on(stream, None)
-            except BaseException as error:
-                hand_on(stream, error)
-
-        for endpoint, stream in zip(endpoints, streams, strict=True):
-            threading.Thread(target=work, args=(endpoint, stream), name="godwit-fetch", daemon=True).start()
-        try:
-            for stream in streams:
-                while (item := stream.get()) is not None:
-                    if isinstance(item, BaseException):
-                        raise item
-                    yield item
-        finally:
-            stopped.set()
+        yield from ahead([lambda endpoint=endpoint: self.fetch(endpoint) for endpoint in endpoints], len(endpoints))  # type: ignore[misc]
 
     def close(self) -> None:
         self.client.close()
+
+
+def ahead(streams: Sequence[Callable[[], Iterator[T]]], at_once: int) -> Iterator[T]:
+    """Items of all streams, in their order, so many of them at a time on threads of their own, each a few items ahead of the reader."""
+    stopped = threading.Event()
+    queues: list[queue.Queue[Any]] = [queue.Queue(WAITING_BATCHES) for _ in streams]
+
+    def hand_on(to: queue.Queue[Any], item: Any) -> bool:
+        while not stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                to.put(item, timeout=0.1)
+                return True
+        return False
+
+    def work(stream: Callable[[], Iterator[T]], to: queue.Queue[Any]) -> None:
+        try:
+            with contextlib.closing(stream()) as items:  # type: ignore[type-var]
+                for item in items:
+                    if not hand_on(to, item):
+                        return
+            hand_on(to, None)
+        except BaseException as error:
+            hand_on(to, error)
+
+    def start(at: int) -> None:
+        if at < len(streams):
+            threading.Thread(target=work, args=(streams[at], queues[at]), name="godwit-fetch", daemon=True).start()
+
+    try:
+        for at in range(at_once):
+            start(at)
+        for at, items in enumerate(queues):
+            while (item := items.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+            start(at + at_once)
+    finally:
+        stopped.set()
 
 
 def translated(error: Exception, url: str) -> GodwitError:
     """An error of pyarrow as one of ours."""
     # pyarrow puts the status and its own context around the server's words.
     words = re.sub(r"^Flight returned [\w ]+? error, with message: ", "", str(error)).split(". gRPC client debug context", 1)[0]
+    # What follows is of the C++ library, and of a server in Python its traceback.
+    words = words.split(". Detail: ", 1)[0]
     if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | OSError):
         return RemoteError(f"{url}: {words}")
     if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import RemoteError, UsageError, of_exit
-from ._flight import Connection, dataset_command, in_order, statement_command
+from ._flight import Connection, as_reader, dataset_command, in_order, statement_command
 from ._program import last_error, program
 from ._query import Query
 
@@ -111,8 +111,7 @@ class Session:
         """
         if mode not in ("create", "replace", "append"):
             raise UsageError(f"mode is create, replace or append, not {mode!r}")
-        reader = data if isinstance(data, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(_with_stream(data))
-        self._connection.put(dataset_command(name, put=mode, temporary=temporary or None), reader)
+        self._connection.put(dataset_command(name, put=mode, temporary=temporary or None), as_reader(data))
 
     def drop(self, name: str) -> None:
         """Removes a dataset that was put."""
@@ -186,11 +185,6 @@ def _identifier(name: str) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("'", "''")
-
-
-def _with_stream(data: Any) -> Any:
-    """Batches as a table; whatever has the stream interface as it is."""
-    return data if hasattr(data, "__arrow_c_stream__") else pa.Table.from_batches(data)
 
 
 def connect(url: str, *, token: str | None = None, ca: str | os.PathLike[str] | None = None) -> Session:

@@ -9,6 +9,12 @@
 
 Each part that the server offers is a partition of Spark, fetched by whichever worker gets it.
 
+Frames are written as datasets that clients put (a server with ``--writable``), by ``append`` or ``overwrite``::
+
+    frame.write.format("godwit").option("url", "grpc+tcp://127.0.0.1:8815").mode("overwrite").save("panel")
+
+Each task puts its rows under a temporary name; the driver has them as one table when all are there, which is there whole or not at all.
+
 Options: ``url``, ``token`` and ``ca`` as for `godwit.connect`; ``columns`` (``name,position``), ``region`` (``chr1:1-1000``, several with blanks
 between), ``parts`` (default 8); ``sql``, a statement in place of a dataset. Equality of ``contig`` and bounds of ``position`` and ``end_position``
 that a frame is filtered by become a region that is looked up in the index; the rest is Spark's.
@@ -16,7 +22,10 @@ that a frame is filtered by become a region that is looked up in the index; the 
 
 from __future__ import annotations
 
+import itertools
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +33,9 @@ from pyarrow import flight
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceWriter,
     EqualTo,
     Filter,
     GreaterThan,
@@ -32,13 +43,15 @@ from pyspark.sql.datasource import (
     InputPartition,
     LessThan,
     LessThanOrEqual,
+    WriterCommitMessage,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ._errors import GodwitError, RemoteError, UsageError
+from ._errors import UsageError
 from ._flight import Connection, dataset_command, in_order, statement_command
-from ._session import plain
+from ._parts import fetch_part
+from ._session import Session, plain
 
 DEFAULT_PARTS = 8
 # Spark has no numbers without a sign: each becomes the next larger one that has.
@@ -88,6 +101,12 @@ class GodwitDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return GodwitReader(Asked(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        asked = Asked(self.options)
+        if asked.sql is not None:
+            raise UsageError('the option "sql" says what is read, not what is written')
+        return GodwitWriter(asked, overwrite)
 
 
 class Asked:
@@ -142,24 +161,64 @@ class GodwitReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
-        endpoint = flight.FlightEndpoint(partition.ticket, [])
-        places: list[str | None] = [*partition.locations] or [None]
-        for last, place in enumerate(places, 1 - len(places)):
-            sent = False
+        what = self.asked.dataset or "the statement"
+        for batch in fetch_part(self.asked.connection, partition.ticket, partition.locations, what):
+            yield from pa.Table.from_batches([batch]).cast(schema_for_spark(batch.schema)).combine_chunks().to_batches()
+
+
+@dataclass
+class Put(WriterCommitMessage):  # type: ignore[misc]
+    """What a task has put: the name under which its rows wait, none where it had none."""
+
+    name: str | None
+
+
+class GodwitWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Puts rows."""
+
+    def __init__(self, asked: Asked, overwrite: bool):
+        self.asked = asked
+        self.mode = "replace" if overwrite else "append"
+        self.prefix = f"spark-{uuid.uuid4().hex}-"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Put:
+        first = next(iterator, None)
+        if first is None:
+            return Put(None)
+        # An attempt at a task that is made again has a name of its own, and only one of them is told of.
+        name = f"{self.prefix}{uuid.uuid4().hex}"
+        reader = pa.RecordBatchReader.from_batches(first.schema, itertools.chain([first], iterator))
+        with self.session() as session:
+            session.put(name, reader, temporary=True)
+        return Put(f"temporary/{name}.parquet")
+
+    def commit(self, messages: list[Put | None]) -> None:
+        names = [message.name for message in messages if message is not None and message.name is not None]
+        with self.session() as session:
             try:
-                connection = self.asked.connection(place)
-                try:
-                    for batch in connection.fetch(endpoint):
-                        schema = schema_for_spark(batch.schema)
-                        sent = True
-                        yield from pa.Table.from_batches([batch]).cast(schema).combine_chunks().to_batches()
-                    return
-                finally:
-                    connection.close()
-            except RemoteError as error:
-                # Rows that Spark has already are not sent twice; it runs the task again.
-                if sent or last == 0:
-                    raise GodwitError(f"a part of {self.asked.dataset or 'the statement'} was not read: {error}") from error
+                if names:
+                    session.put(self.asked.dataset, self.gathered(session, names), self.mode)
+            finally:
+                self.forget(session)
+
+    def abort(self, messages: list[Put | None]) -> None:
+        with self.session() as session:
+            self.forget(session)
+
+    def session(self) -> Session:
+        return Session(self.asked.connection())
+
+    @staticmethod
+    def gathered(session: Session, names: list[str]) -> pa.RecordBatchReader:
+        """The rows of all tasks, in the order of the tasks, a few batches at a time."""
+        schema = session.table(names[0]).schema.remove_metadata()
+        return pa.RecordBatchReader.from_batches(schema, (batch for name in names for batch in session.table(name, parts=1)))
+
+    def forget(self, session: Session) -> None:
+        """Drops what tasks have put, those that were given up included."""
+        for dataset in session.datasets():
+            if dataset.name.startswith(f"temporary/{self.prefix}"):
+                session.drop(dataset.name)
 
 
 def region_of(filters: Sequence[Filter]) -> str | None:

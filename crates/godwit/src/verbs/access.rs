@@ -76,10 +76,15 @@ pub fn credentials_for<'p>(
 
 /// A connection to the server of a URL.
 pub async fn connected(url: &str, args: &AccessArgs) -> Result<Client, Failure> {
+    connected_with(url, args, Tuning::default()).await
+}
+
+/// The same, with other sizes and times.
+pub async fn connected_with(url: &str, args: &AccessArgs, tuning: Tuning) -> Result<Client, Failure> {
     let place = Place::parse(url)?;
     let credentials = credentials(args)?;
     if let Some(pool) = pool_of(&place, args, &credentials, false)? {
-        return Ok(pool.seat(&Tuning::default()).await?.client);
+        return Ok(pool.seat(&tuning).await?.client);
     }
     let Place::There(remote) = place else {
         let problem = format!("--at {url}: write grpc+tls://HOST:PORT, or --data for a directory");
@@ -89,7 +94,7 @@ pub async fn connected(url: &str, args: &AccessArgs) -> Result<Client, Failure> 
     let found = remote.address().map_err(|error| {
         Failure::new(Exit::Remote, format!("cannot find {}: {error}; check the name", remote.server()))
     });
-    Ok(Client::connect(&Address::Tcp(found?), access, Tuning::default()).await?)
+    Ok(Client::connect(&Address::Tcp(found?), access, tuning).await?)
 }
 
 /// What a server says of a statement that it does not run is the statement's fault, as it would be here.

@@ -1,13 +1,13 @@
 //! `godwit query`: SQL on the datasets below a directory, or of a server.
 
-use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_query::{Engine, Limits, Printer, QueryError, RemoteRows, RowFormat, Rows};
+use godwit_query::{Engine, Limits, QueryError, RemoteRows, Rows};
 use godwit_transfer::place::Place;
 
 use super::access::{connected, credentials, of_server, pool_of};
+use super::rows::{Answer, write_rows};
 use super::{cancel_on_signal, root_of, scratch_of};
 use crate::cli::{Common, QueryArgs};
 use crate::failure::{Exit, Failure};
@@ -19,8 +19,13 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Runs the statement and writes its rows.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
+    until_cancelled(&args.common, answer(args))
+}
+
+/// Waits for what a verb does, or for a signal to end.
+pub(super) fn until_cancelled(common: &Common, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let cancelled = cancel_on_signal()?;
-    let threads = args.common.thread_count();
+    let threads = common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let until_cancelled = async {
@@ -30,7 +35,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
     };
     let outcome = runtime.block_on(async {
         tokio::select! {
-            outcome = answer(args) => outcome,
+            outcome = work => outcome,
             () = until_cancelled => Err(Failure::new(Exit::Interrupted, "interrupted; nothing was kept".to_owned())),
         }
     });
@@ -51,107 +56,27 @@ async fn answer(args: &QueryArgs) -> Result<(), Failure> {
         }
         None => Answer::Here(asked_here(args).await?),
     };
-    match &args.out {
-        Some(path) => to_file(answer, args.format.into(), path).await,
-        None => to_stdout(answer, args.format.into()).await,
-    }
-}
-
-/// Rows on their way, computed here or by a server.
-enum Answer {
-    Here(Rows),
-    There(Box<RemoteRows>),
+    write_rows(answer, args.format.into(), args.out.as_deref()).await
 }
 
 async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
-    let root = root_of(directory, args.reference.as_deref(), &args.common)?;
-    let objects = root.objects();
-    let engine = Engine::new(Arc::new(root), &limits(&args.common))?.with_objects(objects)?;
+    let engine = engine_over(directory, args.reference.as_deref(), &args.common, args.common.thread_count())?;
     Ok(engine.query(&args.statement).await?)
 }
 
-/// What statements may have.
-fn limits(common: &Common) -> Limits {
+/// What runs statements over the datasets below a directory, or below `s3://BUCKET/PREFIX`.
+pub(super) fn engine_over(
+    directory: &Path,
+    reference: Option<&Path>,
+    common: &Common,
+    threads: usize,
+) -> Result<Engine, Failure> {
+    let root = root_of(directory, reference, common)?;
+    let objects = root.objects();
     let memory_bytes = common.memory.unwrap_or(DEFAULT_MEMORY_BYTES) as usize;
-    Limits { memory_bytes, threads: common.thread_count(), scratch: Some(scratch_of(common)) }
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-async fn to_stdout(rows: Answer, format: RowFormat) -> Result<(), Failure> {
-    let out = Stdout { out: BufWriter::with_capacity(1 << 16, std::io::stdout()), closed: false };
-    let mut out = write(rows, format, out).await?;
-    out.flush().map_err(|error| Failure::new(Exit::Machine, format!("cannot write to stdout: {error}")))
-}
-
-async fn to_file(rows: Answer, format: RowFormat, path: &Path) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::new(
-            Exit::Machine,
-            format!("cannot write {}: {error}; check the directory and its space", path.display()),
-        )
-    };
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
-    let mut written = write(rows, format, BufWriter::with_capacity(1 << 20, file)).await?;
-    written.flush().map_err(failed)?;
-    let file = written.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
-async fn write<W: Write + Send>(mut rows: Answer, format: RowFormat, out: W) -> Result<W, Failure> {
-    let schema = match &rows {
-        Answer::Here(rows) => rows.schema(),
-        Answer::There(rows) => rows.schema(),
-    };
-    let mut printer = Printer::new(format, schema, out)?;
-    loop {
-        let batch = match &mut rows {
-            Answer::Here(rows) => rows.next().await?,
-            Answer::There(rows) => rows.next().await.map_err(of_server)?,
-        };
-        let Some(batch) = batch else { break };
-        printer.write(batch)?;
-    }
-    Ok(printer.finish()?)
-}
-
-/// Stdout, which swallows what comes when nobody reads it any more.
-struct Stdout {
-    out: BufWriter<std::io::Stdout>,
-    closed: bool,
-}
-
-impl Stdout {
-    fn tolerated<T>(&mut self, written: std::io::Result<T>, otherwise: T) -> std::io::Result<T> {
-        match written {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.closed = true;
-                Ok(otherwise)
-            }
-            written => written,
-        }
-    }
-}
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.closed {
-            return Ok(bytes.len());
-        }
-        let written = self.out.write(bytes);
-        self.tolerated(written, bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        if self.closed {
-            return Ok(());
-        }
-        let flushed = self.out.flush();
-        self.tolerated(flushed, ())
-    }
+    let limits = Limits { memory_bytes, threads, scratch: Some(scratch_of(common)) };
+    Ok(Engine::new(Arc::new(root), &limits)?.with_objects(objects)?)
 }
 
 impl From<QueryError> for Failure {

@@ -1,0 +1,263 @@
+"""Scoring by functions of one's own: what holds for models of any library. Needs pyarrow alone."""
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import numpy as np
+import polars
+import pyarrow as pa
+from pyarrow import flight
+
+import godwit
+from godwit import scoring
+
+ROWS = 50_000
+TABLE = pa.table(
+    {
+        "name": [f"row {at}" for at in range(ROWS)],
+        "b": pa.array([at % 7 for at in range(ROWS)], pa.int8()),
+        "a": pa.array([None if at % 10 == 0 else at / 3 for at in range(ROWS)], pa.float64()),
+        "c": pa.array([at % 2 == 0 for at in range(ROWS)]),
+    }
+)
+
+
+def weighted(matrix):
+    return matrix[:, 0] + 10 * matrix[:, 1] + 100 * matrix[:, 2]
+
+
+EXPECTED = [float("nan") if a is None else a + 10 * b + 100 * c for a, b, c in zip(*(TABLE[name].to_pylist() for name in "abc"), strict=True)]
+WEIGHTED = scoring.Function(weighted, ["a", "b", "c"])
+
+
+def same(found, expected):
+    return len(found) == len(expected) and all(
+        one == other or (math.isnan(one) and math.isnan(other)) for one, other in zip(found, expected, strict=True)
+    )
+
+
+class Served(unittest.TestCase):
+    def setUp(self):
+        models = {"weighted": {"1": WEIGHTED, "9": WEIGHTED, "10": scoring.Function(lambda m: -m.sum(axis=1), ["a", "b"])}, "pair": pair()}
+        self.service = scoring.serve(models, "127.0.0.1:0")
+        self.addCleanup(self.service.stop)
+
+    def scorer(self, model="weighted", **options):
+        scorer = scoring.connect(self.service.url, model, **options)
+        self.addCleanup(scorer.close)
+        return scorer
+
+
+def pair():
+    return scoring.Function(lambda m: np.column_stack([m[:, 0], 2 * m[:, 0]]), ["a"], ["once", "twice"])
+
+
+class Scores(Served):
+    def test_each_row_gets_its_score_whatever_the_order_of_columns_and_the_size_of_batches(self):
+        scorer = self.scorer(version="9")
+        for rows in [1, 999, 16_384, 1_000_000]:
+            table = TABLE.slice(0, 2_000) if rows == 1 else TABLE
+            found = scorer.score(table, keep=["name"], batch_rows=rows)
+            self.assertEqual(found.schema.names, ["name", "score"])
+            self.assertEqual(found["name"], table["name"])
+            self.assertTrue(same(found["score"].to_pylist(), EXPECTED[: table.num_rows]))
+
+    def test_anything_with_the_stream_interface_is_taken_and_streamed(self):
+        scorer = self.scorer(version="9")
+        frame = polars.DataFrame(TABLE)
+        self.assertTrue(same(scorer.score(frame)["score"].to_pylist(), EXPECTED))
+        seen = 0
+        for batch in scorer.score_stream(TABLE.to_reader(max_chunksize=1_000)):
+            self.assertTrue(same(batch["score"].to_pylist(), EXPECTED[seen : seen + batch.num_rows]))
+            seen += batch.num_rows
+        self.assertEqual(seen, ROWS)
+        self.assertEqual(scorer.score(TABLE.slice(0, 0)).num_rows, 0)
+
+    def test_a_stream_that_is_left_leaves_nothing_behind(self):
+        scorer = self.scorer(version="9")
+        stream = scorer.score_stream(TABLE, batch_rows=100)
+        stream.read_next_batch()
+        del stream
+        self.assertTrue(same(scorer.score(TABLE)["score"].to_pylist(), EXPECTED))
+
+    def test_the_last_version_is_the_largest_number(self):
+        self.assertEqual(self.scorer().described()["version"], "10")
+        self.assertEqual(self.scorer().score(TABLE.slice(1, 1))["score"].to_pylist(), [-(1 / 3 + 1)])
+        self.assertEqual(self.scorer(version="1").described()["version"], "1")
+
+    def test_several_scores_are_several_columns(self):
+        found = self.scorer("pair").score(TABLE.slice(3, 2))
+        self.assertEqual(found.to_pydict(), {"once": [1.0, 4 / 3], "twice": [2.0, 8 / 3]})
+        with self.scorer("pair").stream() as stream:
+            self.assertEqual(stream.score([{"a": 1}, {"a": 2}]).tolist(), [[1, 2], [2, 4]])
+
+
+class OneRow(Served):
+    def test_rows_are_scored_one_by_one_over_one_exchange(self):
+        with self.scorer(version="9").stream() as stream:
+            for row in TABLE.slice(0, 30).to_pylist():
+                found = stream.score(row)
+                expected = float("nan") if row["a"] is None else weighted(np.array([[row["a"], row["b"], row["c"]]], float))[0]
+                self.assertTrue(same(found.tolist(), [expected]))
+
+    def test_callers_at_a_time_are_scored_together_and_get_their_own(self):
+        # The model stands still until all callers but one wait behind it: how they are put together does not hang on luck.
+        callers, first, go_on = 9, threading.Event(), threading.Event()
+        calls = []
+
+        def slow(matrix):
+            calls.append(len(matrix))
+            if not first.is_set():
+                first.set()
+                go_on.wait(60)
+            return matrix.sum(axis=1)
+
+        found = {}
+        with scoring.serve(scoring.Function(slow, ["a"]), "127.0.0.1:0") as service:
+
+            def ask(caller):
+                with scoring.connect(service.url) as scorer, scorer.stream() as stream:
+                    found[caller] = stream.score({"a": caller}).tolist()
+
+            threads = [threading.Thread(target=ask, args=(caller,)) for caller in range(callers)]
+            threads[0].start()
+            self.assertTrue(first.wait(60))
+            for thread in threads[1:]:
+                thread.start()
+            micro = service._registry.find("model").micro
+            while len(micro._waiting) < callers - 1:
+                self.assertTrue(any(thread.is_alive() for thread in threads))
+                time.sleep(0.01)
+            go_on.set()
+            for thread in threads:
+                thread.join()
+            with scoring.connect(service.url) as scorer:
+                metrics = scorer.metrics()
+        self.assertEqual(found, {caller: [caller] for caller in range(callers)})
+        self.assertEqual(calls, [1, callers - 1])
+        self.assertIn(f'godwit_scoring_combined_batches_total{{model="model",version="1"}} {callers - 1}', metrics)
+        self.assertIn(f'godwit_scoring_rows_total{{model="model",version="1"}} {callers}', metrics)
+        self.assertIn('godwit_scoring_exchanges_open{model="model",version="1"} 0', metrics)
+
+    def test_one_that_fails_does_not_take_others_along(self):
+        def picky(matrix):
+            if (matrix < 0).any():
+                raise ValueError("below zero")
+            return matrix[:, 0]
+
+        requests = [scoring._micro._Request(np.array([[value]])) for value in (1.0, -1.0, 2.0)]
+        micro = scoring._micro.Micro(picky, scoring._metrics.Counts())
+        micro._waiting.extend(requests)
+        self.assertEqual(micro.score(np.array([[3.0]])).tolist(), [3.0])
+        self.assertEqual([None if one.scores is None else one.scores.tolist() for one in requests], [[1.0], None, [2.0]])
+        self.assertIsInstance(requests[1].error, ValueError)
+
+
+class StockClients(Served):
+    def test_models_are_listed_described_and_used_by_flight_alone(self):
+        client = flight.connect(self.service.url)
+        self.addCleanup(client.close)
+        listed = {tuple(part.decode() for part in info.descriptor.path): info.schema for info in client.list_flights()}
+        self.assertEqual(list(listed), [("pair", "1"), ("weighted", "1"), ("weighted", "9"), ("weighted", "10")])
+        schema = client.get_schema(flight.FlightDescriptor.for_path("weighted", "9")).schema
+        self.assertEqual(schema, pa.schema([("a", pa.float64()), ("b", pa.float64()), ("c", pa.float64())]))
+        self.assertEqual(json.loads(schema.metadata[b"godwit.model"])["scores"], [{"name": "score", "type": "double"}])
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("weighted", "9"))
+        with writer:
+            writer.begin(TABLE.schema)
+            writer.write_with_metadata(TABLE.slice(1, 2).to_batches()[0], b"mine")
+            answer = reader.read_chunk()
+            writer.done_writing()
+        self.assertEqual(answer.app_metadata.to_pybytes(), b"mine")
+        self.assertTrue(same(answer.data["score"].to_pylist(), EXPECTED[1:3]))
+
+
+class Wrong(Served):
+    def test_what_is_wrong_is_said(self):
+        scorer = self.scorer(version="9")
+        texts = TABLE.set_column(1, "b", [["x"] * ROWS])
+
+        def broken():
+            yield TABLE.to_batches()[0]
+            raise ZeroDivisionError("mine")
+
+        for error, words, wrong in [
+            (godwit.UsageError, "there is no c", lambda: scorer.score(TABLE.drop_columns(["c"]))),
+            (godwit.UsageError, "no column nope", lambda: scorer.score(TABLE, keep=["nope"])),
+            (godwit.UsageError, "column b is string", lambda: scorer.score(texts)),
+            (godwit.UsageError, "column b is string", lambda: scorer.stream().score(texts.to_batches()[0])),
+            (godwit.UsageError, "lacks c", lambda: scorer.stream().score({"a": 1, "b": 2})),
+            (godwit.UsageError, "no model 'nope'; there are pair, weighted", lambda: scoring.connect(self.service.url, "nope")),
+            (godwit.UsageError, "no version '2'; there are 1, 9, 10", lambda: scoring.connect(self.service.url, "weighted", version="2")),
+            (godwit.UsageError, "which model? There are pair, weighted", lambda: scoring.connect(self.service.url)),
+            (godwit.RemoteError, "127.0.0.1:1", lambda: scoring.connect("grpc+tcp://127.0.0.1:1")),
+            (ZeroDivisionError, "mine", lambda: scorer.score(pa.RecordBatchReader.from_batches(TABLE.schema, broken()))),
+            (godwit.UsageError, "no name for a model", lambda: scoring.serve({"a b": WEIGHTED}, "127.0.0.1:0")),
+            (godwit.UsageError, "int is no model of", lambda: scoring.serve(7, "127.0.0.1:0")),
+            (godwit.UsageError, "no address", lambda: scoring.serve(WEIGHTED, "8816")),
+            (godwit.UsageError, "reached by other machines", lambda: scoring.serve(WEIGHTED, "0.0.0.0:0", token="t")),
+            (godwit.MachineError, "cannot listen", lambda: scoring.serve(WEIGHTED, self.service.url.rpartition("/")[2])),
+            (godwit.MachineError, "no model /nope.ubj", lambda: scoring.serve("/nope.ubj", "127.0.0.1:0")),
+        ]:
+            with self.subTest(words), self.assertRaises(error) as raised:
+                wrong()
+            self.assertIn(words, str(raised.exception))
+            self.assertNotIn("Traceback", str(raised.exception))
+        # And goes on.
+        self.assertTrue(same(scorer.score(TABLE)["score"].to_pylist(), EXPECTED))
+
+    def test_a_model_that_gives_other_scores_than_rows_is_at_fault(self):
+        with (
+            scoring.serve(scoring.Function(lambda m: m[1:, 0], ["a"]), "127.0.0.1:0") as service,
+            scoring.connect(service.url) as scorer,
+            self.assertRaises(godwit.InputError) as raised,
+        ):
+            scorer.score(TABLE)
+        self.assertIn("expected", str(raised.exception))
+
+    def test_only_who_shows_the_token_is_let_in(self):
+        with scoring.serve(WEIGHTED, "127.0.0.1:0", token="secret") as service:
+            for token in [None, "secre", "secrets"]:
+                with self.assertRaises(godwit.RemoteError) as raised:
+                    scoring.connect(service.url, token=token)
+                self.assertIn("token is missing or wrong", str(raised.exception))
+            with scoring.connect(service.url, token="secret") as scorer:
+                self.assertEqual(scorer.score(TABLE).num_rows, ROWS)
+
+    def test_over_tls_only_with_the_authority(self):
+        with tempfile.TemporaryDirectory() as directory:
+            key, certificate = Path(directory) / "key.pem", Path(directory) / "certificate.pem"
+            words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate]
+            words += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+            subprocess.run(["openssl", *words], check=True, capture_output=True)
+            with scoring.serve(WEIGHTED, "127.0.0.1:0", token="secret", tls_cert=certificate, tls_key=key) as service:
+                self.assertTrue(service.url.startswith("grpc+tls://"))
+                with scoring.connect(service.url, token="secret", ca=certificate) as scorer:
+                    self.assertEqual(scorer.score(TABLE).num_rows, ROWS)
+                with self.assertRaises(godwit.RemoteError):
+                    scoring.connect(service.url, token="secret")
+
+
+class Program(unittest.TestCase):
+    def test_what_cannot_be_served_is_told_in_a_line(self):
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "filter.joblib").write_bytes(b"whatever")
+            for words, told, code in [
+                ([directory], "is a pickle", 2),
+                ([f"{directory}/none.ubj"], "there is no model", 4),
+                ([directory, "--listen", "0.0.0.0:0"], "reached by other machines", 2),
+            ]:
+                ended = subprocess.run([sys.executable, "-m", "godwit.scoring", *words], capture_output=True, text=True, check=False)
+                self.assertEqual(ended.returncode, code, ended)
+                self.assertRegex(ended.stderr, f"^godwit: error: .*{told}.*\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,190 @@
+//! `godwit score`, by services of the Python package.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use godwit_tests::binary::godwit;
+use godwit_tests::served::Served;
+use godwit_tests::{needs, scratch};
+
+use crate::python::interpreter;
+use crate::run::formats::{lines, script};
+
+/// Rows of the table: several batches, the last one smaller.
+const ROWS: usize = 100_000;
+
+/// A service for scoring, which ends with this.
+struct Scoring {
+    child: Child,
+    url: String,
+}
+
+impl Scoring {
+    fn start(words: &[&str], token: Option<&str>) -> Self {
+        let mut command = interpreter("columns");
+        command.arg(script("scoring.py")).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if let Some(token) = token {
+            command.env("SCORING_TOKEN", token);
+        }
+        let mut child = command.spawn().expect("Python can be started");
+        let mut url = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut url).expect("it can be read");
+        assert!(url.starts_with("grpc+tcp://"), "the service did not start: {url:?}");
+        Self { child, url: url.trim().to_owned() }
+    }
+}
+
+impl Drop for Scoring {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// A row of the table, and its score.
+fn row(at: usize) -> (String, f64) {
+    let (a, b) = (at as f64 / 4.0, at % 7);
+    (format!("row {at},{b},{a}"), a + 10.0 * b as f64)
+}
+
+/// A directory with the table as CSV, Parquet and Arrow.
+fn tables() -> PathBuf {
+    let directory = scratch::directory("score");
+    let rows: String = (0..ROWS).map(|at| row(at).0 + "\n").collect();
+    std::fs::write(directory.join("table.csv"), format!("name,b,a\n{rows}")).expect("it can be written");
+    for ending in ["parquet", "arrow"] {
+        // One thread: rows in their order.
+        let query = godwit().args(["query", "SELECT * FROM \"table.csv\"", "--threads", "1", "--format", ending]);
+        query.arg("--data").arg(&directory).arg("--out").arg(directory.join(format!("table.{ending}"))).succeeds();
+    }
+    directory
+}
+
+fn score(service: &Scoring, model: &str) -> godwit_tests::binary::Godwit {
+    godwit().args(["score", "--model", model, "--at", &service.url])
+}
+
+/// Checks names, and scores of all rows in their order.
+fn assert_scored(csv: &str, header: &str, sign: f64) {
+    let lines = lines(csv);
+    assert_eq!(lines[0], header);
+    assert_eq!(lines.len(), ROWS + 1);
+    let columns: Vec<&str> = header.split(',').collect();
+    let place = columns.iter().position(|name| *name == "score").expect("scores have that name");
+    for (at, line) in lines[1..].iter().enumerate() {
+        let fields: Vec<&str> = line.split(',').collect();
+        let found: f64 = fields[place].parse().expect("a score is a number");
+        assert_eq!(found, sign * row(at).1, "row {at}: {line}");
+        if columns[0] == "name" {
+            assert_eq!(fields[0], format!("row {at}"));
+        }
+    }
+}
+
+#[test]
+fn rows_of_files_of_stdin_and_of_statements_get_their_scores_in_their_order() {
+    needs!("python3");
+    let directory = tables();
+    let service = Scoring::start(&[], None);
+    let file = |ending: &str| directory.join(format!("table.{ending}"));
+    for ending in ["csv", "parquet", "arrow"] {
+        let told = score(&service, "sum").arg(file(ending)).args(["--format", "csv"]).succeeds().stdout;
+        assert_scored(&told, "name,b,a,score", 1.0);
+    }
+    // A version; some of the columns; none of them.
+    let told = score(&service, "sum/1").arg(file("parquet")).args(["--format", "csv", "--columns", "name"]);
+    assert_scored(&told.succeeds().stdout, "name,score", -1.0);
+    let told = score(&service, "pair").arg(file("parquet")).args(["--format", "csv", "--scores-only"]).succeeds();
+    assert_scored(&told.stdout, "score,first", 1.0);
+    for ending in ["arrow", "parquet"] {
+        let stdin = std::fs::File::open(file(ending)).expect("it is there");
+        let told = score(&service, "sum").args(["-", "--format", "csv", "--columns", "name"]).stdin(stdin).succeeds();
+        assert_scored(&told.stdout, "name,score", 1.0);
+    }
+    // What the model is asked for may be computed, and a model without names takes columns as they stand.
+    for (model, columns) in [("sum", "2 * a / 2 AS a, CAST(b AS INT) AS b"), ("unnamed", "a AS x, b AS y")] {
+        let sql = format!("SELECT {columns} FROM \"table.parquet\"");
+        let out = directory.join("scored.csv");
+        let command = score(&service, model).args(["--sql", &sql, "--threads", "1", "--scores-only"]);
+        command.arg("--data").arg(&directory).arg("--out").arg(&out).succeeds();
+        assert_scored(&std::fs::read_to_string(&out).expect("it was written"), "score", 1.0);
+    }
+    // As its ending says, and without rows.
+    let out = directory.join("none.parquet");
+    let sql = "SELECT * FROM \"table.parquet\" WHERE a < 0";
+    score(&service, "sum").args(["--sql", sql]).arg("--data").arg(&directory).arg("--out").arg(&out).succeeds();
+    let query = godwit().args(["query", "SELECT * FROM \"none.parquet\"", "--format", "csv"]).arg("--data");
+    assert_eq!(query.arg(&directory).succeeds().stdout, "name,b,a,score\n");
+}
+
+#[test]
+fn variants_are_scored_in_place() {
+    needs!("python3");
+    let directory = scratch::directory("score-variants");
+    let header = "##fileformat=VCFv4.2\n##contig=<ID=chr1,length=1000>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+    let text = format!("{header}chr1\t10\t.\tA\tC\t30\tPASS\t.\nchr1\t20\t.\tG\tT\t.\tPASS\t.\n");
+    std::fs::write(directory.join("calls.vcf"), &text).expect("it can be written");
+    let service = Scoring::start(&[], Some("s3cret"));
+    let token = directory.join("token");
+    std::fs::write(&token, "s3cret\n").expect("it can be written");
+    let command = || {
+        let command = score(&service, "quality").args(["--columns", "contig,position", "--format", "csv"]);
+        command.arg("--token-file").arg(&token)
+    };
+    let expected = "contig,position,score\nchr1,9,15.0\nchr1,19,NaN\n";
+    assert_eq!(command().arg(directory.join("calls.vcf")).succeeds().stdout, expected);
+    let stdin = std::fs::File::open(directory.join("calls.vcf")).expect("it is there");
+    assert_eq!(command().arg("-").stdin(stdin).succeeds().stdout, expected);
+    score(&service, "quality").arg(directory.join("calls.vcf")).run().refuses(&[6], &["token is missing or wrong"]);
+}
+
+#[test]
+fn what_is_wrong_is_told_by_its_exit_code() {
+    needs!("python3");
+    let directory = tables();
+    let service = Scoring::start(&[], None);
+    let file = |name: &str| directory.join(name);
+    let table = file("table.parquet");
+    let wrong = |command: godwit_tests::binary::Godwit, code: i32, words: &[&str]| {
+        let finished = command.run();
+        finished.refuses(&[code], words);
+        assert!(!finished.stderr.contains("Traceback"), "{}", finished.report());
+    };
+    wrong(score(&service, "nope").arg(&table), 2, &["no model 'nope'", "pair, quality, sum, unnamed"]);
+    wrong(score(&service, "sum/7").arg(&table), 2, &["no version '7'", "1, 2"]);
+    wrong(score(&service, "quality").arg(&table), 3, &["quality", "wants the columns quality"]);
+    wrong(score(&service, "unnamed").arg(&table), 3, &["f0, f1"]);
+    wrong(score(&service, "sum").arg(&table).args(["--columns", "x"]), 2, &["no column x"]);
+    wrong(score(&service, "sum").arg(&table).arg("--out").arg(file("x.doc")), 2, &["ending", "--format"]);
+    wrong(score(&service, "sum").arg(file("none.csv")), 4, &["there is no file", "none.csv"]);
+    wrong(score(&service, "sum"), 2, &["IN"]);
+    wrong(score(&service, "sum").args(["--sql", "SELECT nope"]), 2, &["nope"]);
+    let texts = "SELECT name AS a, b FROM \"table.parquet\"";
+    let texts = || score(&service, "sum").args(["--sql", texts]).arg("--data").arg(&directory);
+    wrong(texts(), 3, &["column a is string"]);
+    let again = "SELECT *, 1 AS score FROM \"table.parquet\"";
+    wrong(score(&service, "sum").args(["--sql", again]).arg("--data").arg(&directory), 2, &["score already"]);
+    wrong(score(&service, "sum").arg("-"), 3, &["stdin is neither"]);
+    let nobody = godwit().args(["score", "--model", "sum", "--at", "grpc+tcp://127.0.0.1:1"]).arg(&table);
+    wrong(nobody, 6, &["127.0.0.1:1"]);
+    let served = Served::start(&directory, &[]);
+    let url = format!("grpc+tcp://{}", served.address);
+    wrong(godwit().args(["score", "--model", "sum", "--at", &url]).arg(&table), 6, &["is no service for scoring"]);
+}
+
+/// Nothing is left of an output that did not become whole.
+fn assert_nothing_but(directory: &Path, names: &[&str]) {
+    assert_eq!(scratch::names(directory), names);
+}
+
+#[test]
+fn a_service_that_ends_while_it_scores_leaves_no_output() {
+    needs!("python3");
+    let directory = tables();
+    let service = Scoring::start(&["end"], None);
+    let command = score(&service, "sum").arg(directory.join("table.parquet"));
+    command.arg("--out").arg(directory.join("scored.parquet")).run().refuses(&[6], &["127.0.0.1"]);
+    assert_nothing_but(&directory, &["table.arrow", "table.csv", "table.parquet"]);
+}
