@@ -23,6 +23,7 @@ mod plan;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
+mod rules;
 mod run;
 mod search;
 mod serve;
@@ -72,6 +73,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),
+        Verb::Policy(verb) => rules::policy(&verb),
+        Verb::Audit(verb) => rules::audit(&verb),
         Verb::Plan(args) => plan::run(&args),
         Verb::Pack(args) => pack::pack_file(&args),
         Verb::Unpack(args) => pack::unpack_file(&args),

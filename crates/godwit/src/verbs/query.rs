@@ -4,7 +4,9 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_flight::{Catalog, Touches};
 use godwit_query::{Engine, Limits, Printer, QueryError, RemoteRows, RowFormat, Rows};
+use godwit_rules::{GrantedCatalog, Policy};
 
 use super::access::{connected, of_server};
 use super::{cancel_on_signal, root_of, scratch_of};
@@ -62,7 +64,12 @@ async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let root = root_of(directory, args.reference.as_deref(), &args.common)?;
     let objects = root.objects();
-    let engine = Engine::new(Arc::new(root), &limits(&args.common))?.with_objects(objects)?;
+    let mut catalog: Arc<dyn Catalog> = Arc::new(root);
+    if let Some(policy) = &args.policy {
+        let grants = Policy::read(policy)?.grants(args.who.as_deref().unwrap_or_default());
+        catalog = Arc::new(GrantedCatalog::new(catalog, Arc::new(grants), Touches::default()));
+    }
+    let engine = Engine::new(catalog, &limits(&args.common))?.with_objects(objects)?;
     Ok(engine.query(&args.statement).await?)
 }
 
