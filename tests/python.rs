@@ -96,7 +96,8 @@ fn the_page_about_scoring_runs() {
     let said = succeed(python.arg(package().join("tests/page.py")).arg(page));
     let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
     let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(-1.0);
-    let found = |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
+    let found =
+        |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
     assert!(number(found("precision")) > 0.9, "{said:?}");
     assert!(number(found("recall")) > 0.8, "{said:?}");
     assert!(said.iter().any(|line| line == "True"), "{said:?}");

@@ -15,3 +15,4 @@ mod query;
 mod refusals;
 mod regions;
 mod remote;
+mod rules;

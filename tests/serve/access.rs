@@ -135,3 +135,69 @@ fn doctor_says_whether_a_server_lets_us_in_and_as_whom() {
     let nobody = godwit().args(["doctor", "--at", "grpc+tcp://127.0.0.1:9"]).run();
     nobody.refuses(&[6], &["127.0.0.1:9", "is a server running"]);
 }
+
+/// What is on stdin, by openssl.
+fn by_openssl(words: &[&str], input: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    let mut child = Tool::need("openssl").command().args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let child = child.as_mut().expect("openssl can be started");
+    child.stdin.take().expect("it is piped").write_all(input).expect("it reads");
+    let mut out = Vec::new();
+    std::io::Read::read_to_end(&mut child.stdout.take().expect("it is piped"), &mut out).expect("it writes");
+    assert!(child.wait().expect("it ends").success(), "openssl {words:?}");
+    out
+}
+
+/// RFC 4648 §5, without padding.
+fn base64url(bytes: &[u8]) -> String {
+    let text = String::from_utf8(by_openssl(&["base64", "-A"], bytes)).expect("it is text");
+    text.trim_end_matches('=').replace('+', "-").replace('/', "_")
+}
+
+#[test]
+fn who_shows_a_token_that_an_issuer_signed_is_let_in_by_its_name() {
+    needs!("python3", "openssl");
+    let (root, _, _) = guarded();
+    let directory = root.parent().expect("it is in a directory");
+    let (key, keys, policy) = (directory.join("key.pem"), directory.join("jwks.json"), directory.join("policy.toml"));
+    by_openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", text(&key)], b"");
+    let modulus = by_openssl(&["rsa", "-in", text(&key), "-modulus", "-noout"], b"");
+    let modulus = String::from_utf8(modulus).expect("it is text");
+    let digits = modulus.trim().strip_prefix("Modulus=").expect("openssl names it");
+    let modulus: Vec<u8> = (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("it is hexadecimal"))
+        .collect();
+    let set = format!(
+        "{{\"keys\":[{{\"kty\":\"RSA\",\"kid\":\"k\",\"use\":\"sig\",\"n\":\"{}\",\"e\":\"AQAB\"}}]}}",
+        base64url(&modulus)
+    );
+    std::fs::write(&keys, set).expect("it can be written");
+    std::fs::write(&policy, "[[rule]]\nname = 'one'\nwho = ['alice@example.org']\ndatasets = ['a.bed']\n")
+        .expect("it can be written");
+    let token = |name: &str, audience: &str, end: u64| {
+        let claims = format!("{{\"iss\":\"login\",\"aud\":\"{audience}\",\"email\":\"{name}\",\"exp\":{end}}}");
+        let signed = format!("{}.{}", base64url(b"{\"alg\":\"RS256\",\"kid\":\"k\"}"), base64url(claims.as_bytes()));
+        let mark = by_openssl(&["dgst", "-sha256", "-sign", text(&key)], signed.as_bytes());
+        format!("Bearer {signed}.{}", base64url(&mark))
+    };
+    let words = ["--jwks", text(&keys), "--jwt-issuer", "login", "--jwt-audience", "godwit", "--jwt-name", "email"];
+    let served = Served::start(&root, &[&words[..], &["--policy", text(&policy)]].concat());
+    let far = 4_000_000_000;
+    assert_eq!(asked(&served, &["-", &token("alice@example.org", "godwit", far)]), "a.bed;1");
+    let nothing = asked(&served, &["-", &token("bob@example.org", "godwit", far)]);
+    assert!(!nothing.contains("a.bed;1"), "{nothing}");
+    for wrong in [
+        token("alice@example.org", "another", far),
+        token("alice@example.org", "godwit", 1_000_000_000),
+        token("alice@example.org", "godwit", far).replace("Bearer e", "Bearer f"),
+        "-".to_owned(),
+    ] {
+        assert!(asked(&served, &["-", &wrong]).starts_with("FlightUnauthenticatedError"), "{wrong}");
+    }
+    let serve = |words: &[&str]| godwit().args(["serve", "--root", text(&root)]).args(words).run();
+    serve(&["--jwks", text(&keys)]).refuses(&[2], &["--jwt-issuer"]);
+    let words = ["--jwt-issuer", "login", "--jwt-audience", "godwit", "--jwks"];
+    serve(&[&words[..], &[text(&policy)]].concat()).refuses(&[3], &["policy.toml", "Key Set"]);
+}

@@ -3,8 +3,9 @@
 //! The traits are here because everything that serves or asks knows them: files below a directory and live runs are
 //! datasets, SQL and Flight read them. How a dataset is read or kept is not known here, nor who may read what.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -123,6 +124,11 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// Whether rows have a place on a genome, in the columns `contig`, `position` and `end_position`.
     fn has_regions(&self) -> bool;
 
+    /// Whether a region may be on a contig of that name: one on any other is refused. True where that is not known.
+    fn may_have_contig(&self, _name: &str) -> bool {
+        true
+    }
+
     /// Columns by which rows are sorted within each part, ascending and nulls last; empty where they are not.
     fn sorted_by(&self) -> &[&'static str] {
         &[]
@@ -201,6 +207,43 @@ pub trait DatasetWriter: Send {
     fn commit(self: Box<Self>) -> Result<Stored, DatasetError>;
 }
 
+/// The directory that the names of datasets begin with that end with the server.
+pub const TEMPORARY: &str = "temporary";
+
+/// A dataset that was opened, and the rule that let it be seen.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Touched {
+    /// Its name.
+    pub dataset: String,
+    /// The name of the rule.
+    pub rule: String,
+}
+
+/// What one call came to, as far as there are rules about it. Clones are the same list.
+#[derive(Clone, Debug, Default)]
+pub struct Touches(Arc<Mutex<BTreeSet<Touched>>>);
+
+impl Touches {
+    fn locked(&self) -> MutexGuard<'_, BTreeSet<Touched>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a dataset or file.
+    pub fn add(&self, dataset: &str, rule: &str) {
+        self.locked().insert(Touched { dataset: dataset.to_owned(), rule: rule.to_owned() });
+    }
+
+    /// All of them, each once.
+    pub fn all(&self) -> Vec<Touched> {
+        self.locked().iter().cloned().collect()
+    }
+
+    /// The same, and forgets them.
+    pub fn take(&self) -> Vec<Touched> {
+        std::mem::take(&mut *self.locked()).into_iter().collect()
+    }
+}
+
 /// Datasets by name.
 pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// All names, sorted. What cannot be read is left out.
@@ -214,6 +257,14 @@ pub trait Catalog: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// [`DatasetError`].
     fn open(&self, name: &str) -> Result<Arc<dyn Dataset>, DatasetError>;
+
+    /// The one name, of all under which [`Catalog::open`] finds a dataset, that rules are applied to. It need not be there.
+    ///
+    /// # Errors
+    /// [`DatasetError::NotFound`] for what cannot be the name of a dataset by itself.
+    fn canonical_name(&self, name: &str) -> Result<String, DatasetError> {
+        Ok(name.to_owned())
+    }
 
     /// Whether datasets may be put and removed.
     fn is_writable(&self) -> bool {

@@ -3,6 +3,8 @@
 //! A caller shows a token, as `authorization: Bearer TOKEN`, or as the password of `authorization: Basic`. Tokens are long and
 //! drawn at random, so that their hash can be kept in a file as it is: guessing one is out of reach, however fast a hash is.
 
+mod jwt;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -10,8 +12,11 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tonic::Status;
 
+use crate::dataset::Touches;
 use crate::transport::Token;
 use crate::wire::Wire;
+
+pub use jwt::{Issuer, KeysError, SUBJECT};
 
 /// Who calls, and over which connection.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +24,7 @@ pub struct Caller {
     name: Option<Arc<str>>,
     wire: Wire,
     purpose: Option<Arc<str>>,
+    touches: Touches,
 }
 
 /// Callers are the same by name and purpose, whatever connection they use.
@@ -36,9 +42,14 @@ impl Caller {
         self.name.as_deref().unwrap_or_default()
     }
 
+    /// Somebody of that name.
+    pub fn named(name: &str) -> Self {
+        Self { name: Some(name.into()), ..Self::default() }
+    }
+
     /// Somebody who was granted one thing by who may do it, and may do nothing else.
     pub fn granted(name: &str, purpose: &str) -> Self {
-        Self { name: Some(name.into()), wire: Wire::default(), purpose: Some(purpose.into()) }
+        Self { name: Some(name.into()), purpose: Some(purpose.into()), ..Self::default() }
     }
 
     /// The one thing that this caller may do, where it is only one; whoever grants it knows what it means.
@@ -51,20 +62,26 @@ impl Caller {
         &self.wire
     }
 
+    /// What the call came to, which whoever applies rules adds to.
+    pub fn touches(&self) -> &Touches {
+        &self.touches
+    }
+
     pub(crate) fn over(self, wire: Wire) -> Self {
         Self { wire, ..self }
     }
 }
 
-/// Names by the BLAKE3 of their tokens.
+/// Names by the BLAKE3 of their tokens, and whose signature stands for a name.
 #[derive(Clone, Default)]
 pub struct Identities {
     names: HashMap<blake3::Hash, Arc<str>>,
+    issuer: Option<Issuer>,
 }
 
 impl std::fmt::Debug for Identities {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identities").field("names", &self.names.len()).finish()
+        f.debug_struct("Identities").field("names", &self.names.len()).field("issuer", &self.issuer).finish()
     }
 }
 
@@ -93,12 +110,26 @@ impl Identities {
             let hash = blake3::Hash::from_hex(hash).map_err(|_| IdentityError { line })?;
             names.insert(hash, Arc::from(name));
         }
-        Ok(Self { names })
+        Ok(Self { names, issuer: None })
+    }
+
+    /// With those who have a token that an issuer signed.
+    #[must_use]
+    pub fn with_issuer(self, issuer: Issuer) -> Self {
+        Self { issuer: Some(issuer), ..self }
+    }
+
+    /// Who has a token.
+    fn who_has(&self, token: &[u8]) -> Option<Arc<str>> {
+        match &self.issuer {
+            Some(issuer) if Issuer::is_token(token) => issuer.admit(token),
+            _ => self.names.get(&blake3::hash(token)).cloned(),
+        }
     }
 
     /// True where there is none.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.names.is_empty() && self.issuer.is_none()
     }
 
     /// The line that names an identity and the hash of its token.
@@ -134,10 +165,10 @@ impl Gate {
             }
             Self::Identities(identities) => {
                 let (name, token) = header.and_then(shown).ok_or_else(refused)?;
-                let found = identities.names.get(&blake3::hash(&token)).ok_or_else(refused)?;
+                let found = identities.who_has(&token).ok_or_else(refused)?;
                 // Who gives a name gives the right one.
                 let fitting = name.is_none_or(|name| name == found.as_bytes());
-                fitting.then(|| Caller { name: Some(found.clone()), ..Caller::default() }).ok_or_else(refused)
+                fitting.then(|| Caller { name: Some(found), ..Caller::default() }).ok_or_else(refused)
             }
         }
     }

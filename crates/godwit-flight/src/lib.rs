@@ -7,6 +7,7 @@
 //!
 //! What tickets mean, who may see what and where data comes from is decided by the caller's [`DataPlane`].
 
+mod access;
 pub mod client;
 mod codec;
 mod cut;
@@ -21,6 +22,7 @@ pub mod measure;
 mod message;
 mod node;
 pub mod pool;
+mod rules;
 mod segments;
 pub mod server;
 mod sql;
@@ -29,19 +31,22 @@ mod tls;
 mod transport;
 mod wire;
 
+pub use access::{AccessLog, Accessed};
 pub use arrow_flight::FlightDescriptor;
 pub use client::{Answers as Answered, Batches, Client, Sender};
 pub use codec::Chunk;
 pub use cut::{PIECE_BYTES, cut};
 pub use dataset::{
-    BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, read_only,
+    BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, TEMPORARY,
+    Touched, Touches, read_only,
 };
 pub use error::FlightError;
 pub use files::{FILES_MARK, FileInfo, FileService};
-pub use gate::{Caller, Gate, Identities, IdentityError};
+pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
+pub use rules::{FileUse, FileVerdict, Rules};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
-pub use sql::{Description, Pending, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema};
+pub use sql::{Description, Pending, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema};
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};

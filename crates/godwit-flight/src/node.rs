@@ -8,6 +8,7 @@ mod actions;
 mod lookups;
 mod placing;
 mod puts;
+mod recording;
 mod running;
 mod service;
 
@@ -29,12 +30,14 @@ use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 use tonic::service::Routes;
 
+use crate::access::AccessLog;
 use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
 use crate::node::placing::Asker;
 use crate::node::running::Running;
 use crate::pool::{Membership, Meter, PURPOSE, RESUME_MARK, Resumption, resumed};
+use crate::rules::Rules;
 use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
@@ -56,11 +59,16 @@ pub struct NodeOptions {
     pub part_bytes: u64,
     /// Datasets that are taken at a time; others wait.
     pub uploads: usize,
+    /// Who may see what; `None`: whoever is let in sees everything.
+    pub rules: Option<Arc<dyn Rules>>,
+    /// Where accesses are recorded.
+    pub log: Option<Arc<dyn AccessLog>>,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { ticket_lifetime: Duration::from_secs(3600), parts: 8, part_bytes: 64 << 20, uploads: 4 }
+        let ticket_lifetime = Duration::from_secs(3600);
+        Self { ticket_lifetime, parts: 8, part_bytes: 64 << 20, uploads: 4, rules: None, log: None }
     }
 }
 
@@ -160,6 +168,14 @@ impl Node {
         self.inner.engine.as_ref().ok_or_else(|| Status::unimplemented("this server was built without SQL"))
     }
 
+    /// The datasets that a caller may see, as it may see them. Nothing else of a node reads the catalog for a caller.
+    fn catalog(&self, caller: &Caller) -> Arc<dyn Catalog> {
+        match &self.inner.options.rules {
+            Some(rules) => rules.view(caller, &self.inner.catalog),
+            None => self.inner.catalog.clone(),
+        }
+    }
+
     async fn info(&self, caller: &Caller, descriptor: FlightDescriptor, asker: Asker) -> Result<FlightInfo, Status> {
         if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
             return self.file_info(caller, descriptor, asker).await;
@@ -197,18 +213,18 @@ impl Node {
         }
         match asked(descriptor)? {
             Asked::Dataset(command) => {
-                let (dataset, scan) = self.open(command).await?;
+                let (dataset, scan) = self.open(caller, command).await?;
                 scanned_schema(&*dataset, &scan)
             }
             Asked::Sql(command) => self.sql_schema(caller, &command).await.map(|(schema, _)| schema),
         }
     }
 
-    async fn open(&self, command: DatasetCommand) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+    async fn open(&self, caller: &Caller, command: DatasetCommand) -> Result<(Arc<dyn Dataset>, Scan), Status> {
         if command.put.is_some() || command.temporary {
             return Err(Status::invalid_argument("`put` and `temporary` are for uploads (DoPut)"));
         }
-        let catalog = self.inner.catalog.clone();
+        let catalog = self.catalog(caller);
         blocking(move || {
             let dataset = catalog.open(&command.dataset)?;
             let scan = scan_of(&command, &*dataset)?;
@@ -226,7 +242,7 @@ impl Node {
     ) -> Result<FlightInfo, Status> {
         let name = command.dataset.clone();
         let most = command.parts;
-        let (dataset, scan) = self.open(command).await?;
+        let (dataset, scan) = self.open(caller, command).await?;
         let options = &self.inner.options;
         let worthwhile = dataset.bytes().div_ceil(options.part_bytes).clamp(1, options.parts as u64) as usize;
         let most = most.unwrap_or(worthwhile).clamp(1, 4096);
@@ -243,9 +259,11 @@ impl Node {
             info = info.with_endpoint(places.of(number, self.endpoint(claim)));
         }
         let rows = dataset.rows().filter(|_| scan.regions.is_none());
+        // Who sees some rows is not told how much there is.
+        let bytes = if dataset.bytes() == 0 { -1 } else { dataset.bytes() as i64 };
         Ok(info
             .with_total_records(rows.map_or(-1, |rows| rows as i64))
-            .with_total_bytes(dataset.bytes() as i64)
+            .with_total_bytes(bytes)
             .with_app_metadata(dataset.kind().name()))
     }
 
@@ -310,17 +328,21 @@ impl Node {
 
     async fn start_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
         if let Some(part) = claim.part {
-            return self.read_part(part).await;
+            return self.read_part(caller, part).await;
         }
         if let Some(statement) = claim.statement {
             let parameters = decode_batch(&statement.parameters)?;
-            return self.engine()?.run(caller, statement.sql, parameters).await;
+            let ran = self.engine()?.run(caller, statement.sql, parameters).await?;
+            for touched in &ran.touched {
+                caller.touches().add(&touched.dataset, &touched.rule);
+            }
+            return Ok(ran.download);
         }
-        self.run_command(command_in(&claim.command)?).await
+        self.run_command(caller, command_in(&claim.command)?).await
     }
 
-    async fn read_part(&self, part: DatasetPart) -> Result<Download, Status> {
-        let catalog = self.inner.catalog.clone();
+    async fn read_part(&self, caller: &Caller, part: DatasetPart) -> Result<Download, Status> {
+        let catalog = self.catalog(caller);
         let (schema, batches) = blocking(move || {
             let dataset = catalog.open(&part.name)?;
             if dataset.version() != part.version {
@@ -333,8 +355,8 @@ impl Node {
         Ok(streamed(schema, batches))
     }
 
-    async fn run_command(&self, command: Command) -> Result<Download, Status> {
-        let catalog = self.inner.catalog.clone();
+    async fn run_command(&self, caller: &Caller, command: Command) -> Result<Download, Status> {
+        let catalog = self.catalog(caller);
         let batch = blocking(move || metadata_batch(command, &*catalog).map_err(|error| *error)).await?;
         let schema = batch.schema();
         Ok(Download { schema, batches: Box::pin(stream::iter([Ok((batch, Bytes::new()))])) })
@@ -357,11 +379,20 @@ impl DataPlane for Node {
         if caller.purpose() == Some(PURPOSE) {
             return Err(Status::permission_denied(GRANTED_ONLY));
         }
-        if ticket.starts_with(RESUME_MARK) {
-            let (resumption, whole) = Resumption::read(&ticket)?;
-            return resumed(self.download_whole(caller, whole).await?, resumption);
-        }
-        self.download_whole(caller, ticket).await
+        let (resumption, ticket) = match ticket.starts_with(RESUME_MARK) {
+            true => Resumption::read(&ticket).map(|(resumption, whole)| (Some(resumption), whole))?,
+            false => (None, ticket),
+        };
+        let what = self.what_is_wanted(&ticket);
+        let started = match (self.start(&caller, ticket).await, resumption) {
+            (Ok(download), Some(resumption)) => resumed(download, resumption),
+            (started, _) => started,
+        };
+        let (download, recorded) = self.begun(&caller, "DoGet", what, started).await?;
+        Ok(match recorded {
+            Some(recorded) => recorded.download(download),
+            None => download,
+        })
     }
 
     /// A dataset, or values for a prepared statement.
@@ -370,25 +401,26 @@ impl DataPlane for Node {
     }
 
     /// Regions of a dataset, and their rows.
-    async fn exchange(&self, _caller: Caller, taken: Upload) -> Result<Chunks, Status> {
-        self.look_up(taken).await
+    async fn exchange(&self, caller: Caller, taken: Upload) -> Result<Chunks, Status> {
+        self.look_up(&caller, taken).await
     }
 }
 
 impl Node {
-    async fn download_whole(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {
+    /// The data of a ticket.
+    async fn start(&self, caller: &Caller, ticket: Bytes) -> Result<Download, Status> {
         if ticket.starts_with(FILES_MARK.as_bytes()) {
-            return self.files()?.send(caller, ticket).await;
+            return self.files()?.send(caller.clone(), ticket).await;
         }
         if caller.purpose().is_some() {
             return Err(Status::permission_denied(GRANTED_ONLY));
         }
         if Claim::is_ticket(&ticket) {
-            let claim = Claim::check(&ticket, &self.inner.key, &caller).map_err(|error| *error)?;
-            return self.run_claim(&caller, claim).await;
+            let claim = Claim::check(&ticket, &self.inner.key, caller).map_err(|error| *error)?;
+            return self.run_claim(caller, claim).await;
         }
         // Some clients make tickets of metadata commands by themselves, as the specification lets them.
-        self.run_command(command_in(&ticket)?).await
+        self.run_command(caller, command_in(&ticket)?).await
     }
 }
 

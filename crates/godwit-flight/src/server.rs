@@ -18,7 +18,7 @@ use arrow_flight::{FlightDescriptor, PutResult, Ticket};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_core::Stream;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -45,6 +45,8 @@ use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 use crate::wire::{Wire, WireOwner};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
+/// The same for probes that know HTTP/2 and not gRPC: whoever hears an answer has found a server that is up.
+const PLAIN_HEALTH: &str = "/healthz";
 const FLIGHT: &str = <FlightServiceServer<()> as NamedService>::NAME;
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
@@ -280,6 +282,9 @@ async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stoppi
 
 impl<D: DataPlane> Plane<D> {
     async fn answer(&self, mut request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Reply> {
+        if request.uri().path() == PLAIN_HEALTH {
+            return plainly_well(request.method());
+        }
         if request.uri().path().starts_with(HEALTH) {
             return self.by_tonic(request).await;
         }
@@ -349,6 +354,19 @@ fn response(reply: Reply, status: Option<&Status>) -> Response<Reply> {
     response
 }
 
+/// What a probe is told.
+fn plainly_well(method: &Method) -> Response<Reply> {
+    let (status, text) = match *method {
+        Method::GET => (StatusCode::OK, Some(Bytes::from_static(b"SERVING\n"))),
+        Method::HEAD => (StatusCode::OK, None),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, None),
+    };
+    let mut response = Response::new(Reply::Text(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
 /// A call that failed before it began: headers alone.
 fn refused(status: Status) -> Response<Reply> {
     response(Reply::Nothing, Some(&status))
@@ -365,8 +383,13 @@ fn trailers(status: &Status) -> HeaderMap {
 /// The body of an answer.
 enum Reply {
     Data(Outgoing),
-    Answers { answers: Answers, ended: bool },
+    Answers {
+        answers: Answers,
+        ended: bool,
+    },
     Tonic(tonic::body::Body),
+    /// Text that is no gRPC; `None` once it is sent.
+    Text(Option<Bytes>),
     Nothing,
 }
 
@@ -377,6 +400,7 @@ impl Body for Reply {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Segments>, Status>>> {
         match self.get_mut() {
             Self::Nothing => Poll::Ready(None),
+            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(Segments::from(text))))),
             Self::Tonic(body) => {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 Poll::Ready(frame.map(|frame| Ok(frame?.map_data(Segments::from))))
@@ -401,6 +425,7 @@ impl Body for Reply {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Nothing => true,
+            Self::Text(text) => text.is_none(),
             Self::Tonic(body) => body.is_end_stream(),
             Self::Data(outgoing) => outgoing.ended,
             Self::Answers { ended, .. } => *ended,

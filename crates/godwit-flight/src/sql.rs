@@ -13,6 +13,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use tonic::Status;
 
+use crate::dataset::Touched;
 use crate::gate::Caller;
 use crate::server::Download;
 
@@ -32,11 +33,19 @@ pub struct Description {
     pub parameters: SchemaRef,
 }
 
+/// A statement that runs.
+pub struct Ran {
+    /// Its rows.
+    pub download: Download,
+    /// The datasets that it reads, where there are rules about them.
+    pub touched: Vec<Touched>,
+}
+
 /// Runs SQL.
 pub trait SqlEngine: Send + Sync + 'static {
     /// Says what a statement would give.
     fn describe(&self, caller: &Caller, sql: String) -> Pending<'_, Description>;
 
     /// Runs a statement, with a row of values for its parameters where it has any. Dropping the answer ends it.
-    fn run(&self, caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Download>;
+    fn run(&self, caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Ran>;
 }

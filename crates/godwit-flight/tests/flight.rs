@@ -594,3 +594,27 @@ async fn whoever_asks_is_told_how_the_server_is_until_it_ends() {
     assert!(watched.message().await.unwrap().is_none());
     assert_eq!(drained.await.unwrap(), 0, "a watch kept its connection open");
 }
+
+#[tokio::test]
+async fn a_probe_that_knows_no_grpc_finds_a_server_that_is_up() {
+    let guarded = Access { token: Token::new("a-token"), tls: None };
+    let Address::Tcp(address) = serve(None, guarded).await else { panic!("it is served over TCP") };
+    let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let socket = hyper_util::rt::TokioIo::new(socket);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, socket).await.unwrap();
+    tokio::spawn(connection);
+    for (method, code, text) in [("GET", 200, "SERVING\n"), ("HEAD", 200, ""), ("POST", 405, "")] {
+        let request = http::Request::builder().method(method).uri(format!("http://{address}/healthz"));
+        let response = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), code, "{method}");
+        let mut body = std::pin::pin!(response.into_body());
+        let mut read = Vec::new();
+        while let Some(frame) =
+            std::future::poll_fn(|context| http_body::Body::poll_frame(body.as_mut(), context)).await
+        {
+            read.extend_from_slice(&frame.unwrap().into_data().unwrap_or_default());
+        }
+        assert_eq!(read, text.as_bytes(), "{method}");
+    }
+}

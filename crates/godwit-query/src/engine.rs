@@ -22,7 +22,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
-use godwit_flight::{Catalog, Kind, SQL_CATALOG, SQL_SCHEMA};
+use godwit_flight::{Catalog, Kind, SQL_CATALOG, SQL_SCHEMA, Touched, Touches};
 
 use crate::coverage::{self, CoverageOf};
 use crate::error::QueryError;
@@ -49,6 +49,7 @@ const CONSUMERS_NAMED: usize = 3;
 /// Runs statements over the datasets of a catalog.
 pub struct Engine {
     context: SessionContext,
+    touches: Touches,
 }
 
 impl std::fmt::Debug for Engine {
@@ -127,7 +128,18 @@ impl Engine {
             state.register_udtf(pairing.name(), Arc::new(PairsOf { pairing, tables: tables.clone() }));
         }
         state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables }));
-        Ok(Self { context: SessionContext::new_with_state(state) })
+        Ok(Self { context: SessionContext::new_with_state(state), touches: Touches::default() })
+    }
+
+    /// With the list of what the catalog adds of the datasets that were opened, for [`Engine::touched`].
+    #[must_use]
+    pub fn with_touches(self, touches: Touches) -> Self {
+        Self { touches, ..self }
+    }
+
+    /// What was opened since this was last asked, where there are rules.
+    pub(crate) fn touched(&self) -> Vec<Touched> {
+        self.touches.take()
     }
 
     /// With what files are read through whose addresses begin with `start`; where there is nothing of the kind, none are.

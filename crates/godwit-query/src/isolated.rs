@@ -14,7 +14,8 @@ use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures_util::stream;
 use godwit_flight::{
-    Access, Address, Batches, Caller, Client, Description, Download, FlightError, Pending, SqlEngine, Status, Tuning,
+    Access, Address, Batches, Caller, Client, Description, Download, FlightError, Pending, Ran, SqlEngine, Status,
+    Tuning,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
@@ -48,7 +49,12 @@ pub struct Isolated {
     pool: Arc<Pool>,
 }
 
+/// What a caller may see, in words that a worker knows.
+type ViewOf = Box<dyn Fn(&Caller) -> Vec<u8> + Send + Sync>;
+
 struct Pool {
+    /// `None`: everybody sees everything.
+    view_of: Option<ViewOf>,
     /// What starts a worker, but for its socket.
     command: Box<dyn Fn(&std::path::Path) -> Command + Send + Sync>,
     limits: StatementLimits,
@@ -60,6 +66,8 @@ struct Pool {
 /// A process. Dropping it kills it.
 struct Worker {
     child: Child,
+    /// The one view that it serves.
+    view: Vec<u8>,
     client: Client,
     /// With its socket.
     _directory: tempfile::TempDir,
@@ -81,14 +89,29 @@ impl Isolated {
         limits: StatementLimits,
         scratch: PathBuf,
     ) -> Self {
+        Self::with_views(command, limits, scratch, None)
+    }
+
+    /// The same, where callers see different things: `view_of` says what, and a worker serves those of one view only.
+    pub fn with_views(
+        command: impl Fn(&std::path::Path) -> Command + Send + Sync + 'static,
+        limits: StatementLimits,
+        scratch: PathBuf,
+        view_of: Option<ViewOf>,
+    ) -> Self {
         let places = Arc::new(Semaphore::new(limits.at_a_time.max(1)));
-        Self { pool: Arc::new(Pool { command: Box::new(command), limits, idle: Mutex::default(), places, scratch }) }
+        let (command, idle) = (Box::new(command), Mutex::default());
+        Self { pool: Arc::new(Pool { view_of, command, limits, idle, places, scratch }) }
+    }
+
+    fn view(&self, caller: &Caller) -> Vec<u8> {
+        self.pool.view_of.as_ref().map(|view_of| view_of(caller)).unwrap_or_default()
     }
 }
 
 impl SqlEngine for Isolated {
-    fn describe(&self, _caller: &Caller, sql: String) -> Pending<'_, Description> {
-        let request = Request { describe: true, sql, parameters: None };
+    fn describe(&self, caller: &Caller, sql: String) -> Pending<'_, Description> {
+        let request = Request { describe: true, sql, parameters: None, view: self.view(caller) };
         Box::pin(async move {
             let mut statement = Statement::start(self.pool.clone(), &request).await?;
             let first = statement.next().await?;
@@ -102,11 +125,14 @@ impl SqlEngine for Isolated {
         })
     }
 
-    fn run(&self, _caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Download> {
-        let request = Request { describe: false, sql, parameters };
+    fn run(&self, caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Ran> {
+        let request = Request { describe: false, sql, parameters, view: self.view(caller) };
         Box::pin(async move {
             let mut statement = Statement::start(self.pool.clone(), &request).await?;
-            // The columns come with the first batch, or the end.
+            // The first batch has no rows, and says what the statement reads; the columns come with it.
+            let head = statement.next().await?;
+            let touched = head.and_then(|(_, said)| serde_json::from_slice(&said).ok());
+            let touched = touched.ok_or_else(|| Status::internal("a bug in godwit: a statement without a head"))?;
             let first = statement.next().await?;
             let schema = statement.batches.schema().cloned();
             let schema = schema.ok_or_else(|| Status::internal("a bug in godwit: rows without columns"))?;
@@ -117,7 +143,7 @@ impl SqlEngine for Isolated {
                     receiver,
                     |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) },
                 );
-            Ok(Download { schema, batches: Box::pin(batches) })
+            Ok(Ran { download: Download { schema, batches: Box::pin(batches) }, touched })
         })
     }
 }
@@ -163,7 +189,7 @@ impl Statement {
             .await
             .map_err(|_| Status::resource_exhausted("too many statements are being run; try again later"))?;
         let place = place.map_err(|_| Status::unavailable("the server is ending"))?;
-        let mut worker = pool.clone().worker().await?;
+        let mut worker = pool.clone().worker(&request.view).await?;
         let started = tokio::time::timeout_at(deadline, worker.client.download(ticket)).await;
         match started {
             Ok(Ok(batches)) => Ok(Self { worker, batches, pool, deadline, rows: 0, _place: place }),
@@ -199,9 +225,9 @@ impl Statement {
 }
 
 impl Pool {
-    /// A worker that waits, or a fresh one.
-    async fn worker(self: Arc<Self>) -> Result<Worker, Status> {
-        let waiting = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    /// A worker of the view that waits, or else a fresh one.
+    async fn worker(self: Arc<Self>, view: &[u8]) -> Result<Worker, Status> {
+        let waiting = self.waiting(view);
         if let Some(mut worker) = waiting
             && matches!(worker.child.try_wait(), Ok(None))
         {
@@ -215,7 +241,7 @@ impl Pool {
             started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
         let client = Client::connect(&Address::Unix(socket), Access::default(), Tuning::default()).await;
         match client {
-            Ok(client) => Ok(Worker { child, client, _directory: directory }),
+            Ok(client) => Ok(Worker { child, view: view.to_vec(), client, _directory: directory }),
             Err(error) => {
                 let mut child = child;
                 let _ = child.kill();
@@ -223,6 +249,19 @@ impl Pool {
                 Err(failed(error.to_string()))
             }
         }
+    }
+
+    /// A worker of the view that waits. Where there is none, those of other views make room: whoever asks has a place, and there
+    /// are no more processes than places.
+    fn waiting(&self, view: &[u8]) -> Option<Worker> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = idle.iter().rposition(|worker| worker.view == view) {
+            return Some(idle.remove(at));
+        }
+        let room = self.places.available_permits();
+        let too_many = idle.len().saturating_sub(room);
+        idle.drain(..too_many);
+        None
     }
 
     fn start(&self) -> std::io::Result<(Child, tempfile::TempDir, PathBuf)> {

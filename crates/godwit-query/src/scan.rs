@@ -62,6 +62,8 @@ impl DatasetExec {
             _ if scan.regions.is_some() && partitions > 1 && parts.len() < 2 => {
                 Precision::Inexact(guessed.min(ROWS_OF_A_PART))
             }
+            // Who sees some rows is not told how much there is.
+            _ if dataset.bytes() == 0 => Precision::Absent,
             _ => Precision::Inexact(guessed),
         };
         if parts.is_empty() {

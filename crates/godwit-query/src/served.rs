@@ -6,7 +6,7 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
-use godwit_flight::{Caller, Description, Download, Pending, SqlEngine, Status};
+use godwit_flight::{Caller, Description, Download, Pending, Ran, SqlEngine, Status};
 
 use crate::engine::{Engine, Rows};
 use crate::error::QueryError;
@@ -31,7 +31,7 @@ impl SqlEngine for Engine {
         })
     }
 
-    fn run(&self, _caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Download> {
+    fn run(&self, _caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Ran> {
         Box::pin(async move {
             let values = parameters.map(|row| values_in(&row)).transpose()?.unwrap_or_default();
             let plan = self.plan_with(&sql, values).await?;
@@ -49,7 +49,7 @@ impl SqlEngine for Engine {
                 let batch = batch.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
                 Ok((batch, Default::default()))
             });
-            Ok(Download { schema, batches: Box::pin(batches) })
+            Ok(Ran { download: Download { schema, batches: Box::pin(batches) }, touched: self.touched() })
         })
     }
 }

@@ -124,6 +124,10 @@ impl Dataset for LiveDataset {
         true
     }
 
+    fn may_have_contig(&self, name: &str) -> bool {
+        self.genome.find(name).is_some()
+    }
+
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
         let frames = self.reads.frames(self.spans(scan)?.as_ref())?;
         let share = frames.len().div_ceil(most.max(1)).max(1);

@@ -134,6 +134,10 @@ impl Dataset for BamDataset {
         true
     }
 
+    fn may_have_contig(&self, name: &str) -> bool {
+        self.file.genome().find(name).is_some()
+    }
+
     fn sorted_by(&self) -> &[&'static str] {
         self.table.sorted_by()
     }

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::SchemaRef;
-use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, read_only};
+use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, TEMPORARY, read_only};
 use godwit_formats::intervals::IntervalFormat;
 use godwit_transfer::References;
 
@@ -27,8 +27,6 @@ use crate::whole_files::{Content, WholeFile};
 const MAX_DEPTH: usize = 32;
 /// Datasets that are kept open, with their headers and indexes.
 const MAX_OPEN: usize = 256;
-/// What the names of datasets begin with that end with the server.
-const TEMPORARY: &str = "temporary";
 /// The format of a dataset whose name does not say it: what clients put is kept so.
 const PUT_ENDING: &str = ".parquet";
 /// How often a dataset is opened that changes while it is being opened.
@@ -410,6 +408,20 @@ impl Catalog for Root {
             return Ok(dataset);
         }
         Err(DatasetError::Changed { name: name.to_owned() })
+    }
+
+    /// Without empty parts and dots, and with the ending that is left out of what was put. What lies within another dataset is
+    /// none by itself.
+    fn canonical_name(&self, name: &str) -> Result<String, DatasetError> {
+        let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        let parts: Option<Vec<&str>> = plain(name)?.iter().map(|part| part.to_str()).collect();
+        let parts = parts.ok_or_else(not_found)?;
+        let (last, above) = parts.split_last().ok_or_else(not_found)?;
+        if above.iter().any(|part| Format::of(part).is_some_and(Format::is_directory)) {
+            return Err(not_found());
+        }
+        let ending = if is_live(last) || Format::of(last).is_some() { "" } else { PUT_ENDING };
+        Ok(parts.join("/") + ending)
     }
 
     fn is_writable(&self) -> bool {

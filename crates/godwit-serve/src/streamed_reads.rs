@@ -108,6 +108,10 @@ impl Dataset for StreamedReads {
         true
     }
 
+    fn may_have_contig(&self, name: &str) -> bool {
+        self.header.genome().is_ok_and(|genome| genome.find(name).is_some())
+    }
+
     fn sorted_by(&self) -> &[&'static str] {
         self.table.sorted_by()
     }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_flight::{Answers, Caller, Chunk, Download, FileInfo, FileService, Pending, Status, Upload, Wire};
+use godwit_flight::{
+    Answers, Caller, Chunk, Download, FileInfo, FileService, FileUse, FileVerdict, Pending, Rules, Status, Upload, Wire,
+};
 use tokio::sync::mpsc;
 
 use crate::error::TransferError;
@@ -58,6 +60,8 @@ pub struct FilesOptions {
     pub references: Vec<PathBuf>,
     /// Threads that pack and unpack a genome.
     pub threads: usize,
+    /// Who may have and write which files; `None`: whoever is let in has all.
+    pub rules: Option<Arc<dyn Rules>>,
 }
 
 /// Files below a directory, for copies.
@@ -85,6 +89,8 @@ struct Inner {
 #[derive(Debug)]
 struct Taking {
     caller: String,
+    /// Where, below the root.
+    base: String,
     inbox: Inbox,
     used: Mutex<Instant>,
 }
@@ -128,11 +134,11 @@ impl Inner {
         if kind == action(LIST) {
             let request: ListRequest = parse(body)?;
             check_reading(caller, &request.path)?;
-            return self.list(&request);
+            return self.list(caller, &request);
         }
         if kind == action(TREE) {
             let request: TreeRequest = parse(body)?;
-            check_reading(caller, &request.path)?;
+            self.check_reading(caller, &request.path)?;
             let hashes = self.hashes.all(&below(&self.root, &request.path)?, request.version)?;
             return Ok(hashes.chunks(HASHES_PER_MESSAGE).map(|some| Bytes::from(some.concat())).collect());
         }
@@ -144,6 +150,7 @@ impl Inner {
         if kind == action(GRANT) {
             let request: ListRequest = parse(body)?;
             below(&self.root, &request.path)?;
+            // What a grant is shown for is looked at with the name of who granted it.
             return Ok(vec![json(&self.grants.grant(caller, &request.path)?)?.into()]);
         }
         if kind == action(HAPPENED) {
@@ -167,6 +174,7 @@ impl Inner {
             let request: EndRequest = parse(body)?;
             let taking = self.session(caller, &request.session)?;
             for path in &request.remove {
+                self.check_rules(caller, &joined(&taking.base, path), FileUse::Write)?;
                 taking.inbox.remove(path)?;
             }
             taking.inbox.end()?;
@@ -176,15 +184,67 @@ impl Inner {
         Err(TransferError::refused(format!("{kind} is not done here; is the other end of another version?")))
     }
 
-    fn list(&self, request: &ListRequest) -> Result<Vec<Bytes>, TransferError> {
-        let mut entries = list(&below(&self.root, &request.path)?)?;
-        entries.retain(|entry| !is_hidden(&entry.path));
-        entries.chunks(ENTRIES_PER_MESSAGE).map(|some| Ok(json(&some)?.into())).collect()
+    /// Fails where this is not granted, or rules do not let a caller read a file as it is.
+    fn check_reading(&self, caller: &Caller, path: &str) -> Result<(), TransferError> {
+        check_reading(caller, path)?;
+        self.check_rules(caller, path, FileUse::Read)
+    }
+
+    fn check_rules(&self, caller: &Caller, path: &str, wanted: FileUse) -> Result<(), TransferError> {
+        match self.options.rules.as_ref().map(|rules| rules.file(caller, path, wanted)) {
+            None => Ok(()),
+            Some(FileVerdict::Allowed(rule)) => {
+                caller.touches().add(path, &rule);
+                Ok(())
+            }
+            Some(FileVerdict::Hidden) => Err(TransferError::NotFound { place: path.to_owned() }),
+            Some(FileVerdict::Refused { problem }) => Err(TransferError::refused(problem)),
+        }
+    }
+
+    /// What a caller may have of what lies below a path. A file that the caller may see in part only is no part of a directory
+    /// that is copied: then the directory is refused, or a copy would look whole that is not.
+    fn list(&self, caller: &Caller, request: &ListRequest) -> Result<Vec<Bytes>, TransferError> {
+        let listed = list(&below(&self.root, &request.path)?);
+        if self.options.rules.is_none() {
+            return in_messages(listed?);
+        }
+        // Whether a path leads nowhere, and how, is told to who may have what would be there.
+        let Ok(listed) = listed else {
+            self.check_rules(caller, &request.path, FileUse::Read)?;
+            return in_messages(listed?);
+        };
+        let mut kept = Vec::new();
+        for entry in listed {
+            let path = joined(&request.path, &entry.path);
+            if entry.directory || is_hidden(&entry.path) {
+                kept.push(entry);
+                continue;
+            }
+            match self.check_rules(caller, &path, FileUse::Read) {
+                Ok(()) => kept.push(entry),
+                Err(TransferError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let files: Vec<String> = kept.iter().filter(|entry| !entry.directory).map(|entry| entry.path.clone()).collect();
+        if files.is_empty() && !request.path.trim_matches('/').is_empty() {
+            return Err(TransferError::NotFound { place: request.path.clone() });
+        }
+        let has_file = |directory: &str| {
+            directory.is_empty()
+                || files.iter().any(|file| file.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')))
+        };
+        kept.retain(|entry| !entry.directory || has_file(&entry.path));
+        in_messages(kept)
     }
 
     fn begin(&self, caller: &Caller, request: BeginRequest) -> Result<Vec<Bytes>, TransferError> {
         self.check_writable()?;
         let base = below(&self.root, &request.base)?;
+        for entry in &request.entries {
+            self.check_rules(caller, &joined(&request.base, &entry.path), FileUse::Write)?;
+        }
         if request.dry_run {
             let inbox = Inbox::new(&base, true);
             let have: Result<Vec<_>, _> = request.entries.iter().map(|entry| inbox.look(entry)).collect();
@@ -192,7 +252,7 @@ impl Inner {
         }
         let (session, taking) = match request.session {
             Some(session) => (session.clone(), self.session(caller, &session)?),
-            None => self.new_session(caller, Inbox::new(&base, true))?,
+            None => self.new_session(caller, &request.base, Inbox::new(&base, true))?,
         };
         let mut have = Vec::new();
         for (file, entry) in (request.first..).zip(request.entries) {
@@ -217,7 +277,7 @@ impl Inner {
     fn info(&self, caller: &Caller, command: &Bytes) -> Result<FileInfo, TransferError> {
         let unknown = || TransferError::refused("this command of files is not known here");
         let request: InfoRequest = parse(behind(command, INFO).ok_or_else(unknown)?)?;
-        check_reading(caller, &request.path)?;
+        self.check_reading(caller, &request.path)?;
         let (_, found) = open_for_reading(&below(&self.root, &request.path)?)?;
         if !found.is_file() {
             return Err(TransferError::refused(format!("{} is a directory; name a file", request.path)));
@@ -238,7 +298,7 @@ impl Inner {
 
     /// Blocks below the root as a request names them.
     fn span_of(&self, caller: &Caller, span: ReadSpan) -> Result<SourceSpan, TransferError> {
-        check_reading(caller, &span.path)?;
+        self.check_reading(caller, &span.path)?;
         let path = below(&self.root, &span.path)?;
         let version = match span.state {
             FileState::Version(version) => version,
@@ -256,6 +316,11 @@ impl Inner {
     async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
         check_unlimited(caller)?;
         self.check_writable()?;
+        if self.options.rules.is_some() {
+            // What is fetched has its names from elsewhere, and who may write which is not known before.
+            let problem = "this server has rules about who may write what, and fetches nothing by itself; copy by way of this machine";
+            return Err(TransferError::refused(problem));
+        }
         let request: FetchRequest = parse(body)?;
         let key = (caller.name().to_owned(), request.name.clone());
         let happened = Arc::new(Happened::default());
@@ -270,9 +335,10 @@ impl Inner {
         Ok(vec![json(&fetched)?.into()])
     }
 
-    fn new_session(&self, caller: &Caller, inbox: Inbox) -> Result<(String, Arc<Taking>), TransferError> {
+    fn new_session(&self, caller: &Caller, base: &str, inbox: Inbox) -> Result<(String, Arc<Taking>), TransferError> {
         let session = random_name()?;
-        let taking = Arc::new(Taking { caller: caller.name().to_owned(), inbox, used: Mutex::new(Instant::now()) });
+        let (caller, base) = (caller.name().to_owned(), base.to_owned());
+        let taking = Arc::new(Taking { caller, base, inbox, used: Mutex::new(Instant::now()) });
         let mut sessions = lock(&self.sessions);
         sessions.retain(|_, taking| lock(&taking.used).elapsed() < SESSION_LIFETIME);
         lock(&self.owners).retain(|_, (_, owner)| owner.strong_count() > 0);
@@ -308,6 +374,20 @@ pub(crate) fn random_name() -> Result<String, TransferError> {
 
 /// What a server says of a session that it does not know: it was started anew meanwhile.
 pub(crate) const UNKNOWN_SESSION: &str = "this session is not known here";
+
+fn in_messages(entries: Vec<Entry>) -> Result<Vec<Bytes>, TransferError> {
+    let shown: Vec<Entry> = entries.into_iter().filter(|entry| !is_hidden(&entry.path)).collect();
+    shown.chunks(ENTRIES_PER_MESSAGE).map(|some| Ok(json(&some)?.into())).collect()
+}
+
+/// A path below another, which may be empty as it may be.
+fn joined(base: &str, below: &str) -> String {
+    match (base.trim_matches('/'), below) {
+        (base, "") => base.to_owned(),
+        ("", below) => below.to_owned(),
+        (base, below) => format!("{base}/{below}"),
+    }
+}
 
 fn is_hidden(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with('.'))
@@ -347,7 +427,7 @@ impl FileService for Files {
             }
             if let Some(request) = behind(&ticket, PACKED) {
                 let request: PackedRequest = parse(request)?;
-                check_reading(&caller, &request.path)?;
+                inner.check_reading(&caller, &request.path)?;
                 let path = below(&inner.root, &request.path)?;
                 let steering = Steering::of(caller.wire(), request.manner);
                 return Ok(inner.genomes.send(path, request, steering).await?);
@@ -368,6 +448,7 @@ impl FileService for Files {
                 check_unlimited(&caller)?;
                 inner.check_writable()?;
                 let command: UnpackCommand = parse(command)?;
+                inner.check_rules(&caller, &joined(&command.base, &command.entry.path), FileUse::Write)?;
                 let inbox = Arc::new(Inbox::new(&below(&inner.root, &command.base)?, true));
                 return Ok(inner.genomes.take(inbox, command, first, upload).await?);
             }

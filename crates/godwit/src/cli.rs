@@ -19,6 +19,7 @@ mod plan;
 #[cfg(feature = "sql")]
 mod query;
 mod recalibrate;
+mod rules;
 mod run;
 #[cfg(feature = "sql")]
 mod score;
@@ -64,6 +65,7 @@ pub use plan::{BalancePolicy, PlanArgs};
 #[cfg(feature = "sql")]
 pub use query::QueryArgs;
 pub use recalibrate::RecalibrateArgs;
+pub use rules::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb};
 pub use run::RunArgs;
 #[cfg(feature = "sql")]
 pub use score::ScoreArgs;
@@ -277,6 +279,15 @@ pub enum Verb {
     /// Make a token that lets somebody in to a server
     #[command(after_help = "Example:\n  godwit token alice --tokens tokens.txt")]
     Token(TokenArgs),
+    /// Say what rules let somebody see
+    #[command(
+        subcommand,
+        after_help = "Example:\n  godwit policy test --policy policy.toml --as alice --dataset cohort/S.bam --data out"
+    )]
+    Policy(PolicyVerb),
+    /// Check the record of who accessed what
+    #[command(subcommand, after_help = "Example:\n  godwit audit verify audit.jsonl")]
+    Audit(AuditVerb),
     /// A genome as what differs from a reference: kilobytes in place of gigabytes
     #[command(after_help = "Example:\n  godwit pack --reference ref.fa sample.fa sample.gwp")]
     Pack(PackArgs),

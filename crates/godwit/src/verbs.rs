@@ -25,6 +25,7 @@ mod query;
 mod recalibrate;
 #[cfg(feature = "sql")]
 mod rows;
+mod rules;
 mod run;
 mod run_nodes;
 #[cfg(feature = "sql")]
@@ -79,6 +80,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::Serve(args) => serve::run(&args),
         Verb::Copy(args) => copy::run(&args),
         Verb::Token(args) => serve::make_token(&args),
+        Verb::Policy(verb) => rules::policy(&verb),
+        Verb::Audit(verb) => rules::audit(&verb),
         Verb::Plan(args) => plan::run(&args),
         Verb::Pack(args) => pack::pack_file(&args),
         Verb::Unpack(args) => pack::unpack_file(&args),

@@ -37,6 +37,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "godwit-search",
         &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
     ),
+    // Rules are about datasets and files as callers ask for them, and know neither.
+    ("godwit-rules", &["godwit-model", "godwit-flight"]),
     // Packed genomes are datasets.
     ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-transfer"]),
     (
@@ -64,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "godwit-transfer",
             "godwit-exchange",
             "godwit-query",
+            "godwit-rules",
             "godwit-search",
             "godwit-serve",
             "godwit-pipeline",

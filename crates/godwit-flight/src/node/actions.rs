@@ -27,7 +27,7 @@ const CLOSE_PREPARED: &str = "ClosePreparedStatement";
 const CANCEL: &str = "CancelFlightInfo";
 const RENEW: &str = "RenewFlightEndpoint";
 const STATUS: &str = "Status";
-const DROP: &str = "DropDataset";
+pub(super) const DROP: &str = "DropDataset";
 
 /// What a server tells of itself.
 #[derive(Serialize)]
@@ -73,6 +73,12 @@ impl Node {
         if caller.purpose() == Some(PURPOSE) {
             return Err(Status::permission_denied(GRANTED_ONLY));
         }
+        let what = self.what_is_to_be_done(&action);
+        let done = self.do_it(caller, action).await;
+        self.ended(caller, "DoAction", what, done).await
+    }
+
+    async fn do_it(&self, caller: &Caller, action: Action) -> Result<Vec<arrow_flight::Result>, Status> {
         if action.r#type.starts_with(FILES_MARK) {
             let messages = self.files()?.act(caller.clone(), action.r#type, action.body).await?;
             return Ok(messages.into_iter().map(|body| arrow_flight::Result { body }).collect());
@@ -91,7 +97,7 @@ impl Node {
             RENEW => Some(self.renew(caller, &action.body)?),
             STATUS => Some(self.status(caller)?),
             DROP => {
-                self.drop_dataset(action.body).await?;
+                self.drop_dataset(caller, action.body).await?;
                 None
             }
             "BeginTransaction"
@@ -162,9 +168,9 @@ impl Node {
         serde_json::to_vec(&state).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
     }
 
-    async fn drop_dataset(&self, name: Bytes) -> Result<(), Status> {
+    async fn drop_dataset(&self, caller: &Caller, name: Bytes) -> Result<(), Status> {
         let name = String::from_utf8(name.into()).map_err(|_| not_understood())?;
-        let catalog = self.inner.catalog.clone();
+        let catalog = self.catalog(caller);
         blocking(move || Ok(catalog.remove(&name)?)).await
     }
 

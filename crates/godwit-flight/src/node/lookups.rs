@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array as _, ArrayRef, RecordBatch, StringArray};
+use arrow_flight::FlightDescriptor;
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -19,6 +20,7 @@ use tonic::Status;
 use super::{Asked, BATCHES_AHEAD, DatasetCommand, Node, asked, blocking, scanned_schema};
 use crate::codec::Chunk;
 use crate::dataset::{Dataset, DatasetError, Scan};
+use crate::gate::Caller;
 use crate::server::{Chunks, Upload};
 
 /// Regions of a question, at most.
@@ -34,14 +36,31 @@ struct Said {
 }
 
 impl Node {
-    pub(super) async fn look_up(&self, mut taken: Upload) -> Result<Chunks, Status> {
+    pub(super) async fn look_up(&self, caller: &Caller, mut taken: Upload) -> Result<Chunks, Status> {
         let first = taken.next().await?;
         let descriptor = taken.descriptor().cloned();
         let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an exchange has to say what it is"))?;
-        let Asked::Dataset(command) = asked(&descriptor)? else {
+        let what = self.what_is_described(caller, &descriptor);
+        let started = self.answer_questions(caller, &descriptor, first, taken).await;
+        let (chunks, recorded) = self.begun(caller, "DoExchange", what, started).await?;
+        Ok(match recorded {
+            Some(recorded) => recorded.chunks(chunks),
+            None => chunks,
+        })
+    }
+
+    async fn answer_questions(
+        &self,
+        caller: &Caller,
+        descriptor: &FlightDescriptor,
+        first: Option<Chunk>,
+        mut taken: Upload,
+    ) -> Result<Chunks, Status> {
+        let Asked::Dataset(command) = asked(descriptor)? else {
             return Err(Status::unimplemented("regions of a dataset are exchanged here; SQL is asked with DoGet"));
         };
-        let (dataset, scan) = self.open_for_lookups(command).await?;
+        let (dataset, scan) = self.open_for_lookups(caller, command.clone()).await?;
+        let (node, caller) = (self.clone(), caller.clone());
         let schema = scanned_schema(&*dataset, &scan)?;
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         tokio::spawn(async move {
@@ -56,7 +75,19 @@ impl Node {
                     }
                 };
                 if let Some(batch) = chunk.batch {
-                    let (dataset, scan, schema) = (dataset.clone(), scan.clone(), schema.clone());
+                    // Rules may be others than when the exchange began.
+                    let opened = match node.inner.options.rules.is_some() {
+                        true => node.opened_again(&caller, command.clone(), &schema).await,
+                        false => Ok((dataset.clone(), scan.clone())),
+                    };
+                    let (dataset, scan) = match opened {
+                        Ok(opened) => opened,
+                        Err(status) => {
+                            let _ = sender.send(Err(status)).await;
+                            return;
+                        }
+                    };
+                    let schema = schema.clone();
                     let answers = sender.clone();
                     let answered = blocking(move || answer(&*dataset, scan, &schema, &batch, question, &answers)).await;
                     if let Err(status) = answered {
@@ -75,12 +106,31 @@ impl Node {
         Ok(chunks.boxed())
     }
 
-    async fn open_for_lookups(&self, command: DatasetCommand) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+    /// The same as when an exchange began, as its caller may see it now.
+    async fn opened_again(
+        &self,
+        caller: &Caller,
+        command: DatasetCommand,
+        schema: &SchemaRef,
+    ) -> Result<(Arc<dyn Dataset>, Scan), Status> {
+        let name = command.dataset.clone();
+        let (dataset, scan) = self.open_for_lookups(caller, command).await?;
+        if scanned_schema(&*dataset, &scan)? != *schema {
+            return Err(DatasetError::Changed { name }.into());
+        }
+        Ok((dataset, scan))
+    }
+
+    async fn open_for_lookups(
+        &self,
+        caller: &Caller,
+        command: DatasetCommand,
+    ) -> Result<(Arc<dyn Dataset>, Scan), Status> {
         if command.regions.is_some() {
             return Err(Status::invalid_argument("regions come as batches here, not with the command"));
         }
         let name = command.dataset.clone();
-        let (dataset, scan) = self.open(command).await?;
+        let (dataset, scan) = self.open(caller, command).await?;
         if !dataset.has_regions() {
             let problem = format!("{name} is not looked up by regions; ask it with SQL");
             return Err(DatasetError::Refused { problem }.into());

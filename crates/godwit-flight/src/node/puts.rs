@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{Asked, BATCHES_AHEAD, DatasetCommand, Node, asked, blocking, refused};
+use crate::access::outcome_of;
 use crate::codec::Chunk;
 use crate::dataset::{DatasetError, Existing, Put, Stored};
 use crate::files::FILES_MARK;
@@ -32,17 +33,38 @@ impl Node {
         let first = upload.next().await?;
         let descriptor: Option<FlightDescriptor> = upload.descriptor().cloned();
         let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
+        let what = self.what_is_described(caller, &descriptor);
+        // What is written stays, so it is recorded before.
+        let recorded = self.begin(caller, "DoPut", what).await?;
+        let taken = self.take_described(caller, descriptor, first, upload).await;
+        match (recorded, taken) {
+            (None, taken) => taken,
+            (Some(recorded), Ok(answers)) => Ok(recorded.touching(caller).answers(answers)),
+            (Some(recorded), Err(status)) => {
+                recorded.touching(caller).end(outcome_of(&status)).await?;
+                Err(status)
+            }
+        }
+    }
+
+    async fn take_described(
+        &self,
+        caller: &Caller,
+        descriptor: FlightDescriptor,
+        first: Option<Chunk>,
+        upload: Upload,
+    ) -> Result<Answers, Status> {
         if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
             return self.files()?.take(caller.clone(), descriptor.cmd, first, upload).await;
         }
         let answer = match asked(&descriptor)? {
             Asked::Dataset(command) => {
-                let stored = self.store(put_of(command)?, first, upload).await?;
+                let stored = self.store(caller, put_of(command)?, first, upload).await?;
                 serde_json::to_vec(&stored).map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?
             }
             Asked::Sql(command) => match *command {
                 Command::CommandStatementIngest(ingest) => {
-                    let stored = self.store(put_of_ingestion(ingest)?, first, upload).await?;
+                    let stored = self.store(caller, put_of_ingestion(ingest)?, first, upload).await?;
                     DoPutUpdateResult { record_count: stored.rows as i64 }.encode_to_vec()
                 }
                 Command::CommandPreparedStatementQuery(query) => self.bind(caller, query, first, upload).await?,
@@ -54,9 +76,15 @@ impl Node {
 
     /// Gives the batches of an upload to the catalog, on a thread that may wait for a disk. Nothing is kept of an upload that
     /// does not end well.
-    async fn store(&self, put: Put, first: Option<Chunk>, mut upload: Upload) -> Result<Stored, Status> {
+    async fn store(
+        &self,
+        caller: &Caller,
+        put: Put,
+        first: Option<Chunk>,
+        mut upload: Upload,
+    ) -> Result<Stored, Status> {
         let schema = upload.schema().cloned().ok_or_else(|| Status::invalid_argument("the upload has no schema"))?;
-        let catalog = self.inner.catalog.clone();
+        let catalog = self.catalog(caller);
         let place = self.inner.uploads.clone().acquire_owned().await;
         let place = place.map_err(|_| Status::unavailable("the server is ending"))?;
         let (sender, mut receiver) = mpsc::channel(BATCHES_AHEAD);

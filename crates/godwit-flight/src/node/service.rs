@@ -59,8 +59,9 @@ impl FlightService for Node {
     async fn list_flights(&self, request: Request<Criteria>) -> Result<Response<Self::ListFlightsStream>, Status> {
         let caller = caller(&request);
         let prefix = String::from_utf8_lossy(&request.into_inner().expression).into_owned();
-        let catalog = self.inner.catalog.clone();
-        let mut names = blocking(move || Ok(catalog.names()?)).await?;
+        let catalog = self.catalog(&caller);
+        let listed = blocking(move || Ok(catalog.names()?)).await;
+        let mut names = self.ended(&caller, "ListFlights", prefix.clone(), listed).await?;
         names.retain(|name| name.starts_with(&prefix));
         let node = self.clone();
         let infos = stream::iter(names).then(move |name| {
@@ -83,20 +84,22 @@ impl FlightService for Node {
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status> {
         let (caller, asker) = (caller(&request), Asker::of(request.metadata()));
-        Ok(Response::new(self.info(&caller, request.into_inner(), asker).await?))
+        Ok(Response::new(self.told(&caller, "GetFlightInfo", request.into_inner(), asker).await?))
     }
 
     /// Everything is there at once: statements are run when their rows are fetched.
     async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status> {
         let (caller, asker) = (caller(&request), Asker::of(request.metadata()));
-        let info = self.info(&caller, request.into_inner(), asker).await?;
+        let info = self.told(&caller, "PollFlightInfo", request.into_inner(), asker).await?;
         let poll = PollInfo::new().with_info(info).try_with_progress(1.0);
         Ok(Response::new(poll.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?))
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
         let caller = caller(&request);
-        let schema = self.schema_of(&caller, request.get_ref()).await?;
+        let what = self.what_is_described(&caller, request.get_ref());
+        let schema = self.schema_of(&caller, request.get_ref()).await;
+        let schema = self.ended(&caller, "GetSchema", what, schema).await?;
         let message: Result<IpcMessage, _> = SchemaAsIpc::new(&schema, &IpcWriteOptions::default()).try_into();
         let message = message.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
         Ok(Response::new(SchemaResult { schema: message.0 }))

@@ -27,6 +27,12 @@ pub struct QueryArgs {
     /// Write to this file, which is there when it is whole [default: stdout]
     #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
     pub out: Option<PathBuf>,
+    /// See what this file of rules lets somebody see, and nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "at")]
+    pub policy: Option<PathBuf>,
+    /// Whom, as `godwit token` named them [default: whoever is let in without a name]
+    #[arg(long = "as", value_name = "NAME", requires = "policy")]
+    pub who: Option<String>,
     /// The reference that CRAM files were made with, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,

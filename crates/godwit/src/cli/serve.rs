@@ -28,6 +28,24 @@ pub struct ServeArgs {
     /// Let in only who shows a token of this file, made by `godwit token`
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,
+    /// Let in who shows a JSON Web Token that one of these keys signed, a JSON Web Key Set (RS256, ES256, EdDSA)
+    #[arg(long, value_name = "FILE", requires_all = ["jwt_issuer", "jwt_audience"])]
+    pub jwks: Option<PathBuf>,
+    /// Who has to have made the token, its claim `iss`
+    #[arg(long, value_name = "NAME", requires = "jwks")]
+    pub jwt_issuer: Option<String>,
+    /// For whom it has to be made, its claim `aud`
+    #[arg(long, value_name = "NAME", requires = "jwks")]
+    pub jwt_audience: Option<String>,
+    /// The claim that says who it is
+    #[arg(long, value_name = "CLAIM", default_value = godwit_flight::SUBJECT)]
+    pub jwt_name: String,
+    /// Show callers what this file of rules lets them see, and nothing else; it is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Record who accessed what in this file, which `godwit audit verify` checks; what cannot be recorded is not served
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,

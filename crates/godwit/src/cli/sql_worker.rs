@@ -24,6 +24,9 @@ pub struct SqlWorkerArgs {
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
+    /// Statements come with what they may see
+    #[arg(long)]
+    pub ruled: bool,
     /// Directory for scratch files
     #[arg(long, value_name = "DIR")]
     pub temp: PathBuf,

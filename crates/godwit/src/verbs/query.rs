@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_flight::{Catalog, Touches};
 use godwit_query::{Engine, Limits, QueryError, RemoteRows, Rows};
+use godwit_rules::{GrantedCatalog, Grants, Policy};
 use godwit_transfer::place::Place;
 
 use super::access::{connected, credentials, of_server, pool_of};
@@ -61,22 +63,32 @@ async fn answer(args: &QueryArgs) -> Result<(), Failure> {
 
 async fn asked_here(args: &QueryArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
-    let engine = engine_over(directory, args.reference.as_deref(), &args.common, args.common.thread_count())?;
+    let grants = match &args.policy {
+        Some(policy) => Some(Policy::read(policy)?.grants(args.who.as_deref().unwrap_or_default())),
+        None => None,
+    };
+    let threads = args.common.thread_count();
+    let engine = engine_over(directory, args.reference.as_deref(), &args.common, threads, grants)?;
     Ok(engine.query(&args.statement).await?)
 }
 
-/// What runs statements over the datasets below a directory, or below `s3://BUCKET/PREFIX`.
+/// What runs statements over the datasets below a directory, or below `s3://BUCKET/PREFIX`, or over what grants show of them.
 pub(super) fn engine_over(
     directory: &Path,
     reference: Option<&Path>,
     common: &Common,
     threads: usize,
+    grants: Option<Grants>,
 ) -> Result<Engine, Failure> {
     let root = root_of(directory, reference, common)?;
     let objects = root.objects();
+    let mut catalog: Arc<dyn Catalog> = Arc::new(root);
+    if let Some(grants) = grants {
+        catalog = Arc::new(GrantedCatalog::new(catalog, Arc::new(grants), Touches::default()));
+    }
     let memory_bytes = common.memory.unwrap_or(DEFAULT_MEMORY_BYTES) as usize;
     let limits = Limits { memory_bytes, threads, scratch: Some(scratch_of(common)) };
-    Ok(Engine::new(Arc::new(root), &limits)?.with_objects(objects)?)
+    Ok(Engine::new(catalog, &limits)?.with_objects(objects)?)
 }
 
 impl From<QueryError> for Failure {

@@ -77,7 +77,7 @@ fn format_of(args: &ScoreArgs) -> Result<RowFormat, Failure> {
 
 async fn of_statement(args: &ScoreArgs) -> Result<Rows, Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
-    let engine = engine_over(directory, args.reference.as_deref(), &args.common, args.common.thread_count())?;
+    let engine = engine_over(directory, args.reference.as_deref(), &args.common, args.common.thread_count(), None)?;
     Ok(engine.query(args.sql.as_deref().unwrap_or_default()).await?)
 }
 
@@ -94,7 +94,7 @@ async fn of_file(
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Several threads would give rows as they come.
-    let engine = engine_over(directory, args.reference.as_deref(), &args.common, 1)?;
+    let engine = engine_over(directory, args.reference.as_deref(), &args.common, 1, None)?;
     let all = rows_of(&engine, "*", name).await?;
     let Some(kept) = columns else { return Ok(all) };
     let schema = all.schema().clone();

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use godwit_flight::pool::{Membership, MembershipOptions};
 use godwit_flight::{
-    Address, Catalog, FileService, Gate, Identities, Node, NodeOptions, Server, ServerTls, SqlEngine, Tuning,
+    Address, Catalog, FileService, Gate, Identities, Issuer, Node, NodeOptions, Rules, Server, ServerTls, SqlEngine,
+    Tuning,
 };
+use godwit_rules::Rulebook;
 use godwit_serve::{Root, Temporary};
 use godwit_transfer::{Credentials, Files, FilesOptions, References};
 
+use super::rules::{keep_fresh, log_of, rulebook_of};
 use super::{cancel_on_signal, closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
@@ -49,20 +52,26 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     };
     let root = Arc::new(root);
     let datasets = root.names()?.len();
+    let (book, log) = (rulebook_of(args, &root)?, log_of(args)?);
+    let rules = book.clone().map(|book| book as Arc<dyn Rules>);
     let threads = args.common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
-        let files = files_of(args)?;
+        let files = files_of(args, rules.clone())?;
         let pool = pool_of(args, &gate)?;
-        let engine = engine_of(args, temporary.as_ref());
-        let node = Node::in_pool(root, engine, files, pool.clone(), NodeOptions::default());
+        let engine = engine_of(args, temporary.as_ref(), book.clone());
+        let options = NodeOptions { rules, log: log.clone(), ..NodeOptions::default() };
+        let node = Node::in_pool(root, engine, files, pool.clone(), options);
         let encrypted = tls.is_some();
         let routes = node.routes();
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
+        if let Some((book, path)) = book.zip(args.policy.clone()) {
+            tokio::spawn(keep_fresh(book, path, log));
+        }
         if let Some(pool) = &pool {
             pool.watch();
         }
@@ -85,7 +94,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
 }
 
 /// What gives out files as they are, where they are here.
-fn files_of(args: &ServeArgs) -> Result<Option<Arc<dyn FileService>>, Failure> {
+fn files_of(args: &ServeArgs, rules: Option<Arc<dyn Rules>>) -> Result<Option<Arc<dyn FileService>>, Failure> {
     if Root::is_elsewhere(&args.root) {
         return Ok(None);
     }
@@ -96,6 +105,7 @@ fn files_of(args: &ServeArgs) -> Result<Option<Arc<dyn FileService>>, Failure> {
         also_at: args.also_at.clone(),
         references: args.reference.clone(),
         threads: args.common.thread_count(),
+        rules,
     };
     let files = Files::new(args.root.clone(), options);
     Ok(Some(Arc::new(files.map_err(no_files)?)))
@@ -147,7 +157,12 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
 
 /// What runs the statements of a server: processes of this program.
 #[cfg(feature = "sql")]
-fn engine_of(args: &ServeArgs, temporary: Option<&Temporary>) -> Option<Arc<dyn SqlEngine>> {
+fn engine_of(
+    args: &ServeArgs,
+    temporary: Option<&Temporary>,
+    book: Option<Arc<Rulebook>>,
+) -> Option<Arc<dyn SqlEngine>> {
+    use godwit_flight::Caller;
     use godwit_query::{Isolated, StatementLimits};
 
     let limits = StatementLimits {
@@ -163,6 +178,7 @@ fn engine_of(args: &ServeArgs, temporary: Option<&Temporary>) -> Option<Arc<dyn 
     let reference = args.reference.first().cloned();
     let temporary = temporary.map(|temporary| temporary.directory().to_owned());
     let memory_bytes = limits.memory_bytes.to_string();
+    let ruled = book.is_some();
     let command = move |socket: &Path| {
         // Also where the file that this process was started from is gone or another by now.
         let mut command = std::process::Command::new("/proc/self/exe");
@@ -174,14 +190,22 @@ fn engine_of(args: &ServeArgs, temporary: Option<&Temporary>) -> Option<Arc<dyn 
         if let Some(reference) = &reference {
             command.arg("--reference").arg(reference);
         }
+        if ruled {
+            command.arg("--ruled");
+        }
         command
     };
-    Some(Arc::new(Isolated::new(command, limits, scratch)))
+    let view_of = book.map(|book| Box::new(move |caller: &Caller| book.grants_of(caller)) as _);
+    Some(Arc::new(Isolated::with_views(command, limits, scratch, view_of)))
 }
 
 /// Without SQL there is nothing that runs it.
 #[cfg(not(feature = "sql"))]
-fn engine_of(_args: &ServeArgs, _temporary: Option<&Temporary>) -> Option<Arc<dyn SqlEngine>> {
+fn engine_of(
+    _args: &ServeArgs,
+    _temporary: Option<&Temporary>,
+    _book: Option<Arc<Rulebook>>,
+) -> Option<Arc<dyn SqlEngine>> {
     None
 }
 
@@ -209,16 +233,28 @@ fn address_of(listen: &str) -> Result<SocketAddr, Failure> {
 }
 
 fn gate_of(args: &ServeArgs) -> Result<Gate, Failure> {
-    let Some(path) = &args.tokens else { return Ok(Gate::Open) };
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display())))?;
-    let identities =
-        Identities::parse(&text).map_err(|error| Failure::new(Exit::Input, format!("{}: {error}", path.display())))?;
-    if identities.is_empty() {
-        let problem = format!("{} has no tokens; make one with `godwit token NAME --tokens {0}`", path.display());
-        return Err(Failure::new(Exit::Input, problem));
+    let unreadable = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot read {path}: {error}"))
+    };
+    let mut identities = Identities::default();
+    if let Some(path) = &args.tokens {
+        let text = std::fs::read_to_string(path).map_err(unreadable(path))?;
+        identities = Identities::parse(&text)
+            .map_err(|error| Failure::new(Exit::Input, format!("{}: {error}", path.display())))?;
+        if identities.is_empty() {
+            let problem = format!("{} has no tokens; make one with `godwit token NAME --tokens {0}`", path.display());
+            return Err(Failure::new(Exit::Input, problem));
+        }
     }
-    Ok(Gate::Identities(Arc::new(identities)))
+    if let Some(path) = &args.jwks {
+        let keys = std::fs::read_to_string(path).map_err(unreadable(path))?;
+        let (issuer, audience) = (args.jwt_issuer.as_deref(), args.jwt_audience.as_deref());
+        let issuer = Issuer::new(&keys, issuer.unwrap_or_default(), audience.unwrap_or_default(), &args.jwt_name);
+        let issuer = issuer.map_err(|error| Failure::new(Exit::Input, format!("{}: {error}", path.display())))?;
+        identities = identities.with_issuer(issuer);
+    }
+    Ok(if identities.is_empty() { Gate::Open } else { Gate::Identities(Arc::new(identities)) })
 }
 
 fn tls_of(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {

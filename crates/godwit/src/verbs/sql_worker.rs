@@ -1,9 +1,11 @@
 //! `godwit sql-worker`: what `godwit serve` starts to run statements.
 
 use std::io::Read as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use godwit_flight::{Catalog, Status, Touches};
 use godwit_query::{Engine, Limits, serve_statements};
+use godwit_rules::{GrantedCatalog, Grants};
 use godwit_serve::Root;
 use godwit_transfer::References;
 
@@ -35,8 +37,24 @@ pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
     let memory_bytes = (args.memory_bytes as f64 * COUNTED_SHARE) as usize;
     let limits = Limits { memory_bytes, threads, scratch: Some(args.temp.clone()) };
     let objects = root.objects();
-    let engine = Engine::new(Arc::new(root), &limits)?.with_objects(objects)?;
-    runtime.block_on(serve_statements(engine, &args.socket, || {
+    let (root, ruled): (Arc<dyn Catalog>, _) = (Arc::new(root), args.ruled);
+    let engine_of = move |view: &[u8]| -> Result<Engine, Status> {
+        let touches = Touches::default();
+        let catalog = match (ruled, Grants::from_bytes(view)) {
+            (false, _) => root.clone(),
+            (true, Some(grants)) => Arc::new(GrantedCatalog::new(root.clone(), Arc::new(grants), touches.clone())),
+            // Where there are rules, nothing is seen without them.
+            (true, None) => return Err(Status::internal("a bug in godwit: a statement came without its rules")),
+        };
+        Ok(Engine::new(catalog, &limits)?.with_objects(objects.clone())?.with_touches(touches))
+    };
+    // Where everybody sees the same, the first statement need not wait for it.
+    let made = Mutex::new(if ruled { None } else { Some(engine_of(&[])) });
+    let open = move |view: &[u8]| {
+        let made = made.lock().unwrap_or_else(PoisonError::into_inner).take();
+        made.unwrap_or_else(|| engine_of(view))
+    };
+    runtime.block_on(serve_statements(open, &args.socket, || {
         // Who does not hear it has ended, and so does this process.
         let _ = print("ready\n");
     }))?;

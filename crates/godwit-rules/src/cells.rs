@@ -1,0 +1,198 @@
+//! Values in place of others: what is left of the columns that a rule masks.
+//!
+//! Whatever comes out holds no bytes of what went in but those that may be seen. Dictionaries and views of texts may
+//! hold values of rows that were left out, so they become plain columns first.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, StringArray, new_null_array};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_cast::{can_cast_types, cast};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
+
+use crate::rule::Mask;
+
+/// Letters of a pseudonym: 128 bits, of which no two people are given the same.
+const PSEUDONYM_LETTERS: usize = 32;
+/// What keys of pseudonyms are derived for.
+const PSEUDONYM_CONTEXT: &str = "godwit 2026-11 pseudonyms";
+
+/// The key of pseudonyms that a secret gives.
+pub(crate) fn pseudonym_key(secret: &[u8]) -> [u8; blake3::KEY_LEN] {
+    blake3::derive_key(PSEUDONYM_CONTEXT, secret)
+}
+
+/// The pseudonym of a text.
+pub(crate) fn pseudonym(key: &[u8; blake3::KEY_LEN], text: &str) -> String {
+    let mut hex = blake3::keyed_hash(key, text.as_bytes()).to_hex().to_string();
+    hex.truncate(PSEUDONYM_LETTERS);
+    hex
+}
+
+/// A type in which every value lies by itself; `None` where there is none.
+pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
+    let plain_field = |field: &FieldRef| -> Option<FieldRef> {
+        Some(Arc::new(Field::new(field.name(), plain_type(field.data_type())?, field.is_nullable())))
+    };
+    let plain = match of {
+        DataType::Dictionary(_, values) => plain_type(values)?,
+        DataType::RunEndEncoded(_, values) => plain_type(values.data_type())?,
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(field) => DataType::List(plain_field(field)?),
+        DataType::LargeList(field) => DataType::LargeList(plain_field(field)?),
+        DataType::FixedSizeList(field, size) => DataType::FixedSizeList(plain_field(field)?, *size),
+        DataType::Struct(fields) => DataType::Struct(
+            fields.iter().map(plain_field).collect::<Option<Vec<_>>>()?.into_iter().collect::<Fields>(),
+        ),
+        DataType::Union(..) | DataType::ListView(_) | DataType::LargeListView(_) | DataType::Map(..) => return None,
+        other => other.clone(),
+    };
+    (plain == *of || can_cast_types(of, &plain)).then_some(plain)
+}
+
+/// The type of a column behind a mask. The error is what the column would have to be.
+pub(crate) fn masked_type(of: &DataType, mask: Mask) -> Result<DataType, &'static str> {
+    let plain = plain_type(of).ok_or("a type that can be shown in part; drop it")?;
+    let is_time = matches!(plain, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..));
+    let is_text = matches!(plain, DataType::Utf8 | DataType::LargeUtf8);
+    match mask {
+        Mask::Drop | Mask::Redact => Ok(plain),
+        Mask::Hash => Ok(DataType::Utf8),
+        Mask::Bin(_) if plain.is_integer() || plain.is_floating() => Ok(plain),
+        Mask::Bin(_) => Err("numbers for `bin`"),
+        Mask::Keep(_) if is_text => Ok(DataType::Utf8),
+        Mask::Keep(_) => Err("text for `keep`"),
+        Mask::Date(_) if is_text || is_time => Ok(DataType::Utf8),
+        Mask::Date(_) => Err("dates or times for `date`"),
+    }
+}
+
+/// The values of a column behind a mask.
+pub(crate) fn masked(
+    values: &ArrayRef,
+    mask: Mask,
+    shown: &DataType,
+    key: Option<&[u8; blake3::KEY_LEN]>,
+) -> Result<ArrayRef, ArrowError> {
+    match mask {
+        Mask::Drop | Mask::Redact => Ok(new_null_array(shown, values.len())),
+        Mask::Hash => match key {
+            Some(key) => pseudonyms(values, key),
+            // Policies that hash have a key; without one nothing is shown.
+            None => Ok(new_null_array(shown, values.len())),
+        },
+        Mask::Bin(width) => binned(values, width, shown),
+        Mask::Keep(characters) => kept(values, characters),
+        Mask::Date(part) => kept(values, part.characters()),
+    }
+}
+
+fn pseudonyms(values: &ArrayRef, key: &[u8; blake3::KEY_LEN]) -> Result<ArrayRef, ArrowError> {
+    // Many rows share a value where it is a dictionary's; each is looked at once.
+    if let Some(dictionary) = values.as_any_dictionary_opt() {
+        let shown = pseudonyms(dictionary.values(), key)?;
+        let keys = cast(dictionary.keys(), &DataType::UInt64)?;
+        return arrow_select::take::take(&shown, &keys, None);
+    }
+    if let Some(texts) = values.as_string_opt::<i32>() {
+        let shown = texts.iter().map(|text| text.map(|text| pseudonym(key, text)));
+        return Ok(Arc::new(shown.collect::<StringArray>()));
+    }
+    let options = FormatOptions::default();
+    let texts = ArrayFormatter::try_new(values, &options)?;
+    let shown = (0..values.len()).map(|row| {
+        let text = values.is_valid(row).then(|| texts.value(row).try_to_string()).transpose()?;
+        Ok(text.map(|text| pseudonym(key, &text)))
+    });
+    Ok(Arc::new(shown.collect::<Result<StringArray, ArrowError>>()?))
+}
+
+fn binned(values: &ArrayRef, width: f64, shown: &DataType) -> Result<ArrayRef, ArrowError> {
+    let values = cast(values, shown)?;
+    let binned: ArrayRef = if shown.is_integer() && width.fract() == 0.0 {
+        let width = width as i64;
+        let numbers = cast(&values, &DataType::Int64)?;
+        // What lies below the least number has no bin, and no value.
+        let below = |number: i64| number.div_euclid(width).checked_mul(width);
+        Arc::new(numbers.as_primitive::<Int64Type>().unary_opt::<_, Int64Type>(below))
+    } else {
+        let numbers = cast(&values, &DataType::Float64)?;
+        let below = |number: f64| (number / width).floor() * width;
+        Arc::new(numbers.as_primitive::<Float64Type>().unary::<_, Float64Type>(below))
+    };
+    // What does not fit its type any more becomes no value.
+    cast(&binned, shown)
+}
+
+fn kept(values: &ArrayRef, characters: usize) -> Result<ArrayRef, ArrowError> {
+    let texts = cast(values, &DataType::Utf8)?;
+    let texts = texts.as_string::<i32>();
+    let shown = texts
+        .iter()
+        .map(|text| text.map(|text| text.char_indices().nth(characters).map_or(text, |(end, _)| &text[..end])));
+    Ok(Arc::new(shown.collect::<StringArray>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::types::Int8Type;
+    use arrow_array::{Date32Array, DictionaryArray, Float32Array, Int32Array, Int64Array, ListArray};
+
+    use super::*;
+    use crate::rule::DatePart;
+
+    fn shown(values: ArrayRef, mask: Mask) -> Vec<String> {
+        let key = pseudonym_key(b"a secret of thirty-two bytes....");
+        let data_type = masked_type(values.data_type(), mask).unwrap();
+        let masked = masked(&values, mask, &data_type, Some(&key)).unwrap();
+        assert_eq!(masked.data_type(), &data_type);
+        let options = FormatOptions::default().with_null("-");
+        let texts = ArrayFormatter::try_new(&masked, &options).unwrap();
+        (0..masked.len()).map(|row| texts.value(row).to_string()).collect()
+    }
+
+    #[test]
+    fn pseudonyms_are_those_of_the_value_whatever_its_type() {
+        let plain = shown(Arc::new(StringArray::from(vec![Some("12"), None, Some("x"), Some("12")])), Mask::Hash);
+        assert_eq!((plain[0].len(), plain[1].as_str(), &plain[3]), (PSEUDONYM_LETTERS, "-", &plain[0]));
+        assert_ne!(plain[0], plain[2]);
+        let numbers = shown(Arc::new(Int32Array::from(vec![Some(12), None])), Mask::Hash);
+        assert_eq!(numbers, [plain[0].clone(), "-".to_owned()]);
+        let dictionary: DictionaryArray<Int8Type> = vec![Some("x"), None, Some("12")].into_iter().collect();
+        assert_eq!(shown(Arc::new(dictionary), Mask::Hash), [&plain[2], "-", &plain[0]]);
+        let lists = ListArray::from_iter_primitive::<arrow_array::types::Int32Type, _, _>([Some(vec![Some(1)]), None]);
+        let lists = shown(Arc::new(lists), Mask::Hash);
+        assert_eq!((lists[0].len(), lists[1].as_str()), (PSEUDONYM_LETTERS, "-"));
+        let other = pseudonym(&pseudonym_key(b"another"), "12");
+        assert_ne!(other, plain[0]);
+    }
+
+    #[test]
+    fn values_are_made_coarser() {
+        let of = |numbers: Vec<i32>| -> ArrayRef { Arc::new(Int32Array::from(numbers)) };
+        assert_eq!(shown(of(vec![37, 40, -1, 0]), Mask::Bin(5.0)), ["35", "40", "-5", "0"]);
+        assert_eq!(shown(of(vec![i32::MIN + 1]), Mask::Bin(1000.0)), ["-"]);
+        assert_eq!(shown(Arc::new(Int64Array::from(vec![i64::MIN])), Mask::Bin(1000.0)), ["-"]);
+        assert_eq!(shown(Arc::new(Float32Array::from(vec![0.37, -0.1])), Mask::Bin(0.25)), ["0.25", "-0.25"]);
+        let texts = || -> ArrayRef { Arc::new(StringArray::from(vec![Some("éa1987-03-05"), Some(""), None])) };
+        assert_eq!(shown(texts(), Mask::Keep(2)), ["éa", "", "-"]);
+        assert_eq!(shown(texts(), Mask::Redact), ["-", "-", "-"]);
+        let dates: ArrayRef = Arc::new(Date32Array::from(vec![6272, -1]));
+        assert_eq!(shown(dates.clone(), Mask::Date(DatePart::Year)), ["1987", "1969"]);
+        assert_eq!(shown(dates, Mask::Date(DatePart::Month)), ["1987-03", "1969-12"]);
+        assert!(masked_type(&DataType::Utf8, Mask::Bin(1.0)).is_err());
+        assert!(masked_type(&DataType::Int32, Mask::Keep(1)).is_err());
+    }
+
+    #[test]
+    fn columns_whose_values_lie_elsewhere_become_plain() {
+        let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View));
+        assert_eq!(plain_type(&dictionary), Some(DataType::Utf8));
+        let lists = DataType::List(Arc::new(Field::new("item", dictionary, true)));
+        assert_eq!(plain_type(&lists), Some(DataType::List(Arc::new(Field::new("item", DataType::Utf8, true)))));
+        assert_eq!(plain_type(&DataType::Int8), Some(DataType::Int8));
+    }
+}

@@ -1,0 +1,270 @@
+//! A policy: a file of rules, and the key of its pseudonyms.
+//!
+//! For each caller and dataset one rule decides alone: the first in the file that is about both. Rules are never added up, so that
+//! what a rule shows is what it says. Where no rule is about a dataset, it is not there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use godwit_model::Region;
+use serde::Deserialize;
+
+use crate::cells::pseudonym_key;
+use crate::error::PolicyError;
+use crate::grants::Grants;
+use crate::rule::{Condition, Mask, Rule};
+
+/// What the name of a group begins with, where a caller could stand.
+const GROUP: &str = "group:";
+/// Whoever is let in.
+const ANYBODY: &str = "*";
+/// Bytes of a secret that nobody guesses.
+const SECRET_BYTES: usize = 32;
+/// Bytes of a policy. The rules about a caller go with each statement to the process that runs it.
+const POLICY_BYTES: usize = 512 << 10;
+
+/// A policy as it stands in its file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    /// A file with the secret that pseudonyms are made with; beside the policy, where it is no absolute path.
+    #[serde(default)]
+    key: Option<PathBuf>,
+    #[serde(default)]
+    groups: BTreeMap<String, Vec<String>>,
+    #[serde(default, rename = "rule")]
+    rules: Vec<Rule>,
+}
+
+/// Rules about who may see what.
+#[derive(Clone)]
+pub struct Policy {
+    groups: BTreeMap<String, Vec<String>>,
+    rules: Vec<Arc<Rule>>,
+    key: Option<[u8; blake3::KEY_LEN]>,
+    digest: blake3::Hash,
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Policy").field("groups", &self.groups).field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl Policy {
+    /// Reads a policy, and its key.
+    ///
+    /// # Errors
+    /// [`PolicyError`].
+    pub fn read(path: &Path) -> Result<Self, PolicyError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| PolicyError::File { path, source }
+        };
+        let text = fs::read_to_string(path).map_err(failed(path))?;
+        let wrong = |problem: String| PolicyError::Text { path: path.to_owned(), problem };
+        if text.len() > POLICY_BYTES {
+            return Err(wrong(format!("it has {} bytes, more than {POLICY_BYTES}", text.len())));
+        }
+        let written: Written = toml::from_str(&text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
+        let secret = match &written.key {
+            Some(key) => {
+                let place = path.parent().unwrap_or(Path::new(".")).join(key);
+                let secret = fs::read(&place).map_err(failed(&place))?;
+                if secret.len() < SECRET_BYTES {
+                    let problem = format!(
+                        "{} has {} bytes, and a secret has {SECRET_BYTES} or more that nobody guesses: `head -c 32 /dev/urandom > {0}`",
+                        place.display(),
+                        secret.len()
+                    );
+                    return Err(wrong(problem));
+                }
+                Some(secret)
+            }
+            None => None,
+        };
+        Self::checked(path, &text, written, secret.as_deref())
+    }
+
+    fn checked(path: &Path, text: &str, written: Written, secret: Option<&[u8]>) -> Result<Self, PolicyError> {
+        let Written { groups, rules, .. } = written;
+        let key = secret.map(pseudonym_key);
+        let mut names: Vec<&str> = Vec::new();
+        for (at, rule) in rules.iter().enumerate() {
+            let twice = names.contains(&rule.name.as_str());
+            let problem = match twice {
+                true => Some("there is a rule of that name before it; decisions are told by name".to_owned()),
+                false => problem_of(rule, &groups, key.is_some()),
+            };
+            if let Some(problem) = problem {
+                let (path, name) = (path.to_owned(), rule.name.clone());
+                return Err(PolicyError::Rule { path, number: at + 1, name, problem });
+            }
+            names.push(&rule.name);
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(text.as_bytes());
+        hasher.update(key.as_ref().map_or(&[][..], |key| &key[..]));
+        Ok(Self { groups, rules: rules.into_iter().map(Arc::new).collect(), key, digest: hasher.finalize() })
+    }
+
+    /// The rules about one caller; the name is empty for who was not asked.
+    pub fn grants(&self, caller: &str) -> Grants {
+        let is_about = |rule: &&Arc<Rule>| {
+            rule.who.iter().any(|who| {
+                let group = who.strip_prefix(GROUP).and_then(|group| self.groups.get(group));
+                let is_in_group = group.is_some_and(|members| members.iter().any(|member| member == caller));
+                who == ANYBODY || is_in_group || (!caller.is_empty() && who == caller)
+            })
+        };
+        let rules: Vec<Arc<Rule>> = self.rules.iter().filter(is_about).cloned().collect();
+        let hashes = rules.iter().any(|rule| rule.mask.values().any(|mask| *mask == Mask::Hash));
+        Grants { rules, key: self.key.filter(|_| hashes) }
+    }
+
+    /// How many rules it has.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether nobody may see anything.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Tells it from any other, its key included.
+    pub fn digest(&self) -> String {
+        self.digest.to_hex().to_string()
+    }
+
+    /// Which rule, counted from 1, has a name.
+    pub(crate) fn number_of(&self, name: &str) -> usize {
+        self.rules.iter().position(|rule| rule.name == name).map_or(0, |at| at + 1)
+    }
+}
+
+/// What is wrong with a rule.
+fn problem_of(rule: &Rule, groups: &BTreeMap<String, Vec<String>>, has_key: bool) -> Option<String> {
+    if rule.name.trim().is_empty() {
+        return Some("it has no name".to_owned());
+    }
+    if rule.who.is_empty() || rule.datasets.is_empty() {
+        return Some(
+            "`who` and `datasets` have to name somebody and something; `*` and `**` are everybody and everything"
+                .to_owned(),
+        );
+    }
+    let unknown = rule.who.iter().find(|who| who.strip_prefix(GROUP).is_some_and(|group| !groups.contains_key(group)));
+    if let Some(unknown) = unknown {
+        return Some(format!("there is no {unknown} in [groups]"));
+    }
+    let empty =
+        [&rule.samples, &rule.regions, &rule.show].into_iter().any(|list| list.as_ref().is_some_and(Vec::is_empty));
+    if empty {
+        return Some("an empty list shows nothing; say `deny = true`".to_owned());
+    }
+    if rule.deny && (rule.write || !rule.shows_everything()) {
+        return Some("it denies, so there is nothing to write, to choose or to mask".to_owned());
+    }
+    if rule.write && (!rule.shows_everything() || rule.asks_for_samples()) {
+        return Some("who sees a part only cannot write; make it two rules, for other names".to_owned());
+    }
+    for text in rule.regions.iter().flatten() {
+        if let Err(error) = Region::parse(text) {
+            return Some(error.to_string());
+        }
+    }
+    rule.conditions.iter().find_map(problem_of_condition).or_else(|| problem_of_masks(rule, has_key))
+}
+
+fn problem_of_condition(condition: &Condition) -> Option<String> {
+    let Condition { column, one_of, not_in, at_least, at_most } = condition;
+    let asks = one_of.is_some() || not_in.is_some() || at_least.is_some() || at_most.is_some();
+    (!asks).then(|| format!("`where` asks nothing of column {column}; give `in`, `not_in`, `at_least` or `at_most`"))
+}
+
+fn problem_of_masks(rule: &Rule, has_key: bool) -> Option<String> {
+    rule.mask.iter().find_map(|(column, mask)| match mask {
+        Mask::Hash if !has_key => {
+            Some(format!("column {column} is hashed, and there is no `key = \"FILE\"` to do it with"))
+        }
+        Mask::Bin(width) if !(width.is_finite() && *width > 0.0 && *width < 1e18) => {
+            Some(format!("column {column}: a bin is wider than 0"))
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Policy, String> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("key"), [7; 32]).unwrap();
+        fs::write(directory.path().join("short"), [7; 31]).unwrap();
+        let path = directory.path().join("policy.toml");
+        fs::write(&path, text).unwrap();
+        Policy::read(&path).map_err(|error| error.to_string())
+    }
+
+    fn rule(rest: &str) -> String {
+        format!("[[rule]]\nname = 'r'\nwho = ['alice', 'group:dac']\ndatasets = ['a/*']\n{rest}")
+    }
+
+    #[test]
+    fn callers_get_the_rules_about_them_in_their_order() {
+        let text = "[groups]\ndac = ['bob']\n".to_owned()
+            + &rule("")
+            + "[[rule]]\nname = 'all'\nwho = ['*']\ndatasets = ['**']\ndeny = true\n";
+        let policy = read(&text).unwrap();
+        let names = |who: &str| policy.grants(who).rules.iter().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names("alice"), ["r", "all"]);
+        assert_eq!(names("bob"), ["r", "all"]);
+        assert_eq!(names("group:dac"), ["all"]);
+        assert_eq!(names(""), ["all"]);
+        let none = || -> Option<Arc<dyn godwit_flight::Dataset>> { None };
+        let decided = |who: &str, name: &str| policy.grants(who).decide(name, &none).map(|rule| rule.name.clone());
+        assert_eq!(decided("alice", "a/x.bam").as_deref(), Some("r"));
+        assert_eq!(decided("alice", "b/x.bam"), None);
+        assert_eq!(decided("carol", "a/x.bam"), None);
+        let back = Grants::from_bytes(&policy.grants("alice").to_bytes()).unwrap();
+        assert_eq!(back.rules, policy.grants("alice").rules);
+    }
+
+    #[test]
+    fn the_key_goes_only_where_pseudonyms_are_made() {
+        let text = "key = 'key'\n[groups]\ndac = []\n".to_owned() + &rule("[rule.mask]\nname = 'hash'\n");
+        let policy = read(&text).unwrap();
+        assert!(policy.grants("alice").key.is_some() && policy.grants("bob").key.is_none());
+        let shown = format!("{policy:?}{:?}", policy.grants("alice"));
+        assert!(!shown.contains("key"), "{shown}");
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_rule() {
+        for (rest, told) in [
+            ("regions = ['chr1:9-3']", "chr1:9-3"),
+            ("regions = []", "deny = true"),
+            ("where = [{ column = 'x' }]", "at_least"),
+            ("[rule.mask]\nname = 'hash'", "key ="),
+            ("[rule.mask]\nage = { bin = 0 }", "wider than 0"),
+            ("deny = true\nwrite = true", "denies"),
+            ("write = true\nshow = ['a']", "cannot write"),
+            ("mask = { a = 'hide' }", "hide"),
+            ("colour = 'red'", "colour"),
+        ] {
+            let text = "[groups]\ndac = []\n".to_owned() + &rule(rest);
+            let problem = read(&text).unwrap_err();
+            assert!(problem.contains(told) && problem.contains("policy.toml"), "{rest}: {problem}");
+        }
+        assert!(read(&rule("")).unwrap_err().contains("group:dac"));
+        let twice = "[groups]\ndac = []\n".to_owned() + &rule("") + &rule("");
+        assert!(read(&twice).unwrap_err().contains("rule 2"));
+        assert!(read("key = 'short'\n").unwrap_err().contains("31 bytes"));
+        assert!(read("key = 'none'\n").unwrap_err().contains("none"));
+        assert!(read("").unwrap().is_empty());
+    }
+}

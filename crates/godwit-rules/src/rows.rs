@@ -1,0 +1,205 @@
+//! Which rows may be seen: those that overlap a region, and meet all conditions.
+
+use std::collections::{HashMap, HashSet};
+
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch};
+use arrow_cast::{can_cast_types, cast};
+use arrow_schema::{ArrowError, DataType, Schema};
+use godwit_model::{Region, SpanSet};
+
+use crate::rule::Condition;
+
+/// The columns that say where a row is.
+pub(crate) const PLACE: [&str; 3] = ["contig", "position", "end_position"];
+
+/// Regions by the names of contigs.
+#[derive(Debug)]
+pub(crate) struct Places {
+    contigs: HashMap<String, u32>,
+    spans: SpanSet,
+}
+
+impl Places {
+    pub(crate) fn new(regions: &[Region]) -> Self {
+        let mut contigs = HashMap::new();
+        for region in regions {
+            let next = contigs.len() as u32;
+            contigs.entry(region.contig.clone()).or_insert(next);
+        }
+        let spans = regions.iter().map(|region| (contigs[&region.contig], region.start, region.end));
+        let spans = SpanSet::new(spans.collect::<Vec<_>>());
+        Self { contigs, spans }
+    }
+
+    pub(crate) fn has_contig(&self, contig: &str) -> bool {
+        self.contigs.contains_key(contig)
+    }
+
+    /// Whether everything that overlaps a region overlaps one of these.
+    pub(crate) fn hold(&self, region: &Region) -> bool {
+        let Some(contig) = self.contigs.get(&region.contig) else { return false };
+        self.spans.iter().any(|(at, start, end)| at == *contig && start <= region.start && region.end <= end)
+    }
+
+    /// Which rows overlap one, by the columns that say where they are: a row reaches from its position to before its end, and
+    /// over one base at least. One that has no place overlaps nothing.
+    fn overlap(&self, place: [&ArrayRef; 3]) -> Result<BooleanArray, ArrowError> {
+        let [contigs, starts, ends] = place;
+        let (contigs, starts) = (cast(contigs, &DataType::Utf8)?, cast(starts, &DataType::Int64)?);
+        let ends = cast(ends, &DataType::Int64)?;
+        let contigs = contigs.as_string::<i32>();
+        let (starts, ends) = (starts.as_primitive::<Int64Type>(), ends.as_primitive::<Int64Type>());
+        let mut last: (&str, Option<u32>) = ("", self.contigs.get("").copied());
+        let overlaps = (0..contigs.len()).map(|row| {
+            if contigs.is_null(row) || starts.is_null(row) {
+                return Some(false);
+            }
+            if contigs.value(row) != last.0 {
+                last = (contigs.value(row), self.contigs.get(contigs.value(row)).copied());
+            }
+            let start = starts.value(row).max(0);
+            let end = if ends.is_null(row) { start + 1 } else { ends.value(row).max(start + 1) };
+            let (start, end) = (u32::try_from(start).unwrap_or(u32::MAX), u32::try_from(end).unwrap_or(u32::MAX));
+            Some(last.1.is_some_and(|contig| self.spans.overlaps(contig, start, end)))
+        });
+        Ok(overlaps.collect())
+    }
+}
+
+/// A condition, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Test {
+    /// Its column, in the dataset.
+    pub(crate) column: usize,
+    one_of: Option<HashSet<String>>,
+    not_in: Option<HashSet<String>>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+impl Test {
+    /// The error is what is wrong with the column.
+    pub(crate) fn new(condition: &Condition, schema: &Schema) -> Result<Self, String> {
+        let name = &condition.column;
+        let column = schema.index_of(name).map_err(|_| format!("there is no column {name}"))?;
+        let data_type = schema.field(column).data_type();
+        let of = |wanted: &DataType| !data_type.is_nested() && can_cast_types(data_type, wanted);
+        let texts = |values: &Option<Vec<_>>| {
+            values
+                .as_ref()
+                .map(|values: &Vec<crate::rule::Value>| values.iter().map(crate::rule::Value::text).collect())
+        };
+        let test = Self {
+            column,
+            one_of: texts(&condition.one_of),
+            not_in: texts(&condition.not_in),
+            at_least: condition.at_least,
+            at_most: condition.at_most,
+        };
+        let text = (test.one_of.is_some() || test.not_in.is_some()) && !of(&DataType::Utf8);
+        let number =
+            (test.at_least.is_some() || test.at_most.is_some()) && !(data_type.is_numeric() && of(&DataType::Float64));
+        match text || number {
+            true => Err(format!("column {name} is {data_type}, by which rows cannot be chosen so")),
+            false => Ok(test),
+        }
+    }
+
+    fn met(&self, values: &ArrayRef) -> Result<BooleanArray, ArrowError> {
+        let mut met = vec![true; values.len()];
+        if self.one_of.is_some() || self.not_in.is_some() {
+            let texts = cast(values, &DataType::Utf8)?;
+            for (text, met) in texts.as_string::<i32>().iter().zip(&mut met) {
+                *met &= text.is_some_and(|text| {
+                    self.one_of.as_ref().is_none_or(|one_of| one_of.contains(text))
+                        && self.not_in.as_ref().is_none_or(|not_in| !not_in.contains(text))
+                });
+            }
+        }
+        if self.at_least.is_some() || self.at_most.is_some() {
+            let numbers = cast(values, &DataType::Float64)?;
+            for (number, met) in numbers.as_primitive::<Float64Type>().iter().zip(&mut met) {
+                // What is no number is neither more nor less than one.
+                *met &= number.is_some_and(|number| {
+                    self.at_least.is_none_or(|least| number >= least) && self.at_most.is_none_or(|most| number <= most)
+                });
+            }
+        }
+        Ok(met.into_iter().map(Some).collect())
+    }
+}
+
+/// Which rows of a batch may be seen. `column` is where a column of the dataset is in the batch.
+pub(crate) fn seen(
+    batch: &RecordBatch,
+    places: Option<(&Places, [usize; 3])>,
+    tests: &[Test],
+    column: &dyn Fn(usize) -> usize,
+) -> Result<BooleanArray, ArrowError> {
+    let mut seen = match places {
+        Some((places, at)) => places.overlap(at.map(|at| batch.column(column(at))))?,
+        None => BooleanArray::from(vec![true; batch.num_rows()]),
+    };
+    for test in tests {
+        let met = test.met(batch.column(column(test.column)))?;
+        seen = seen.iter().zip(met.iter()).map(|(seen, met)| Some(seen == Some(true) && met == Some(true))).collect();
+    }
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Float64Array, Int32Array, Int64Array, StringArray};
+    use arrow_schema::Field;
+
+    use super::*;
+    use crate::rule::Value;
+
+    #[test]
+    fn rows_overlap_from_their_position_to_before_their_end() {
+        let places = Places::new(&[Region::parse("a:11-20").unwrap(), Region::parse("b").unwrap()]);
+        let rows = [
+            ("a", 9, 10, false),
+            ("a", 9, 11, true),
+            ("a", 19, 19, true),
+            ("a", 20, 25, false),
+            ("a", 0, 100, true),
+            ("b", -1, 0, true),
+            ("c", 12, 13, false),
+        ];
+        let contigs: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.0)));
+        let starts: ArrayRef = Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1)));
+        let ends: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.2)));
+        let seen = places.overlap([&contigs, &starts, &ends]).unwrap();
+        assert_eq!(seen.iter().flatten().collect::<Vec<_>>(), rows.map(|row| row.3));
+        let nowhere: ArrayRef = Arc::new(StringArray::new_null(rows.len()));
+        assert_eq!(places.overlap([&nowhere, &starts, &ends]).unwrap().true_count(), 0);
+        assert!(places.hold(&Region::parse("a:12-20").unwrap()) && !places.hold(&Region::parse("a:12-21").unwrap()));
+        assert!(places.hold(&Region::parse("b:5-6").unwrap()) && !places.hold(&Region::parse("c").unwrap()));
+    }
+
+    #[test]
+    fn rows_without_a_value_meet_no_condition() {
+        let schema =
+            Schema::new(vec![Field::new("use", DataType::Utf8, true), Field::new("age", DataType::Float64, true)]);
+        let uses: ArrayRef = Arc::new(StringArray::from(vec![Some("GRU"), Some("HMB"), None, Some("")]));
+        let ages: ArrayRef = Arc::new(Float64Array::from(vec![Some(17.9), Some(18.0), None, Some(f64::NAN)]));
+        let values = |texts: &[&str]| Some(texts.iter().map(|text| Value::Text((*text).to_owned())).collect());
+        let met = |condition: Condition| {
+            let test = Test::new(&condition, &schema).unwrap();
+            let values = if test.column == 0 { &uses } else { &ages };
+            test.met(values).unwrap().iter().flatten().collect::<Vec<_>>()
+        };
+        let of = |column: &str| Condition { column: column.to_owned(), ..Condition::default() };
+        assert_eq!(met(Condition { one_of: values(&["GRU"]), ..of("use") }), [true, false, false, false]);
+        assert_eq!(met(Condition { not_in: values(&["GRU"]), ..of("use") }), [false, true, false, true]);
+        assert_eq!(met(Condition { at_least: Some(18.0), ..of("age") }), [false, true, false, false]);
+        assert_eq!(met(Condition { at_most: Some(18.0), ..of("age") }), [true, true, false, false]);
+        assert!(Test::new(&Condition { at_most: Some(1.0), ..of("use") }, &schema).is_err());
+        assert!(Test::new(&of("sex"), &schema).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! A rule: whom it is about, which datasets, and what may be seen of them.
+
+use std::collections::BTreeMap;
+
+use godwit_model::{Region, fits_pattern};
+use serde::{Deserialize, Serialize};
+
+/// Fields of a rule, as they stand in a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    /// What it is called, where decisions are told.
+    pub(crate) name: String,
+    /// Names of callers, `group:NAME`, or `*` for whoever is let in.
+    pub(crate) who: Vec<String>,
+    /// Patterns of names of datasets and files.
+    pub(crate) datasets: Vec<String>,
+    /// Nothing of them is seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) deny: bool,
+    /// They may be put, replaced and removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) write: bool,
+    /// Only these samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) samples: Option<Vec<String>>,
+    /// All samples but these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) without_samples: Vec<String>,
+    /// Only rows that overlap one of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) regions: Option<Vec<String>>,
+    /// Only rows that meet all of these.
+    #[serde(default, rename = "where", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<Condition>,
+    /// Only these columns, and those that are masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) show: Option<Vec<String>>,
+    /// What is shown in place of the values of a column.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) mask: BTreeMap<String, Mask>,
+}
+
+/// What the value of a column has to be in rows that are seen. A row without a value is not seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Condition {
+    pub(crate) column: String,
+    /// One of these.
+    #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
+    pub(crate) one_of: Option<Vec<Value>>,
+    /// None of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) not_in: Option<Vec<Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_least: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_most: Option<f64>,
+}
+
+/// A value as it is written, compared as text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Value {
+    Truth(bool),
+    Number(i64),
+    Text(String),
+}
+
+impl Value {
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Truth(truth) => truth.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// What becomes of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mask {
+    /// The column is not there.
+    Drop,
+    /// It is there, and has no values.
+    Redact,
+    /// A pseudonym: the same for the same value, everywhere, and told by nobody without the key.
+    Hash,
+    /// Numbers: the largest multiple of this that is not above them.
+    Bin(f64),
+    /// Texts: so many characters of their beginning.
+    Keep(usize),
+    /// Times and dates: no more than that.
+    Date(DatePart),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DatePart {
+    Year,
+    Month,
+    Day,
+}
+
+impl DatePart {
+    /// Characters of ISO 8601 that are left.
+    pub(crate) fn characters(self) -> usize {
+        match self {
+            Self::Year => 4,
+            Self::Month => 7,
+            Self::Day => 10,
+        }
+    }
+}
+
+impl Rule {
+    /// Whether it is about datasets of that name. What else it asks of them is another question.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        self.datasets.iter().any(|pattern| fits_pattern(pattern, name))
+    }
+
+    /// Whether it asks for samples, so that the name of a dataset does not tell whether it is about it.
+    pub(crate) fn asks_for_samples(&self) -> bool {
+        self.samples.is_some() || !self.without_samples.is_empty()
+    }
+
+    pub(crate) fn wants_sample(&self, sample: &str) -> bool {
+        self.samples.as_ref().is_none_or(|wanted| wanted.iter().any(|wanted| wanted == sample))
+            && !self.without_samples.iter().any(|unwanted| unwanted == sample)
+    }
+
+    /// Whether what it is about is seen as it is, but for samples.
+    pub(crate) fn shows_everything(&self) -> bool {
+        self.regions.is_none() && self.conditions.is_empty() && self.show.is_none() && self.mask.is_empty()
+    }
+
+    /// Its regions; those of a policy that was checked can be read.
+    pub(crate) fn parsed_regions(&self) -> Option<Vec<Region>> {
+        let regions = self.regions.as_ref()?;
+        Some(regions.iter().filter_map(|text| Region::parse(text).ok()).collect())
+    }
+
+    /// What becomes of a column: `None` where it is shown as it is.
+    pub(crate) fn mask_of(&self, column: &str) -> Option<Mask> {
+        if let Some((_, mask)) = self.mask.iter().find(|(name, _)| plain_name(name) == Some(column)) {
+            return Some(*mask);
+        }
+        // Of several patterns the longest says most.
+        let fitting = self.mask.iter().filter(|(pattern, _)| fits_column(pattern, column));
+        let longest = fitting.max_by_key(|(pattern, _)| (pattern.len(), *pattern));
+        let is_shown = || self.show.as_ref().is_none_or(|show| show.iter().any(|name| fits_column(name, column)));
+        match longest {
+            Some((_, mask)) => Some(*mask),
+            None if is_shown() => None,
+            None => Some(Mask::Drop),
+        }
+    }
+
+    /// Columns that it names and that have to be there.
+    pub(crate) fn named_columns(&self) -> impl Iterator<Item = &str> {
+        let listed = self.show.iter().flatten().chain(self.mask.keys());
+        let listed = listed.filter(|name| !name.ends_with('?')).filter_map(|name| plain_name(name));
+        listed.chain(self.conditions.iter().map(|condition| condition.column.as_str()))
+    }
+}
+
+/// The column that a name stands for, where it is no pattern. One behind which there is a question mark need not be there.
+fn plain_name(name: &str) -> Option<&str> {
+    (!name.contains('*')).then(|| name.strip_suffix('?').unwrap_or(name))
+}
+
+fn fits_column(pattern: &str, column: &str) -> bool {
+    match plain_name(pattern) {
+        Some(name) => name == column,
+        // Names of columns are no paths.
+        None => fits_pattern(&pattern.replace('*', "**"), column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        toml::from_str(&format!("name = 'x'\nwho = ['*']\ndatasets = ['**']\n{text}")).unwrap()
+    }
+
+    #[test]
+    fn the_most_exact_name_says_what_becomes_of_a_column() {
+        let of = rule(
+            "[mask]\nname = 'hash'\n'tag_*' = 'drop'\n'tag_N*' = 'redact'\n'a/*' = { keep = 2 }\n'gone?' = 'drop'",
+        );
+        let expected = [
+            ("name", Some(Mask::Hash)),
+            ("tag_NM", Some(Mask::Redact)),
+            ("tag_RG", Some(Mask::Drop)),
+            ("a/b/c", Some(Mask::Keep(2))),
+            ("gone", Some(Mask::Drop)),
+            ("Name", None),
+        ];
+        for (column, mask) in expected {
+            assert_eq!(of.mask_of(column), mask, "{column}");
+        }
+        assert_eq!(of.named_columns().collect::<Vec<_>>(), ["name"]);
+    }
+
+    #[test]
+    fn what_is_not_on_a_list_of_columns_is_dropped() {
+        let of =
+            rule("show = ['contig', 'info_*']\nwhere = [{ column = 'use', in = ['GRU'] }]\n[mask]\nage = { bin = 5 }");
+        assert_eq!(of.mask_of("contig"), None);
+        assert_eq!(of.mask_of("info_DP"), None);
+        assert_eq!(of.mask_of("age"), Some(Mask::Bin(5.0)));
+        assert_eq!(of.mask_of("sample"), Some(Mask::Drop));
+        assert_eq!(of.named_columns().collect::<Vec<_>>(), ["contig", "age", "use"]);
+    }
+}
