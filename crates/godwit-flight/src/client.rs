@@ -110,10 +110,14 @@ impl Client {
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // Its failure reaches every call that is open on it.
         tokio::spawn(async move {
-            let _owner = owner;
+            tokio::pin!(connection);
             tokio::select! {
-                _ = connection => {}
-                () = is_lost(lost) => {}
+                _ = connection.as_mut() => {}
+                () = is_lost(lost) => {
+                    // hyper works on the socket in a task of its own, which goes on for as long as calls are open.
+                    owner.shut_down();
+                    let _ = connection.await;
+                }
             }
         });
         Ok(Self { requests, peer, token: access.token, tuning, wire, grant: None })

@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
+use socket2::SockRef;
+
 /// Owns the descriptor as long as the connection lives.
 #[derive(Debug)]
 pub(crate) struct WireOwner(Option<Arc<OwnedFd>>);
@@ -11,6 +13,14 @@ impl WireOwner {
     /// Of a TCP socket; nothing where the system has no descriptor left, since no call depends on it.
     pub(crate) fn of(socket: Option<BorrowedFd<'_>>) -> Self {
         Self(socket.and_then(|socket| socket.try_clone_to_owned().ok()).map(Arc::new))
+    }
+
+    /// Ends the connection in both directions, whatever the other end does: who reads or writes is told at once.
+    pub(crate) fn shut_down(&self) {
+        if let Some(socket) = &self.0 {
+            // One that is not connected any more has ended already.
+            let _ = SockRef::from(&**socket).shutdown(std::net::Shutdown::Both);
+        }
     }
 
     pub(crate) fn wire(&self) -> Wire {
