@@ -70,9 +70,10 @@ fn the_page_about_federated_training_runs() {
 }
 
 #[test]
+#[ignore = "four libraries of models; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::models"]
 fn models_of_all_libraries_score_as_their_libraries_do() {
     needs!("python3");
-    let said = succeed(interpreter("scoring").arg(package().join("tests/scoring_models.py")));
+    let said = succeed(interpreter("models").arg(package().join("tests/scoring_models.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }
@@ -96,7 +97,8 @@ fn the_page_about_scoring_runs() {
     let said = succeed(python.arg(package().join("tests/page.py")).arg(page));
     let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
     let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(-1.0);
-    let found = |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
+    let found =
+        |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));
     assert!(number(found("precision")) > 0.9, "{said:?}");
     assert!(number(found("recall")) > 0.8, "{said:?}");
     assert!(said.iter().any(|line| line == "True"), "{said:?}");

@@ -123,7 +123,8 @@ fn rows_of_files_of_stdin_and_of_statements_get_their_scores_in_their_order() {
 fn variants_are_scored_in_place() {
     needs!("python3");
     let directory = scratch::directory("score-variants");
-    let header = "##fileformat=VCFv4.2\n##contig=<ID=chr1,length=1000>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
+    let header =
+        "##fileformat=VCFv4.2\n##contig=<ID=chr1,length=1000>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n";
     let text = format!("{header}chr1\t10\t.\tA\tC\t30\tPASS\t.\nchr1\t20\t.\tG\tT\t.\tPASS\t.\n");
     std::fs::write(directory.join("calls.vcf"), &text).expect("it can be written");
     let service = Scoring::start(&[], Some("s3cret"));
