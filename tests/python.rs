@@ -70,9 +70,10 @@ fn the_page_about_federated_training_runs() {
 }
 
 #[test]
+#[ignore = "four libraries of models; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::models"]
 fn models_of_all_libraries_score_as_their_libraries_do() {
     needs!("python3");
-    let said = succeed(interpreter("scoring").arg(package().join("tests/scoring_models.py")));
+    let said = succeed(interpreter("models").arg(package().join("tests/scoring_models.py")));
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("\nOK"), "{said}");
 }

@@ -1,5 +1,7 @@
 """The data source of Spark, against samtools. Run where PySpark is; arguments as for test_session."""
 
+import os
+import sys
 import tempfile
 import unittest
 
@@ -13,6 +15,8 @@ from godwit.spark import EqualTo, GreaterThan, LessThan, LessThanOrEqual, region
 class Spark(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        # Workers are started by this Python, and not by the first one of the PATH.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         cls.session = godwit.open(RUN)
         cls.addClassCleanup(cls.session.close)
         cls.spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

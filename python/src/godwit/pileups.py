@@ -136,10 +136,10 @@ class _Reads:
         inside = np.flatnonzero((self._contigs == contig) & (self._starts < start + width) & (self._ends > start))
         if len(inside) > depth:
             inside = inside[np.linspace(0, len(inside) - 1, depth).round().astype(int)]
-        for row, at in enumerate(inside):
+        for row, at in enumerate(inside.tolist()):
             laid = self._laid.get(at)
             if laid is None:
-                laid = self._laid[at] = self._lay(int(at))
+                laid = self._laid[at] = self._lay(at)
             bases, qualities, inserted = laid
             first = int(self._starts[at])
             begin, end = max(first, start), min(first + len(bases), start + width)

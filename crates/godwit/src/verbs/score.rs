@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use godwit_flight::Tuning;
+use godwit_flight::{FlightError, Tuning};
 use godwit_query::{Engine, ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows};
 
 use super::access::{connected_with, of_server};
@@ -145,16 +145,18 @@ impl Spooled {
 
 /// What is said of a model that is not there is wrong usage.
 fn of_model(error: ScoreError) -> Failure {
-    match error {
-        ScoreError::Flight(error) => {
-            let mut failure = of_server(error);
-            // A service in Python sends its traceback along.
-            if let Some(end) = failure.message.find(". Detail: ") {
-                failure.message.truncate(end);
-            }
-            failure
+    let ScoreError::Flight(error) = error else { return error.into() };
+    let said = match &error {
+        // A service in Python sends its traceback along.
+        FlightError::Status { peer, status } => {
+            status.message().split(". Detail: ").next().map(|said| format!("{peer}: {said}"))
         }
-        error => error.into(),
+        _ => None,
+    };
+    let failure = of_server(error);
+    match said {
+        Some(message) => Failure::new(failure.exit, message),
+        None => failure,
     }
 }
 

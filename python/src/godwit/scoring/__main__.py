@@ -26,8 +26,13 @@ def main() -> int:
     parser.add_argument("--insecure", action="store_true", help="serve other machines without TLS, or without a token")
     args = parser.parse_args()
     ended, changed = threading.Event(), threading.Event()
+
+    def end(*_: object) -> None:
+        ended.set()
+        changed.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: (ended.set(), changed.set()))
+        signal.signal(number, end)
     signal.signal(signal.SIGHUP, lambda *_: changed.set())
     try:
         with serve(

@@ -115,16 +115,17 @@ class Registry:
                 return {"loaded": [], "removed": [], "failed": {}}
             before = {(served.name, served.version): served for served in self.all()}
             after: dict[str, dict[str, Served]] = {}
-            loaded, failed = [], {}
+            loaded: list[str] = []
+            failed: dict[str, str] = {}
             for (name, version), paths in sorted(self._found(self._root).items()):
                 label, was = f"{name}/{version}", before.pop((name, version), None)
+                served = was
                 try:
                     served = self._current(name, version, paths, was)
                 except GodwitError as error:
                     failed[label] = str(error)
-                    served = was
-                else:
-                    loaded += [label] if served is not was else []
+                if served is not was:
+                    loaded.append(label)
                 if served is not None:
                     after.setdefault(name, {})[version] = served
             self._models = after
