@@ -88,8 +88,8 @@ fn asked(seed: &str, questions: &str) -> Vec<u64> {
 #[test]
 fn what_rules_hide_is_in_no_byte_of_any_answer() {
     needs!("python3", "samtools", "bcftools");
-    let counts = asked("1", "40");
-    assert!(counts[0] >= 400 && counts[1] > 100, "{counts:?}");
+    let counts = asked("1", "15");
+    assert!(counts[0] == 150 && counts[1] > 40, "{counts:?}");
 }
 
 #[test]
@@ -249,11 +249,11 @@ fn accesses_are_recorded_and_survive_a_kill() {
         let url = format!("grpc+tcp://{}", served.address);
         let ask = |sql: &str| godwit().args(["query", sql, "--at", &url, "--token-file", text(&token)]).run();
         assert!(ask("SELECT subject FROM people").status.success());
-        ask("SELECT subject FROM nothing").refuses(&[6, 2], &["nothing"]);
+        ask("SELECT subject FROM nothing").refuses(&[2], &["nothing"]);
         let place = format!("{url}/cohort/people.csv");
         let here = text(&directory).to_owned() + "/copy.csv";
         let copied = godwit().args(["copy", &place, &here, "--token-file", text(&token)]).run();
-        copied.refuses(&[6, 4, 3, 2], &["general research"]);
+        copied.refuses(&[2], &["general research"]);
         // As a machine that loses its power would end it.
         let (code, _) = served.end(9);
         assert_eq!(code, None);
@@ -300,9 +300,8 @@ fn accesses_are_recorded_and_survive_a_kill() {
     godwit().args(["audit", "verify", text(&other), "--expect", &chain]).run().refuses(&[3], &["missing"]);
 }
 
-#[test]
-fn ten_thousand_tickets_that_were_not_given_are_refused() {
-    needs!("python3");
+/// Shows tickets that were not given; all of them are refused.
+fn shown_tickets(count: &str) {
     let (directory, policy) = cohort();
     let root = directory.join("root");
     write(&root.join("secret.csv"), "x\n1\n");
@@ -311,13 +310,26 @@ fn ten_thousand_tickets_that_were_not_given_are_refused() {
     write(&json, &serde_json::to_string(&of).expect("names are text"));
     let words = ["--tokens", text(&file), "--policy", text(&policy)];
     let (served, other) = (Served::start(&root, &words), Served::start(&root, &words));
-    let words = [served.address.as_str(), &other.address, text(&json), "1", "10000"];
+    let words = [served.address.as_str(), &other.address, text(&json), "1", count];
     let told = run_python("ticket_clients.py", Path::new("-"), &words);
-    assert!(told.starts_with("10000 "), "{told}");
+    assert!(told.starts_with(&format!("{count} ")), "{told}");
     for kind in ["flipped", "cut", "longer", "spliced", "forged", "another's", "another server's", "ended", "no ticket"]
     {
         assert!(told.contains(kind), "no ticket was {kind}: {told}");
     }
+}
+
+#[test]
+fn tickets_that_were_not_given_are_refused() {
+    needs!("python3");
+    shown_tickets("1000");
+}
+
+#[test]
+#[ignore = "a minute of tickets; ask for it by name"]
+fn ten_thousand_tickets_that_were_not_given_are_refused() {
+    needs!("python3");
+    shown_tickets("10000");
 }
 
 #[test]
@@ -351,8 +363,8 @@ fn only_who_may_write_writes() {
     };
     assert!(copy("carol", "in/new.txt").status.success());
     assert_eq!(read(&root.join("in/new.txt")), "new");
-    copy("carol", "cohort/new.txt").refuses(&[4, 6], &["new.txt"]);
-    copy("bob", "in/other.txt").refuses(&[4, 6], &["other.txt"]);
+    copy("carol", "cohort/new.txt").refuses(&[2], &["new.txt"]);
+    copy("bob", "in/other.txt").refuses(&[2], &["other.txt"]);
     assert!(!root.join("in/other.txt").exists() && !root.join("cohort/new.txt").exists());
 }
 
