@@ -88,7 +88,9 @@ impl Pool {
         let mut each: BTreeMap<usize, usize> = BTreeMap::new();
         for peer in peers_of(process) {
             let node = self.addresses.iter().position(|address| *address == peer);
-            node.map(|node| *each.entry(node).or_default() += 1);
+            if let Some(node) = node {
+                *each.entry(node).or_default() += 1;
+            }
         }
         each.into_iter().max_by_key(|(_, count)| *count).map(|(node, _)| node)
     }

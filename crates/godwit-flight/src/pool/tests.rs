@@ -190,7 +190,7 @@ impl World {
                 let granted = self.picker.grant(Duration::from_millis(now), client, &dead).expect("one is alive")[0];
                 let slow = self.numbers.below(700);
                 self.at(now + 5 + slow, Happens::Comes(client, granted));
-                if slow % 5 == 0 {
+                if slow.is_multiple_of(5) {
                     self.at(now + 1 + slow % 3, Happens::AsksAgain(client));
                 }
             }
