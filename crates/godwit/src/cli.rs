@@ -228,7 +228,7 @@ pub enum Verb {
     Markdup(MarkdupArgs),
     /// Many samples from FASTQ to variants
     #[command(after_help = "Example:\n  godwit run --reference ref.fa --samples sheet.csv --out out")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Call variants by region, with the records of one run over everything
     #[command(after_help = "Example:\n  godwit call --reference ref.fa --reads out --out S.vcf.gz")]
     Call(Box<CallArgs>),
