@@ -1,6 +1,7 @@
 //! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
 
 mod checks;
+mod events;
 mod packed;
 mod proof;
 mod runner;
@@ -12,8 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Credentials, lost_session, told};
 use crate::error::TransferError;
@@ -33,7 +32,8 @@ use crate::sums::{Sum, Sums};
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
-use checks::{check_is_plain, check_is_possible, check_pools, check_sources};
+use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
+pub use events::{CopyEvent, CopyObserver, CopySummary};
 use packed::Packed;
 use runner::Runner;
 use sources::Mirror;
@@ -81,127 +81,6 @@ pub enum Compression {
     Delta(Arc<References>),
 }
 
-/// What happens while files are copied.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum CopyEvent {
-    /// It is known what is to be done.
-    Started {
-        /// Files to be copied.
-        files: usize,
-        /// Files that are there already, by size and time.
-        same: usize,
-        /// Bytes of the files to be copied.
-        bytes: u64,
-        /// Of these, what is there from before.
-        kept_bytes: u64,
-        /// Connections.
-        streams: u32,
-        /// Servers that files come from, or go to.
-        servers: usize,
-        /// Round-trip time, milliseconds.
-        rtt_ms: f64,
-    },
-    /// How far it is.
-    Copying {
-        /// Bytes that are there.
-        bytes: u64,
-        /// Of so many.
-        of: u64,
-        /// Bytes a second lately.
-        bytes_per_s: u64,
-        /// Seconds to go at that rate.
-        eta_s: Option<u64>,
-        /// Segments sent again by this machine.
-        retransmits: u64,
-        /// Blocks that came damaged.
-        damaged: u64,
-    },
-    /// A file would be copied, or removed.
-    Would {
-        /// `copy`, `go on with`, `make` or `remove`.
-        what: String,
-        /// Its path below the destination.
-        path: String,
-        /// Its size.
-        bytes: u64,
-    },
-    /// A genome is being packed here and unpacked there, or the other way round.
-    Packing {
-        /// Its path below the destination.
-        path: String,
-        /// How far it is: bytes of the file.
-        bytes: u64,
-        /// Of so many.
-        of: u64,
-    },
-    /// A genome came as what differs from a reference.
-    Unpacked {
-        /// Its path below the destination.
-        path: String,
-        /// Its size.
-        bytes: u64,
-        /// What was sent for it.
-        sent_bytes: u64,
-    },
-    /// What sending differences saved, at the end.
-    Saved {
-        /// Files that came so.
-        files: usize,
-        /// Their bytes.
-        bytes: u64,
-        /// What was sent for them.
-        sent_bytes: u64,
-        /// The difference.
-        saved_bytes: u64,
-    },
-    /// A file has its name.
-    Copied {
-        /// Its path below the destination.
-        path: String,
-        /// Its size.
-        bytes: u64,
-        /// Its BLAKE3; empty where it was one block.
-        blake3: String,
-    },
-    /// Something that the user should know.
-    Warning {
-        /// What.
-        message: String,
-    },
-}
-
-/// Is told what happens.
-pub trait CopyObserver: Send + Sync {
-    /// Something happened.
-    fn event(&self, event: &CopyEvent);
-}
-
-/// What was done.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct CopySummary {
-    /// Files that were copied.
-    pub files: usize,
-    /// Files that were there already.
-    pub same: usize,
-    /// Files that were removed.
-    pub removed: usize,
-    /// Bytes of them, but for what was there from before all of it came over the network, before compression.
-    pub bytes: u64,
-    /// Bytes that were there from before.
-    pub kept_bytes: u64,
-    /// Of the files, those that came as what differs from a reference.
-    pub packed_files: usize,
-    /// Bytes of these.
-    pub packed_bytes: u64,
-    /// Bytes that were sent for them.
-    pub packed_sent_bytes: u64,
-    /// Blocks that came damaged and were fetched again.
-    pub damaged: u64,
-    /// How long it took, seconds.
-    pub seconds: f64,
-}
-
 /// A copy that is being prepared.
 struct Copy<'c> {
     options: &'c CopyOptions,
@@ -242,11 +121,7 @@ pub async fn copy(
         && sources.iter().any(|source| matches!(source, Place::There(_)))
     {
         check_is_plain(options)?;
-        if !options.check.is_empty() {
-            return Err(TransferError::refused(
-                "--check is for copies from or to this machine: a server does not see the list; leave it out, every block is verified",
-            ));
-        }
+        check_has_no_list(options)?;
         let mut summary = third_party::delegate(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
@@ -258,15 +133,8 @@ pub async fn copy(
         connect(sources, destination, into, credentials, options, observer).await?;
     let sources = place.as_ref().map_or(sources, std::slice::from_ref);
     let rtt = control.rtt();
-    let weight = tune::streams(options.mode, options.streams, rtt);
-    if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
-        let message = format!(
-            "{wanted} streams would weigh more than two ordinary flows: {weight} are used; --mode fast uses all"
-        );
-        observer.event(&CopyEvent::Warning { message });
-    }
     // From each server comes something.
-    let streams = weight.max(1 + mirrors.len() as u32);
+    let streams = weight_of(options, rtt, observer).max(1 + mirrors.len() as u32);
     let relay = match &options.relay {
         Some(relay) => {
             let way = RelayWay::prepare(relay, sources, &control, &mirrors, credentials, options.patience);
@@ -282,12 +150,7 @@ pub async fn copy(
         into |= is_one_file(sources, &control).await?;
     }
     let plan = Plan::of(sources, Some(&control), &selection, into).await?;
-    let base = match destination {
-        Place::Here(path) => {
-            path.to_str().map(str::to_owned).ok_or_else(|| TransferError::refused("the destination must be UTF-8"))?
-        }
-        Place::There(remote) => remote.path.trim_matches('/').to_owned(),
-    };
+    let base = base_of(destination)?;
     if let Some(Place::There(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
         for mirror in &mut mirrors {
             mirror.look(&plan.items, lead.path.trim_matches('/')).await?;
@@ -312,6 +175,28 @@ pub async fn copy(
     copy.add_packed(&mut summary);
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Connections that a copy may have in its mode; that it has fewer than somebody wanted is told.
+fn weight_of(options: &CopyOptions, rtt: Duration, observer: &dyn CopyObserver) -> u32 {
+    let weight = tune::streams(options.mode, options.streams, rtt);
+    if let Some(wanted) = options.streams.filter(|wanted| *wanted > weight) {
+        let message = format!(
+            "{wanted} streams would weigh more than two ordinary flows: {weight} are used; --mode fast uses all"
+        );
+        observer.event(&CopyEvent::Warning { message });
+    }
+    weight
+}
+
+/// The destination as text: a path here, or below the server's root.
+fn base_of(destination: &Place) -> Result<String, TransferError> {
+    match destination {
+        Place::Here(path) => {
+            path.to_str().map(str::to_owned).ok_or_else(|| TransferError::refused("the destination must be UTF-8"))
+        }
+        Place::There(remote) => Ok(remote.path.trim_matches('/').to_owned()),
+    }
 }
 
 /// Checksums by the paths of files below the destination; files without one are told.

@@ -40,6 +40,16 @@ pub(super) fn check_pools(sources: &[Place], destination: &Place, options: &Copy
     Ok(())
 }
 
+/// Fails where a server is to fetch by a list of checksums, which it does not see.
+pub(super) fn check_has_no_list(options: &CopyOptions) -> Result<(), TransferError> {
+    if options.check.is_empty() {
+        return Ok(());
+    }
+    Err(TransferError::refused(
+        "--check is for copies from or to this machine: a server does not see the list; leave it out, every block is verified",
+    ))
+}
+
 /// Fails where nothing goes to or from a server, or what is asked for does not go together.
 pub(super) fn check_is_possible(
     sources: &[Place],
