@@ -113,10 +113,10 @@ impl Policy {
     /// The rules about one caller; the name is empty for who was not asked.
     pub fn grants(&self, caller: &str) -> Grants {
         let is_about = |rule: &&Arc<Rule>| {
-            rule.who.iter().any(|who| {
-                let group = who.strip_prefix(GROUP).and_then(|group| self.groups.get(group));
-                let is_in_group = group.is_some_and(|members| members.iter().any(|member| member == caller));
-                who == ANYBODY || is_in_group || (!caller.is_empty() && who == caller)
+            rule.who.iter().any(|who| match who.strip_prefix(GROUP) {
+                // Whoever is called like a group, as issuers of tokens may call somebody, is not in it by that.
+                Some(group) => self.groups.get(group).is_some_and(|members| members.iter().any(|it| it == caller)),
+                None => who == ANYBODY || (!caller.is_empty() && who == caller),
             })
         };
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(is_about).cloned().collect();
