@@ -5,6 +5,7 @@ mod bulk;
 mod data;
 mod hits;
 mod identity;
+mod matrix;
 mod nodes;
 mod real_data;
 mod refusals;

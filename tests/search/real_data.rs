@@ -1,5 +1,4 @@
-//! The whole matrix on real proteins and genes: hours of one processor, run by
-//! `cargo test --profile ci -p godwit-tests -- --ignored search::real_data`.
+//! Real proteins and genes: large inputs, small memory and lost workers. All programs and formats on them are `super::matrix`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,39 +13,19 @@ use godwit_tests::{needs, scratch, skip};
 use super::data::{Data, words_of};
 use super::workers::kill_workers;
 
-/// Ranges and workers of every command.
-const PARTS: [&str; 7] = [
-    "--fragments 1 --workers 1",
-    "--fragments 2 --workers 2",
-    "--fragments 3 --workers 3",
-    "--fragments 7 --workers 4",
-    "--fragments 16 --workers 2",
-    "--fragments 64 --workers 2",
-    "--fragments 256 --workers 4",
-];
-
-/// What hit-rich queries are tortured with.
-const TORTURES: [&str; 5] = [
-    "",
-    "-evalue 2000",
-    "-evalue 2000 -max_target_seqs 5",
-    "-evalue 2000 -max_target_seqs 50",
-    "-evalue 2000 -max_target_seqs 1000",
-];
-
-/// What every format is compared at.
+/// Ranges and workers.
 const FEW_PARTS: [&str; 3] = ["--fragments 7 --workers 3", "--fragments 64 --workers 4", "--fragments 256 --workers 2"];
 /// Proteins that are all searched in each other.
 const ALL_AGAINST_ALL: usize = 5_000;
 
 /// Where the data are; `None` where there are none.
-fn shared() -> Option<&'static Path> {
+pub(super) fn shared() -> Option<&'static Path> {
     let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/blast"));
     shared.is_dir().then_some(shared)
 }
 
 /// Databases of real proteins, of several volumes, and of genes; and queries.
-fn real(shared: &Path) -> &'static Data {
+pub(super) fn real(shared: &Path) -> &'static Data {
     static REAL: OnceLock<Data> = OnceLock::new();
     REAL.get_or_init(|| {
         let directory = scratch::directory("search-real");
@@ -60,16 +39,30 @@ fn real(shared: &Path) -> &'static Data {
         let long: String = proteins[..40].iter().flat_map(|record| record.lines().skip(1)).collect();
         assert!(long.len() > 10_000, "the long query has only {} letters", long.len());
         std::fs::write(directory.join("long.fa"), format!(">long\n{long}\n{}", proteins[100])).expect("scratch");
-        std::fs::write(
-            directory.join("some.fa"),
-            records(&directory, "genes").iter().step_by(300).cloned().collect::<String>(),
-        )
-        .expect("scratch can be written");
-        std::fs::write(directory.join("all.fa"), proteins[..ALL_AGAINST_ALL].concat()).expect("scratch can be written");
-        // Volumes of 10 MB: the proteins become three or more.
-        for (name, kind) in [("proteins", "prot"), ("genes", "nucl"), ("all", "prot")] {
-            let input = format!("{name}.fa");
-            let words = ["-in", &input, "-dbtype", kind, "-out", name, "-blastdb_version", "5", "-max_file_sz", "10MB"];
+        let (genes, queries) = (records(&directory, "genes"), records(&directory, "queries"));
+        let some = |records: &[String], step: usize| records.iter().step_by(step).cloned().collect::<String>();
+        let short =
+            some(&genes, 700).lines().map(|line| format!("{}\n", &line[..line.len().min(30)])).collect::<Vec<_>>();
+        let short =
+            short.chunk_by(|_, next| !next.starts_with('>')).map(|record| record[..2.min(record.len())].concat());
+        for (name, text) in [
+            ("some", some(&genes, 300)),
+            ("three", some(&genes, 4000)),
+            ("short", short.collect()),
+            ("few", some(&queries, 90)),
+            ("all", proteins[..ALL_AGAINST_ALL].concat()),
+        ] {
+            std::fs::write(directory.join(format!("{name}.fa")), text).expect("scratch can be written");
+        }
+        for (name, input, kind, volume) in [
+            ("proteins", "proteins", "prot", "1GB"),
+            ("volumes", "proteins", "prot", "10MB"),
+            ("genes", "genes", "nucl", "1GB"),
+            ("gene_volumes", "genes", "nucl", "1MB"),
+            ("all", "all", "prot", "1GB"),
+        ] {
+            let input = format!("{input}.fa");
+            let words = ["-in", &input, "-dbtype", kind, "-out", name, "-blastdb_version", "5", "-max_file_sz", volume];
             succeed(Command::new("makeblastdb").args(words).current_dir(&directory));
         }
         Data { directory }
@@ -90,54 +83,6 @@ macro_rules! real_or_skip {
             None => skip!("shared-data", "no real proteins beside the repository"),
         }
     }};
-}
-
-#[test]
-#[ignore = "it takes hours; the generated data cover the same rules"]
-fn real_proteins_and_genes_are_searched_as_by_one_pass() {
-    let data = real_or_skip!();
-    for torture in TORTURES {
-        for format in ["0", "6"] {
-            for search in [
-                "blastp -db proteins -query queries.fa",
-                "blastn -db genes -query some.fa",
-                "blastn -task blastn -db genes -query some.fa",
-                "blastx -db proteins -query some.fa",
-                "tblastn -db genes -query queries.fa",
-                "tblastx -db genes -query some.fa",
-            ] {
-                data.assert_same(&PARTS, &format!("{search} -outfmt {format} {torture}"));
-            }
-        }
-    }
-}
-
-#[test]
-#[ignore = "it takes an hour; the generated data cover the same rules"]
-fn every_format_of_real_proteins_and_genes_is_that_of_one_pass() {
-    let data = real_or_skip!();
-    let formats = [
-        "0",
-        "1",
-        "2",
-        "3",
-        "4",
-        "5",
-        "6",
-        "'7 qseqid sseqid evalue bitscore qcovs btop'",
-        "8",
-        "9",
-        "10",
-        "11",
-        "12",
-        "15",
-        "16",
-    ];
-    for format in formats {
-        for search in ["blastp -db proteins -query queries.fa", "blastn -db genes -query some.fa"] {
-            data.assert_same(&FEW_PARTS, &format!("{search} -outfmt {format}"));
-        }
-    }
 }
 
 #[test]

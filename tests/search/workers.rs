@@ -72,6 +72,25 @@ fn a_summary_says_where_the_time_went() {
 }
 
 #[test]
+fn subjects_that_no_list_has_room_for_are_left_where_they_were_found() {
+    needs!("makeblastdb");
+    let directory = scratch::directory("dropped");
+    let command = "blastp -db proteins -query far.fa -outfmt 6 -evalue 2000 -max_target_seqs 5";
+    let summary_of = |fragments: u32| -> serde_json::Value {
+        let (out, summary) = (directory.join(fragments.to_string()), directory.join("summary.json"));
+        let options = format!("--fragments {fragments} --workers 1 --summary {}", summary.display());
+        data().search(&options, command, &out).succeeds();
+        assert!(std::fs::read(&out).expect("it wrote its output") == data().one_pass(command), "the output is another");
+        serde_json::from_slice(&std::fs::read(&summary).expect("it wrote its summary")).expect("JSON")
+    };
+    let (one, many) = (summary_of(1), summary_of(64));
+    assert_eq!(one["dropped_subjects"].as_u64(), Some(0), "{one}");
+    assert!(many["dropped_subjects"].as_u64() > Some(100), "{many}");
+    // Each of 64 lists could have been as long as the one.
+    assert!(many["hits_bytes"].as_u64() < one["hits_bytes"].as_u64().map(|bytes| 8 * bytes), "{one} {many}");
+}
+
+#[test]
 fn streams_take_the_place_of_files() {
     needs!("makeblastdb");
     let command = "blastp -db proteins -outfmt 6 -query";

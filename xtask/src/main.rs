@@ -18,6 +18,7 @@ chores:
   sim [--seed N] [--seeds COUNT]
                        run the decisions of many nodes in simulated worlds with faults; a seed is one world
   chaos [RUNS [SEED]]  let things happen to the nodes of runs on a real SLURM cluster, at moments drawn from a seed
+  search [ROUNDS]      all programs and formats of BLAST+ on real data beside one pass; 7 rounds cross ranges and workers
   conformance          build Arrow's integration programs in Go and run its scenarios for Flight against them
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ["docs"] => docs(&root()),
         ["sim", rest @ ..] => simulate(rest),
         ["chaos", rest @ ..] => chaos(rest),
+        ["search", rest @ ..] => search(rest),
         ["conformance"] => conformance(&root()),
         ["bench"] => list_benches(&root()),
         ["bench", name, rest @ ..] => bench(&root(), name, rest),
@@ -104,15 +106,24 @@ fn simulate(arguments: &[&str]) -> Result<()> {
 
 /// Tests that take minutes, which CI runs a slice of.
 fn chaos(arguments: &[&str]) -> Result<()> {
+    let given: Vec<_> = ["GODWIT_CHAOS_RUNS", "GODWIT_CHAOS_SEED"].into_iter().zip(arguments.iter().copied()).collect();
+    ignored_tests("_moments_change", &given, "a run did not end as it should; the seed is printed above")
+}
+
+/// Tests that take hours, which CI runs a slice of on data that it makes.
+fn search(arguments: &[&str]) -> Result<()> {
+    let given: Vec<_> = ["GODWIT_MATRIX_ROUNDS"].into_iter().zip(arguments.iter().copied()).collect();
+    ignored_tests("search::matrix", &given, "a search wrote something else than one pass; see above")
+}
+
+/// Runs tests that are ignored otherwise, with variables of their own.
+fn ignored_tests(filter: &str, variables: &[(&str, &str)], failure: &'static str) -> Result<()> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let words = ["test", "--quiet", "--profile", "ci", "--package", "godwit-tests", "--test", "e2e"];
     let mut command = Command::new(cargo);
-    command.args(words).args(["--", "--ignored", "--nocapture", "_moments_change"]);
-    for (name, value) in ["GODWIT_CHAOS_RUNS", "GODWIT_CHAOS_SEED"].iter().zip(arguments) {
-        command.env(name, value);
-    }
+    command.args(words).args(["--", "--ignored", "--nocapture", filter]).envs(variables.iter().copied());
     let status = command.status().context("cannot start cargo")?;
-    if status.success() { Ok(()) } else { bail!("a run did not end as it should; the seed is printed above") }
+    if status.success() { Ok(()) } else { bail!(failure) }
 }
 
 /// With the Go programs in place the tests `conformance` of the data plane and `serve::grpc` skip nothing.

@@ -101,6 +101,7 @@ struct Counts {
     /// Batches that an earlier search had finished.
     resumed: u32,
     hits_bytes: u64,
+    dropped: u64,
     hits: Option<u64>,
     /// Of reports, where batches are whole.
     places: Vec<Kept>,
@@ -406,6 +407,7 @@ impl<'a> Search<'a> {
         }
         let begun = Instant::now();
         let (hits, extensions) = (std::mem::take(&mut ranges.hits), ranges.extensions());
+        self.done.dropped += ranges.dropped;
         drop(ranges);
         let mut reported = self.report(batch, &hits, open, output)?;
         self.seconds.report += begun.elapsed().as_secs_f64();
@@ -504,6 +506,7 @@ impl<'a> Search<'a> {
             batches: self.done.batches,
             bytes,
             hits_bytes: self.done.hits_bytes,
+            dropped_subjects: self.done.dropped,
             hits: self.done.hits,
             resumed_batches: self.done.resumed,
             restarts: self.crew.restarts,

@@ -9,6 +9,7 @@ use crate::coordinator::Step;
 use crate::hits::HitsFile;
 use crate::journal::{self, Journal, Kept, Line};
 use crate::protocol::{Answer, Batch, Fields, HeaderLine, Ready, Request};
+use crate::thresholds::Thresholds;
 use crate::work::{Job, Outcome};
 
 /// An answer to another question.
@@ -27,6 +28,9 @@ pub(crate) struct RangeJob<'a> {
     pub(crate) hits: Vec<Vec<Vec<u8>>>,
     /// Of each range that is done.
     extensions: Vec<Option<i64>>,
+    thresholds: Thresholds,
+    /// Subjects that were not sent.
+    pub(crate) dropped: u64,
     open: Request,
     /// Number of the batch.
     number: u32,
@@ -46,7 +50,8 @@ impl<'a> RangeJob<'a> {
         let order: Vec<(u32, u32)> = order.into_iter().map(|(first, last, _)| (first, last)).collect();
         let groups = if batch.whole { 1 } else { batch.queries as usize };
         let (hits, extensions) = (vec![vec![Vec::new(); order.len()]; groups], vec![None; order.len()]);
-        Self { hits, order, done: 0, tell, extensions, open, number, journal }
+        let (thresholds, dropped) = (Thresholds::default(), 0);
+        Self { hits, order, done: 0, tell, extensions, thresholds, dropped, open, number, journal }
     }
 
     /// Takes what an earlier search has found in some ranges, as far as it can be read.
@@ -57,6 +62,7 @@ impl<'a> RangeJob<'a> {
             let mut fields = Fields::new(&bytes);
             let hits: Option<Vec<Vec<u8>>> = self.hits.iter().map(|_| fields.text()).collect();
             let (Some(hits), true) = (hits, fields.is_empty() && range < self.order.len() as u64) else { continue };
+            self.thresholds.add(&hits, 0);
             self.set(range as usize, extensions, hits);
         }
         Ok(())
@@ -85,11 +91,13 @@ impl<'a> RangeJob<'a> {
 impl Job for RangeJob<'_> {
     fn request(&mut self, item: ItemId) -> Request {
         let (first, last) = self.order[item.0 as usize];
-        Request::new(b'R').u64(item.0).u32(first).u32(last)
+        self.thresholds.put(Request::new(b'R').u64(item.0).u32(first).u32(last))
     }
 
     fn take(&mut self, item: ItemId, answer: Answer) -> Result<Outcome, SearchError> {
-        let Answer::Hits { item: found, extensions, hits } = answer else { return Err(unasked(&answer)) };
+        let Answer::Hits { item: found, extensions, most, dropped, hits } = answer else {
+            return Err(unasked(&answer));
+        };
         if found != item || hits.len() != self.hits.len() {
             return Err(SearchError::Protocol { problem: "hits of another range".into() });
         }
@@ -101,6 +109,8 @@ impl Job for RangeJob<'_> {
             let bytes = hits.iter().fold(Request::new(b'H'), |frame, hits| frame.text(hits)).body();
             journal.keep_range(self.number, item.0, extensions, &bytes)?;
         }
+        self.thresholds.add(&hits, most);
+        self.dropped += dropped;
         self.set(item.0 as usize, extensions, hits);
         Ok(Outcome::Done)
     }

@@ -23,6 +23,7 @@ mod place;
 mod plan;
 mod protocol;
 mod summary;
+mod thresholds;
 mod work;
 mod worker;
 

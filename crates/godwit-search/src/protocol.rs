@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `I` | ranges wanted, bytes of memory for reports, scratch directory, command line, fields of rows | volumes, whether queries are empty, whether sizes of batches vary, size of the first, ranges |
 //! | `B` | number of a batch, sizes of batches up to it | queries, letters, whether it is the last, whole, alone |
-//! | `R`/`H` | item, ordinals of a range | item, extensions, hits of each query |
+//! | `R`/`H` | item, ordinals of a range, how many queries have full lists, each with an e-value | item, extensions, subjects that a list holds (0: not known), subjects that were dropped, hits of each query |
 //! | `E` | no more ranges of this batch | |
 //! | `O` | item, queries from, to, whether alone, hits | item, bytes, checksum, lines for the header, rows |
 //! | `A` | item (the batch), sizes | item, queries, whether it is the last, bytes, checksum, lines for the header, rows |
@@ -58,6 +58,11 @@ impl Request {
         self
     }
 
+    pub(crate) fn f64(mut self, value: f64) -> Self {
+        self.body.extend(value.to_le_bytes());
+        self
+    }
+
     pub(crate) fn numbers(mut self, values: &[i32]) -> Self {
         values.iter().for_each(|value| self.body.extend(value.to_le_bytes()));
         self
@@ -94,6 +99,10 @@ pub(crate) enum Answer {
     Hits {
         item: ItemId,
         extensions: i64,
+        /// Subjects that the list of a query holds; 0 where that is not known.
+        most: u32,
+        /// Subjects that were worse than what their query's list has.
+        dropped: u64,
         /// Of each query, or of all.
         hits: Vec<Vec<u8>>,
     },
@@ -220,9 +229,9 @@ impl<'a> Fields<'a> {
             }
             b'H' => {
                 let (item, extensions) = (ItemId(self.u64()?), self.u64()? as i64);
-                let groups = self.u32()?;
+                let (most, dropped, groups) = (self.u32()?, self.u64()?, self.u32()?);
                 let hits = (0..groups).map(|_| self.text()).collect::<Option<_>>()?;
-                Answer::Hits { item, extensions, hits }
+                Answer::Hits { item, extensions, most, dropped, hits }
             }
             b'O' => {
                 let (item, bytes) = (ItemId(self.u64()?), self.u64()?);
@@ -306,15 +315,20 @@ impl<'a> Fields<'a> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    fn f64(&mut self) -> Option<f64> {
+    pub(crate) fn f64(&mut self) -> Option<f64> {
         self.bytes().map(f64::from_le_bytes)
     }
 
     pub(crate) fn text(&mut self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.u64()?).ok()?;
-        let (text, rest) = self.rest.split_at_checked(length)?;
+        self.skip(length).map(<[u8]>::to_vec)
+    }
+
+    /// Passes over so many bytes.
+    pub(crate) fn skip(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (passed, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
-        Some(text.to_vec())
+        Some(passed)
     }
 }
 
@@ -324,10 +338,11 @@ mod tests {
 
     #[test]
     fn hits_come_as_they_were_sent() {
-        let sent = Request::new(b'H').u64(7).u64(9).u32(2).text(b"ab").text(b"");
+        let sent = Request::new(b'H').u64(7).u64(9).u32(3).u64(1).u32(2).text(b"ab").text(b"");
         let frame = read_frame(&mut &*sent.frame()).expect("it is whole");
-        let Ok(Answer::Hits { item, extensions, hits }) = answer(&frame) else { panic!("no hits") };
-        assert_eq!((item, extensions, hits), (ItemId(7), 9, vec![b"ab".to_vec(), Vec::new()]));
+        let Ok(Answer::Hits { item, extensions, most, dropped, hits }) = answer(&frame) else { panic!("no hits") };
+        assert_eq!((item, extensions, most, dropped), (ItemId(7), 9, 3, 1));
+        assert_eq!(hits, vec![b"ab".to_vec(), Vec::new()]);
     }
 
     #[test]

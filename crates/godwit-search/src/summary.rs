@@ -34,6 +34,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Bytes of hits that went to owners of queries.
     pub hits_bytes: u64,
+    /// Subjects that were dropped where they were found: their queries' lists were full of better ones.
+    pub dropped_subjects: u64,
     /// Batches that were found finished, by a search that was stopped.
     pub resumed_batches: u32,
     /// Rows of the table of hits; `None` where none was asked for.

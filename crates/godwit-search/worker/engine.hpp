@@ -1,6 +1,7 @@
 // One BLAST+ program over parts of one database: the stages of CLocalBlast, taken apart where hits can be moved.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -28,9 +29,21 @@ struct BatchInfo {
     bool alone;
 };
 
+/// A part of the database to search.
+struct Range {
+    /// Ordinals [first, last).
+    uint32_t first, last;
+    /// By query of the batch: the e-value above which a subject cannot be kept, where others have filled the query's list.
+    std::map<int32_t, double> worst;
+};
+
 /// What came of searching one range.
 struct RangeHits {
     int64_t extensions = 0;
+    /// Subjects that a query's list holds; 0 where lists are kept in another way, or there are none.
+    uint32_t most = 0;
+    /// Subjects that were worse than `worst`.
+    uint64_t dropped = 0;
     /// Of each query, or one for all where the batch is whole.
     std::vector<std::string> hits;
 };
@@ -65,7 +78,7 @@ public:
     bool BatchSizesVary() const { return m_SizesVary; }
 
     /// Searches a range; `next` is called at its end with what was found and says whether it set another.
-    void Search(uint32_t first, uint32_t last, const std::function<bool(RangeHits&&, uint32_t&, uint32_t&)>& next);
+    void Search(Range range, const std::function<bool(RangeHits&&, Range&)>& next);
 
     /// The report on queries [first, last) of the batch, from hits of all ranges.
     void Report(uint32_t first, uint32_t last, const std::string& hits, std::string& report);
@@ -86,8 +99,7 @@ private:
     void MakeFormatter(const ncbi::CArgs& args, const std::string& command_line);
     void Prepare();
     void Iterate();
-    void TakeRange(RangeHits& into);
-    void TakeStream(BlastHSPStream* stream, uint32_t chunk, RangeHits& into);
+    void TakeStream(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
     void FreshStream();
     void Give(std::vector<HitList>& hits);
     void Print(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);

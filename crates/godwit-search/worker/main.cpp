@@ -236,14 +236,26 @@ private:
         m_Channel.Send('M', to.Bytes());
     }
 
+    /// A range, behind the item that it is.
+    static Range RangeOf(FrameReader& from) {
+        Range range;
+        range.first = from.Get<uint32_t>();
+        range.last = from.Get<uint32_t>();
+        for (uint32_t left = from.Get<uint32_t>(); left > 0; --left) {
+            const uint32_t query = from.Get<uint32_t>();
+            range.worst[int32_t(query)] = from.Get<double>();
+        }
+        return range;
+    }
+
     void Search(FrameReader& from) {
         uint64_t item = from.Get<uint64_t>();
-        const uint32_t first = from.Get<uint32_t>();
-        const uint32_t last = from.Get<uint32_t>();
-        m_Engine->Search(first, last, [&](RangeHits&& found, uint32_t& next_first, uint32_t& next_last) {
+        m_Engine->Search(RangeOf(from), [&](RangeHits&& found, Range& range) {
             FrameWriter to;
             to.Put<uint64_t>(item);
             to.Put<int64_t>(found.extensions);
+            to.Put<uint32_t>(found.most);
+            to.Put<uint64_t>(found.dropped);
             to.Put<uint32_t>(uint32_t(found.hits.size()));
             for (const string& hits : found.hits) to.PutText(hits);
             m_Channel.Send('H', to.Bytes());
@@ -251,8 +263,7 @@ private:
             if (m_Channel.Receive(body) != 'R') return false;
             FrameReader next(body);
             item = next.Get<uint64_t>();
-            next_first = next.Get<uint32_t>();
-            next_last = next.Get<uint32_t>();
+            range = RangeOf(next);
             return true;
         });
     }

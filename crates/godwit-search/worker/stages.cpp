@@ -45,23 +45,29 @@ void CEngine::Iterate() {
 }
 
 /// Takes the hits that a stream has kept for each query.
-void CEngine::TakeStream(BlastHSPStream* stream, uint32_t chunk, RangeHits& into) {
+void CEngine::TakeStream(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into) {
     if (stream == NULL || stream->results == NULL) return;
     for (Int4 query = 0; query < stream->results->num_queries; ++query) {
         BlastHitList*& kept = stream->results->hitlist_array[query];
         if (kept == NULL) continue;
+        // A query that was split has a list for each of its parts, and then one of what these kept.
+        if (!m_Split) into.most = uint32_t(kept->hsplist_max);
+        const auto worst = range.worst.find(query);
         FrameWriter to;
         for (Int4 index = 0; index < kept->hsplist_count; ++index) {
             const BlastHSPList& list = *kept->hsplist_array[index];
-            PutHits(to, list, chunk);
+            if (!m_Split && worst != range.worst.end() && list.best_evalue > worst->second) {
+                ++into.dropped;
+            } else {
+                PutHits(to, list, chunk);
+            }
         }
         into.hits[m_Info.whole ? 0 : query] += to.Bytes();
         kept = Blast_HitListFree(kept);
     }
 }
 
-void CEngine::Search(uint32_t first, uint32_t last,
-                     const function<bool(RangeHits&&, uint32_t&, uint32_t&)>& next) {
+void CEngine::Search(Range range, const function<bool(RangeHits&&, Range&)>& next) {
     StageClock clock(m_Seconds.search);
     WatchScope scope;
     const size_t groups = m_Info.whole ? 1 : m_Info.queries;
@@ -77,15 +83,17 @@ void CEngine::Search(uint32_t first, uint32_t last,
         ++m_Seconds.ranges_started;
     };
     // Hands over what was found, and asks for more.
-    const auto deliver = [&](uint32_t& from, uint32_t& to) {
+    const auto deliver = [&]() {
         ended = StageClock::Now();
-        if (!m_Raw && !merged) TakeStream(g_Watch.stream, 0, found);
+        if (!m_Raw && !merged) TakeStream(g_Watch.stream, 0, range, found);
         found.extensions = g_Watch.extensions;
         g_Watch.extensions = 0;
         RangeHits done = std::move(found);
         found = RangeHits();
         found.hits.resize(groups);
-        return next(std::move(done), from, to);
+        if (!next(std::move(done), range)) return false;
+        g_Watch.SetRange(int(range.first), int(range.last));
+        return true;
     };
     if (m_Raw) {
         g_Watch.take = [&](BlastHSPList* list) {
@@ -95,15 +103,10 @@ void CEngine::Search(uint32_t first, uint32_t last,
             Blast_HSPListFree(list);
         };
     }
-    g_Watch.SetRange(int(first), int(last));
+    g_Watch.SetRange(int(range.first), int(range.last));
     if (!m_Split) {
         if (m_Prelim.Empty() || m_Data.NotEmpty()) Prepare();
-        g_Watch.advance = [&]() {
-            uint32_t from, to;
-            if (!deliver(from, to)) return false;
-            g_Watch.SetRange(int(from), int(to));
-            return true;
-        };
+        g_Watch.advance = deliver;
         Iterate();
         return;
     }
@@ -112,14 +115,12 @@ void CEngine::Search(uint32_t first, uint32_t last,
     for (bool more = true; more;) {
         g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
             merged = true;
-            TakeStream(stream, chunk, found);
+            TakeStream(stream, chunk, range, found);
         };
         Prepare();
         Iterate();
         g_Watch.merge = nullptr;
-        uint32_t from, to;
-        more = deliver(from, to);
-        if (more) g_Watch.SetRange(int(from), int(to));
+        more = deliver();
     }
     m_Data.Reset();
 }

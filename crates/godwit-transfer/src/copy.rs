@@ -1,6 +1,7 @@
 //! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
 
 mod checks;
+mod climb;
 mod events;
 mod packed;
 mod proof;
@@ -308,7 +309,10 @@ impl Copy<'_> {
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
             compress: matches!(self.options.compress, Compression::Zstd),
         };
-        let mut runner = Runner::new(self, direction, hashes, manner, summary, connecting);
+        // With several sources each has connections of its own; a limit is shared among those that there are.
+        let climbs = self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tune::is_near(rtt);
+        let climb = (climbs && manner.bytes_per_s.is_none() && sources == 1).then(|| Climb::new(streams, rtt));
+        let mut runner = Runner::new(self, direction, hashes, manner, summary, connecting, climb);
         let outcome = runner.run(work, options, cancelled).await;
         let (summary, direction) = runner.finished();
         outcome?;

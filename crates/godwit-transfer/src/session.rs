@@ -147,7 +147,12 @@ impl Session {
         if self.unasked.is_empty() || !self.streams.is_empty() {
             return;
         }
-        for stream in 0..self.options.streams.max(1) {
+        self.open_more(actions);
+    }
+
+    /// Makes the connections that there are to be and are not.
+    fn open_more(&mut self, actions: &mut Vec<Action>) {
+        for stream in self.streams.len() as StreamId..self.options.streams.max(1) {
             let source = stream % self.options.sources.max(1);
             let state = StreamState::Opening;
             self.streams.push(Stream { state, failures: 0, source, arrived_bytes: 0, requests: BTreeMap::new() });
@@ -209,6 +214,12 @@ impl Session {
                     found.state = FileState::Done;
                     self.unsettled -= 1;
                     self.progressed = now;
+                }
+            }
+            Event::Streams { wanted } => {
+                self.options.streams = wanted;
+                if !self.streams.is_empty() {
+                    self.open_more(&mut actions);
                 }
             }
             Event::Tick => {}
@@ -451,7 +462,7 @@ impl Session {
     /// Gives every stream as many requests as it may have. The stream with the fewest comes first.
     fn ask(&mut self, now: Duration, actions: &mut Vec<Action>) {
         for held in 0..self.options.requests_ahead {
-            for stream in 0..self.streams.len() {
+            for stream in 0..self.streams.len().min(self.options.streams.max(1) as usize) {
                 let found = &self.streams[stream];
                 if found.state != StreamState::Open || found.requests.len() != held {
                     continue;

@@ -58,9 +58,14 @@ pub fn streams(mode: CopyMode, wanted: Option<u32>, rtt: Duration) -> u32 {
     match mode {
         CopyMode::Fair => wanted.unwrap_or(FAIR_STREAMS).min(FAIR_STREAMS),
         CopyMode::Polite => wanted.unwrap_or(POLITE_STREAMS),
-        CopyMode::Fast if rtt < NEAR => wanted.unwrap_or(NEAR_STREAMS),
+        CopyMode::Fast if is_near(rtt) => wanted.unwrap_or(NEAR_STREAMS),
         CopyMode::Fast => wanted.unwrap_or(FAST_STREAMS),
     }
+}
+
+/// Whether a round trip takes no time.
+pub(crate) fn is_near(rtt: Duration) -> bool {
+    rtt < NEAR
 }
 
 /// Sets a socket for a manner of sending. What the kernel refuses is left as it is; returns the congestion control that runs.

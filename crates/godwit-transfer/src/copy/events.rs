@@ -37,6 +37,9 @@ pub enum CopyEvent {
         retransmits: u64,
         /// Blocks that came damaged.
         damaged: u64,
+        /// Connections that are asked for blocks.
+        #[serde(default)]
+        streams: u32,
     },
     /// A file would be copied, or removed.
     Would {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::climb::Climb;
 use super::proof::{Proof, Prover};
 use super::{Connecting, Copy, CopyEvent, CopySummary};
 use crate::error::TransferError;
@@ -56,6 +57,8 @@ pub(super) struct Runner<'r, 'c> {
     notes: Notes,
     heard: mpsc::UnboundedReceiver<Note>,
     slots: Vec<Slot>,
+    /// How many of them are asked for blocks.
+    streams: u32,
     troubles: Vec<TransferError>,
     /// Why a source does not have a file any more.
     unavailable: HashMap<FileId, TransferError>,
@@ -64,6 +67,8 @@ pub(super) struct Runner<'r, 'c> {
     unwritable: Option<TransferError>,
     started: Instant,
     arrived_bytes: u64,
+    /// Where the number of connections is ours to choose.
+    climb: Option<Climb>,
     /// Times and bytes, for the rate.
     marks: std::collections::VecDeque<(Instant, u64)>,
 }
@@ -76,6 +81,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         manner: Manner,
         summary: CopySummary,
         connecting: Connecting,
+        climb: Option<Climb>,
     ) -> Self {
         let (notes, heard) = mpsc::unbounded_channel();
         Self {
@@ -88,12 +94,14 @@ impl<'r, 'c> Runner<'r, 'c> {
             notes,
             heard,
             slots: Vec::new(),
+            streams: 0,
             troubles: Vec::new(),
             unavailable: HashMap::new(),
             last_failure: None,
             unwritable: None,
             started: Instant::now(),
             arrived_bytes: 0,
+            climb,
             marks: std::collections::VecDeque::new(),
         }
     }
@@ -110,7 +118,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         options: SessionOptions,
         cancelled: &AtomicBool,
     ) -> Result<(), TransferError> {
-        self.slots.resize_with(options.streams.max(1) as usize, Slot::default);
+        self.streams = options.streams.max(1);
         let patience = options.patience;
         let work =
             work.into_iter().map(|(work, settled)| if settled { FileWork { size_bytes: 0, ..work } } else { work });
@@ -139,6 +147,9 @@ impl<'r, 'c> Runner<'r, 'c> {
             if told_at.elapsed() >= TELL_INTERVAL {
                 told_at = Instant::now();
                 self.tell_progress();
+                if let Some(wanted) = self.streams_wanted() {
+                    actions.extend(session.handle(self.started.elapsed(), Event::Streams { wanted }));
+                }
             }
             let event = match note {
                 Ok(Some(note)) => match self.event_of(note).await? {
@@ -147,7 +158,7 @@ impl<'r, 'c> Runner<'r, 'c> {
                 },
                 _ => Event::Tick,
             };
-            actions = session.handle(self.started.elapsed(), event);
+            actions.extend(session.handle(self.started.elapsed(), event));
         }
     }
 
@@ -248,6 +259,9 @@ impl<'r, 'c> Runner<'r, 'c> {
 
     fn open(&mut self, stream: StreamId, source: u32) {
         let (asks, asked) = mpsc::unbounded_channel();
+        if self.slots.len() <= stream as usize {
+            self.slots.resize_with(stream as usize + 1, Slot::default);
+        }
         let slot = &mut self.slots[stream as usize];
         (slot.asks, slot.source) = (Some(asks), source);
         if slot.task.take().is_some() {
@@ -326,6 +340,14 @@ impl<'r, 'c> Runner<'r, 'c> {
         self.copy.observer.event(&CopyEvent::Copied { path, bytes, blake3 });
     }
 
+    /// How many connections there are to be from now on, where that changes.
+    fn streams_wanted(&mut self) -> Option<u32> {
+        let left = self.summary.bytes.saturating_sub(self.summary.kept_bytes + self.arrived_bytes);
+        let wanted = self.climb.as_mut()?.look(self.started.elapsed(), self.arrived_bytes, left)?;
+        self.streams = wanted;
+        Some(wanted)
+    }
+
     fn tell_progress(&mut self) {
         let now = Instant::now();
         self.marks.push_back((now, self.arrived_bytes));
@@ -345,6 +367,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             eta_s: (rate >= 1.0).then(|| (left as f64 / rate) as u64),
             retransmits: retransmits.map(|info| u64::from(info.retransmits)).sum(),
             damaged: self.summary.damaged,
+            streams: self.streams,
         });
     }
 }

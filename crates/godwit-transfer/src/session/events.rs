@@ -54,7 +54,7 @@ impl Sources {
 /// How a session works.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Connections.
+    /// Connections, to begin with.
     pub streams: u32,
     /// Where the same files are to be had; at most [`Sources::MOST`].
     pub sources: u32,
@@ -165,6 +165,11 @@ pub enum Event {
     Finished {
         /// Which.
         file: FileId,
+    },
+    /// From now on so many connections are asked for blocks. Those that are missing are made; others are let be.
+    Streams {
+        /// How many; at least 1.
+        wanted: u32,
     },
     /// Time went on.
     Tick,

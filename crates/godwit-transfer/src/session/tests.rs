@@ -262,3 +262,22 @@ fn streams_of_a_source_that_is_gone_go_to_another() {
     }
     assert_eq!(opened, [Action::Open { stream: 1, source: 2 }]);
 }
+
+#[test]
+fn connections_that_are_wanted_are_made_and_others_are_asked_for_nothing() {
+    let (mut session, _) = Session::new(vec![work(1000 * BLOCK)], options(1), ms(0));
+    assert_eq!(asked(&session.handle(ms(1), Event::Opened { stream: 0 })).len(), 2);
+    let opened = session.handle(ms(2), Event::Streams { wanted: 3 });
+    assert_eq!(opened, [1, 2].map(|stream| Action::Open { stream, source: 0 }));
+    let asks = asked(&session.handle(ms(3), Event::Opened { stream: 2 }));
+    assert!(asks.len() == 2 && asks.iter().all(|ask| ask.0 == 2));
+    assert_eq!(session.handle(ms(4), Event::Streams { wanted: 2 }), []);
+    // What it was asked for still counts, and nothing more is asked.
+    let span = asks[0].2[0];
+    assert_eq!(asked(&session.handle(ms(5), Event::Arrived { stream: 2, file: 0, block: span.start })).len(), 0);
+    session.handle(ms(6), Event::Ended { stream: 2, request: asks[0].1 });
+    assert_eq!(asked(&session.handle(ms(7), Event::Ended { stream: 2, request: asks[1].1 })).len(), 0);
+    // They are there when they are wanted again.
+    let again = session.handle(ms(8), Event::Streams { wanted: 3 });
+    assert_eq!(asked(&again).iter().map(|ask| ask.0).collect::<Vec<_>>(), [2, 2]);
+}
