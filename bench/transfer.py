@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`godwit copy` over emulated long fat networks (bench/path), with iperf3 beside it in the same minute.
+"""`godwit copy` over emulated long fat networks (bench/path), with iperf3, and aria2 and GridFTP where they are installed, in the same minute.
 
 Two network namespaces are joined by a path of some round-trip time, rate, loss and jitter. In each cell a file is copied from disk to disk, by a user
 without privileges, with TLS, tokens and BLAKE3, set-up included; percents are of the payload rate of TCP (1448 of 1500 bytes). The bound
@@ -19,7 +19,9 @@ import time
 from math import log2
 from pathlib import Path
 
+import _clients
 import _measure as bench
+import _path_peers as peers
 
 PATH = bench.ROOT / "bench" / "path" / "path.sh"
 NAME = "gwpath"
@@ -33,11 +35,11 @@ BASE = {"rate": 1000, "rtt": 40, "loss_per_s": 0, "loss": 0.0, "jitter": 0, "str
 
 
 def factors():
-    """One factor at a time, then a Latin square of 25 cells, and the cells that bars are set for."""
+    """The cells that bars are set for, one factor at a time, the two real paths of the study, and a Latin square of 25 cells."""
+    yield from ({**BASE, "rtt": rtt, "loss": loss} for rtt in (10, 40, 100) for loss in (0.0, 0.0001, 0.001))
     for name, values in [("rtt", RTT_MS), ("rate", RATE_MBPS), ("loss_per_s", LOSS_PER_S), ("jitter", JITTER_OF_LATENCY)]:
         yield from ({**BASE, name: value} for value in values)
     yield from ({**BASE, "streams": streams} for streams in STREAMS)
-    yield from ({**BASE, "rtt": rtt, "loss": loss} for rtt in (10, 40, 100) for loss in (0.0001, 0.001))
     yield from ({**BASE, "rtt": rtt} for rtt in (42, 92))
     for row in range(5):
         for column in range(5):
@@ -149,8 +151,15 @@ def iperf(path, streams, seconds=6):
     return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
 
 
+def emptied(directory):
+    """An empty directory of the user who copies."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    os.chown(directory, USER, USER)
+
+
 def measure(cell, godwit, directory, megabytes):
-    """One cell: godwit and iperf3 in the same minute."""
+    """One cell: godwit, iperf3 and other programs in the same minute."""
     root, mine = directory / "root", directory / "mine"
     for made in (root, mine):
         shutil.rmtree(made, ignore_errors=True)
@@ -168,6 +177,12 @@ def measure(cell, godwit, directory, megabytes):
         if subprocess.run(["cmp", root / "f", mine / "f"]).returncode:
             bench.fail("the copy is not the file")
         beside = iperf(path, 16)
+        others = {}
+        # Those that take the tenth part of the link's rate say nothing more by taking longer.
+        patience_s = 10 * megabytes * 8 / cell["rate"] + 10
+        for peer in peers.installed() if cell["streams"] == "auto" else []:
+            emptied(mine)
+            others[peer.name] = peers.seconds(peer, path, root, mine, directory, patience_s)
     size = (root / "f").stat().st_size
     payload = cell["rate"] * 1448 / 1500
     mbps = size * 8 / 1e6 / seconds
@@ -179,6 +194,7 @@ def measure(cell, godwit, directory, megabytes):
         "percent": round(100 * mbps / payload, 1),
         "bound_percent": round(bound_percent(cell, size / 1e6), 1),
         "iperf3_x16_percent": round(100 * beside / payload, 1),
+        "peers_percent": {name: took and round(100 * size * 8 / 1e6 / took / payload, 1) for name, took in others.items()},
         "emulator_late_us_p99": late.get("ba", {}).get("late_us_le", {}).get("p99"),
         "load": os.getloadavg()[0],
     }
@@ -260,6 +276,106 @@ def many_files(godwit, directory, count=2000, size=100_000):
     return {"files": count, "bytes_each": size, "seconds": round(seconds, 2), "load": os.getloadavg()[0]}
 
 
+def bar_percent(cell):
+    """What is asked of a cell at 1000 Mbit/s; None where nothing is said."""
+    if cell["rate"] != 1000 or cell["jitter"] or cell["loss_per_s"] or cell["streams"] != "auto":
+        return None
+    if cell["rtt"] > 40:
+        return 86 if cell["loss"] <= 0.0001 else 85
+    return 93 if cell["loss"] <= 0.0001 else 85
+
+
+def title_of(cell):
+    words = [f"{cell['rate']} Mbit/s", f"{cell['rtt']} ms"]
+    words += [f"{cell['loss']:.2%} lost"] if cell["loss"] else []
+    words += [f"{cell['loss_per_s']} losses/s"] if cell["loss_per_s"] else []
+    words += [f"jitter {cell['jitter']:.2f} of the latency"] if cell["jitter"] else []
+    return ", ".join(words + ([f"{cell['streams']} streams"] if cell["streams"] != "auto" else []))
+
+
+def promises(results):
+    for cell in results["cells"]:
+        bar = bar_percent(cell)
+        if bar:
+            wanted = min(bar, cell["bound_percent"])
+            yield bench.promise(f"{cell['megabytes']} MiB, {title_of(cell)}, of the payload rate (bound {cell['bound_percent']})", [cell["percent"]], at_least=wanted, unit="%")
+        found = [percent for percent in cell.get("peers_percent", {}).values() if percent]
+        if found:
+            yield bench.promise(f"{cell['megabytes']} MiB, {title_of(cell)}, over the best peer", [cell["percent"] / max(found)], at_least=1)
+    for found in results["files"]:
+        yield bench.promise(f"{found['files']} files of {found['bytes_each']} bytes, 1000 Mbit/s, 40 ms", [found["seconds"]], at_most=2.0, unit="s")
+    for found in results["fairness"]:
+        if found["mode"] == "polite":
+            asked = 90 if found["queue"] == "1bdp" else 60
+            yield bench.promise(f"cubic flow beside polite, queue {found['queue']}, of its rate alone", [found["cubic_keeps_percent"]], at_least=asked, unit="%")
+            if found["queue"] == "1bdp":
+                yield bench.promise("polite alone, of the link", [found["copy_alone_mbit_per_s"] / 2], at_least=88, unit="%")
+
+
+def cell_table(cells):
+    names = sorted({name for cell in cells for name in cell.get("peers_percent", {})})
+    lines = ["| path | MiB | s | % | bound | iperf3 x16 | " + "".join(f"{name} | " for name in names) + "load |", "|---" * (7 + len(names)) + "|"]
+    for cell in cells:
+        others = "".join(f"{cell.get('peers_percent', {}).get(name) or '-'} | " for name in names)
+        lines.append(f"| {title_of(cell)} | {cell['megabytes']} | {cell['seconds']:.2f} | {cell['percent']} | {cell['bound_percent']} | {cell['iperf3_x16_percent']} | {others}{cell['load']:.1f} |")
+    return lines
+
+
+def fairness_table(rows):
+    lines = ["| mode | queue | cubic alone, Mbit/s | beside the copy | keeps | its losses alone | beside | copy alone, Mbit/s | beside cubic |", "|---" * 9 + "|"]
+    for row in rows:
+        keys = ("mode", "queue", "cubic_alone_mbit_per_s", "cubic_beside_mbit_per_s", "cubic_keeps_percent", "cubic_retransmits_alone",
+                "cubic_retransmits_beside", "copy_alone_mbit_per_s", "copy_beside_mbit_per_s")
+        lines.append("".join(f"| {row[key]} " for key in keys) + "|")
+    return lines
+
+
+def sweep_plot(cells, factor, label):
+    """The cells in which only one factor is another than usual."""
+    usual = [cell for cell in cells if all(cell[key] == value for key, value in BASE.items() if key != factor) and cell[factor] != "auto"]
+    usual.sort(key=lambda cell: cell[factor])
+    lines = {"godwit": [[cell[factor], cell["percent"]] for cell in usual], "iperf3 x16": [[cell[factor], cell["iperf3_x16_percent"]] for cell in usual]}
+    for name in sorted({name for cell in usual for name in cell.get("peers_percent", {})}):
+        lines[name] = [[cell[factor], cell["peers_percent"][name]] for cell in usual if cell.get("peers_percent", {}).get(name)]
+    lines = {name: points for name, points in lines.items() if points}
+    return {"name": f"transfer-{factor.replace('_', '-')}", "title": f"Share of the link by {label}", "x": label, "y": "% of the payload rate", "lines": lines}
+
+
+SWEEPS = {"rtt": "round-trip time, ms", "rate": "rate, Mbit/s", "loss_per_s": "losses a second", "jitter": "jitter, share of the latency", "streams": "streams"}
+
+
+def report(options, godwit, results):
+    around, promised = bench.host(godwit), list(promises(results))
+    drawn = [plot for plot in (sweep_plot(results["cells"], factor, label) for factor, label in SWEEPS.items()) if plot["lines"]]
+    versions = [bench.first_line(["aria2c", "--version"], "aria2"), bench.first_line(["globus-gridftp-server", "--version"])]
+    text = "\n".join([
+        "# Copies over emulated long fat networks",
+        "",
+        f"{bench.machine(around)}. {around['versions']['godwit']}, {bench.first_line(['iperf3', '--version'])}, {', '.join(filter(None, versions))};"
+        f" congestion control that users may take: {Path('/proc/sys/net/ipv4/tcp_allowed_congestion_control').read_text().strip()}.",
+        "",
+        "From disk to disk by a user without privileges, TLS, tokens and BLAKE3, set-up included, `--mode fast` and no other option; percents are of the payload rate of TCP. The bound is"
+        " what handshakes and slow start leave. Both ends and the emulator share the cores. Peers neither verify nor, but for aria2, encrypt; `-`: it failed, or was slower than a tenth of the link.",
+        "",
+        *[f"![{plot['title']}]({plot['name']}.svg)" for plot in drawn],
+        "",
+        *[f"- {bench.in_words(one)}" for one in promised],
+        "",
+        "## One file",
+        "",
+        *cell_table(results["cells"]),
+        "",
+        "## Beside a flow of CUBIC, 200 Mbit/s, 40 ms",
+        "",
+        *fairness_table(results["fairness"]),
+        "",
+        f"Command: `{bench.shown_command()}`",
+        "",
+    ])
+    bench.write("transfer", options.results, text, around, promised, {**results, "plots": drawn})
+    _clients.plot(_clients.python("databases"), options.results / "transfer.json")
+
+
 def main():
     parser = bench.parser(__doc__)
     parser.add_argument("--full", action="store_true", help="all cells of the factorial")
@@ -274,7 +390,8 @@ def main():
     godwit = bench.godwit_binary(options)
     os.environ["GODWIT"] = str(godwit)
     kept = options.results / "transfer.json"
-    results = json.loads(kept.read_text()) if kept.exists() else {"cells": [], "fairness": [], "files": []}
+    before = json.loads(kept.read_text()) if kept.exists() else {}
+    results = {part: before.get(part, []) for part in ("cells", "fairness", "files")}
 
     def keep():
         options.results.mkdir(parents=True, exist_ok=True)
@@ -297,12 +414,16 @@ def main():
                     print(results["fairness"][-1], flush=True)
                     keep()
         if options.only in (None, "sweeps"):
-            known = [{key: cell[key] for key in BASE} for cell in results["cells"]]
-            left = [cell for cell in (full() if options.full else factors()) if cell not in known]
+            known = [{key: cell[key] for key in BASE} for cell in results["cells"] if cell["megabytes"] == options.megabytes]
+            left = []
+            for cell in full() if options.full else factors():
+                if cell not in known and cell not in left:
+                    left.append(cell)
             for number, cell in enumerate(left[: options.cells]):
                 results["cells"].append(measure(cell, program, directory, options.megabytes))
                 print(number + 1, "of", len(left), results["cells"][-1], flush=True)
                 keep()
+    report(options, godwit, results)
 
 
 if __name__ == "__main__":

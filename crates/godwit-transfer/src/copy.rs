@@ -33,6 +33,7 @@ use crate::sums::{Sum, Sums};
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
+use climb::Climb;
 use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
 pub use events::{CopyEvent, CopyObserver, CopySummary};
 use packed::Packed;
