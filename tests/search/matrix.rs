@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use godwit_tests::random::Random;
 use godwit_tests::{binary, needs, skip};
@@ -70,7 +70,7 @@ impl Journal {
     fn open() -> Self {
         let program = std::fs::metadata(binary::path()).expect("the program is built");
         let name = format!("search-matrix-{}-{}.tsv", program.size(), program.mtime());
-        let path = Path::new(binary::path()).with_file_name(name);
+        let path = binary::path().with_file_name(name);
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         Self { path, done: text.lines().map(str::to_owned).collect() }
     }
