@@ -15,7 +15,7 @@ fn text(path: &Path) -> &str {
 }
 
 /// A certificate for this machine that signs itself, and its key.
-fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
+pub fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
     let (certificate, key) = (directory.join("server.pem"), directory.join("server.key"));
     let mut openssl: Command = Tool::need("openssl").command();
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);

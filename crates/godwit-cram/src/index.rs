@@ -26,13 +26,16 @@ pub struct IndexEntry {
 
 impl IndexEntry {
     /// The entries of a compressed index.
-    pub(super) fn read_all(compressed: impl Read) -> io::Result<Vec<Self>> {
+    ///
+    /// # Errors
+    /// Those of reading, and `InvalidData` for what is no line of an index.
+    pub fn read_all(compressed: impl Read) -> io::Result<Vec<Self>> {
         let mut text = String::new();
         MultiGzDecoder::new(compressed).read_to_string(&mut text)?;
         let entries = text.lines().map(|line| Self::parse(line).ok_or(line));
-        entries
-            .collect::<Result<_, _>>()
-            .map_err(|line| io::Error::new(io::ErrorKind::InvalidData, format!("htslib wrote the index line {line:?}")))
+        entries.collect::<Result<_, _>>().map_err(|line| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{line:?} is no line of an index of CRAM"))
+        })
     }
 
     fn parse(line: &str) -> Option<Self> {

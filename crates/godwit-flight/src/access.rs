@@ -12,6 +12,7 @@ use crate::dataset::Touched;
 use crate::gate::Caller;
 use crate::server::{Answers, Chunks, Download};
 use crate::sql::Pending;
+use crate::web::WebStream;
 
 /// What is said of data that begin to leave.
 pub(crate) const BEGUN: &str = "begun";
@@ -99,6 +100,29 @@ impl Recorded {
 
     pub(crate) fn count(&mut self, batch: &RecordBatch) {
         self.access.count(batch);
+    }
+
+    /// So many bytes that are in no batch, counted. The last of them leave only once it is recorded that all did: who knows how
+    /// many there are does not ask for the end.
+    pub(crate) fn bytes(self, bytes: WebStream, length: u64) -> WebStream {
+        let bytes = stream::unfold((bytes, self), move |(mut bytes, mut recorded)| async move {
+            if !recorded.open {
+                return None;
+            }
+            let mut next = bytes.next().await;
+            if let Some(Ok(bytes)) = &next {
+                recorded.access.bytes += bytes.len() as u64;
+            }
+            if recorded.access.bytes >= length && matches!(next, Some(Ok(_))) {
+                if let Err(status) = recorded.end(DONE.to_owned()).await {
+                    next = Some(Err(status));
+                }
+            } else {
+                next = recorded.close_at_the_end(next).await;
+            }
+            Some((next?, (bytes, recorded)))
+        });
+        Box::pin(bytes)
     }
 
     pub(crate) async fn end(&mut self, outcome: String) -> Result<(), Status> {

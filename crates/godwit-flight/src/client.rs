@@ -105,7 +105,7 @@ impl Client {
         let wire = owner.wire();
         let builder = tuned!(hyper::client::conn::http2::Builder::new(TokioExecutor::new()), tuning);
         let (requests, connection) = builder
-            .handshake(TokioIo::new(socket.framed(0)))
+            .handshake(TokioIo::new(socket.framed()))
             .await
             .map_err(|source| FlightError::Connection { peer: peer.clone(), source })?;
         // Its failure reaches every call that is open on it.

@@ -1,59 +1,72 @@
-//! Whether a connection has said anything: one that has not holds a place that others want.
+//! What a connection begins with: which protocol it speaks, and whether it speaks at all. One that does not holds a place that
+//! others want.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
-use crate::frames::PREFACE_BYTES;
 use crate::transport::Socket;
 
-/// A socket of a server, that knows whether its client has said the words that every connection begins with (RFC 9113 §3.4). From
-/// then on HTTP/2's pings tell who is silent.
+const PREFACE_BYTES: usize = 24;
+/// What a client of HTTP/2 says first (RFC 9113 §3.4). No request of HTTP/1.1 begins so.
+const PREFACE: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// HTTP/2, by prior knowledge or as TLS agreed on.
+    Http2,
+    /// Anything else: HTTP/1.1, or what is none of it and told so.
+    Http1,
+}
+
+/// A socket of a server whose client has said its first words, which are read again.
 #[derive(Debug)]
-pub(crate) struct Listened {
+pub(crate) struct Heard {
     socket: Socket,
-    missing_bytes: usize,
-    heard: Heard,
+    words: [u8; PREFACE_BYTES],
+    /// What is still to be read of them.
+    left: std::ops::Range<usize>,
 }
 
-/// Set once they are said.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<AtomicBool>);
-
-impl Heard {
-    /// Returns after some time if nothing was said by then, and never if it was.
-    pub(crate) async fn nothing_within(&self, time: Duration) {
-        tokio::time::sleep(time).await;
-        if self.0.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
+/// Waits for the first words of a client.
+///
+/// # Errors
+/// Those of the socket, and its end.
+pub(crate) async fn listen(mut socket: Socket) -> io::Result<(Heard, Spoken)> {
+    let (mut words, mut count) = ([0; PREFACE_BYTES], 0);
+    let spoken = loop {
+        match socket.read(&mut words[count..]).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => count += more,
         }
-    }
+        if words[..count] != PREFACE[..count] {
+            break Spoken::Http1;
+        }
+        if count == PREFACE_BYTES {
+            break Spoken::Http2;
+        }
+    };
+    // From here on HTTP/2 comes in frames.
+    let socket = if spoken == Spoken::Http2 { socket.framed() } else { socket };
+    Ok((Heard { socket, words, left: 0..count }, spoken))
 }
 
-impl Listened {
-    pub(crate) fn new(socket: Socket, heard: Heard) -> Self {
-        Self { socket, missing_bytes: PREFACE_BYTES, heard }
-    }
-}
-
-impl AsyncRead for Listened {
+impl AsyncRead for Heard {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = space.filled().len();
-        let polled = Pin::new(&mut self.socket).poll_read(context, space);
-        if self.missing_bytes > 0 {
-            self.missing_bytes = self.missing_bytes.saturating_sub(space.filled().len() - before);
-            self.heard.0.store(self.missing_bytes == 0, Ordering::Relaxed);
+        if self.left.is_empty() {
+            return Pin::new(&mut self.socket).poll_read(context, space);
         }
-        polled
+        let count = self.left.len().min(space.remaining());
+        space.put_slice(&self.words[self.left.start..self.left.start + count]);
+        self.left.start += count;
+        Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Listened {
+impl AsyncWrite for Heard {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(context, bytes)
     }
@@ -76,5 +89,51 @@ impl AsyncWrite for Listened {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    /// What is made of words that come in pieces, and what is read behind that.
+    async fn heard(pieces: &[&[u8]]) -> io::Result<(Spoken, Vec<u8>)> {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        let pieces: Vec<Vec<u8>> = pieces.iter().map(|piece| piece.to_vec()).collect();
+        let client = tokio::spawn(async move {
+            for piece in pieces {
+                client.write_all(&piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+        let (mut heard, spoken) = listen(Socket::Unix(server)).await?;
+        client.await.unwrap();
+        let mut read = Vec::new();
+        heard.read_to_end(&mut read).await?;
+        Ok((spoken, read))
+    }
+
+    #[tokio::test]
+    async fn first_words_tell_the_protocol_however_they_come_and_nothing_of_them_is_lost() {
+        let whole = [&PREFACE[..], b"frames"].concat();
+        for cut in 0..PREFACE_BYTES + 3 {
+            assert_eq!(heard(&[&whole[..cut], &whole[cut..]]).await.unwrap(), (Spoken::Http2, whole.clone()), "{cut}");
+        }
+        for text in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            b"POST /x HTTP/1.1\r\n\r\n",
+            b"PRI * HTTP/1.1\r\n\r\nabcdefgh",
+            b"\x16\x03\x01",
+        ] {
+            for cut in 0..text.len() {
+                assert_eq!(heard(&[&text[..cut], &text[cut..]]).await.unwrap(), (Spoken::Http1, text.to_vec()));
+            }
+        }
+        for short in [&PREFACE[..0], &PREFACE[..5]] {
+            assert_eq!(heard(&[short]).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
     }
 }

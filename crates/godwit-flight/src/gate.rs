@@ -12,6 +12,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tonic::Status;
 
+use crate::base64::decode_base64;
 use crate::dataset::Touches;
 use crate::transport::Token;
 use crate::wire::Wire;
@@ -192,30 +193,6 @@ fn shown(header: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
     let decoded = decode_base64(rest)?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     Some((Some(decoded[..colon].to_vec()), decoded[colon + 1..].to_vec()))
-}
-
-/// RFC 4648 §4, with or without padding.
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let text = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut held) = (0u32, 0);
-    for letter in text {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

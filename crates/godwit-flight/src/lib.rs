@@ -8,6 +8,7 @@
 //! What tickets mean, who may see what and where data comes from is decided by the caller's [`DataPlane`].
 
 mod access;
+mod base64;
 pub mod client;
 mod codec;
 mod cut;
@@ -20,6 +21,7 @@ mod gate;
 mod low_water;
 pub mod measure;
 mod message;
+mod metrics;
 mod node;
 pub mod pool;
 mod rules;
@@ -29,10 +31,12 @@ mod sql;
 mod tickets;
 mod tls;
 mod transport;
+pub mod web;
 mod wire;
 
 pub use access::{AccessLog, Accessed};
 pub use arrow_flight::FlightDescriptor;
+pub use base64::encode_base64;
 pub use client::{Answers as Answered, Batches, Client, Sender};
 pub use codec::Chunk;
 pub use cut::{PIECE_BYTES, cut};
@@ -43,10 +47,12 @@ pub use dataset::{
 pub use error::FlightError;
 pub use files::{FILES_MARK, FileInfo, FileService};
 pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT};
+pub use metrics::{Metrics, StatementWorkers};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use rules::{FileUse, FileVerdict, Rules};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
 pub use sql::{Description, Pending, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema};
+pub use tickets::FilePart;
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};

@@ -6,6 +6,7 @@
 
 mod actions;
 mod lookups;
+mod pages;
 mod placing;
 mod puts;
 mod recording;
@@ -34,6 +35,7 @@ use crate::access::AccessLog;
 use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
+use crate::metrics::{CountedLog, Metrics};
 use crate::node::placing::Asker;
 use crate::node::running::Running;
 use crate::pool::{Membership, Meter, PURPOSE, RESUME_MARK, Resumption, resumed};
@@ -41,6 +43,7 @@ use crate::rules::Rules;
 use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Item, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
+use crate::web::{WebBody, WebRequest, WebService};
 
 /// Batches between the thread that reads a dataset and the connection.
 const BATCHES_AHEAD: usize = 2;
@@ -63,12 +66,14 @@ pub struct NodeOptions {
     pub rules: Option<Arc<dyn Rules>>,
     /// Where accesses are recorded.
     pub log: Option<Arc<dyn AccessLog>>,
+    /// Who answers what is asked over plain HTTP.
+    pub web: Option<Arc<dyn WebService>>,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
         let ticket_lifetime = Duration::from_secs(3600);
-        Self { ticket_lifetime, parts: 8, part_bytes: 64 << 20, uploads: 4, rules: None, log: None }
+        Self { ticket_lifetime, parts: 8, part_bytes: 64 << 20, uploads: 4, rules: None, log: None, web: None }
     }
 }
 
@@ -112,6 +117,7 @@ struct Inner {
     started: Instant,
     files: Option<Arc<dyn FileService>>,
     pool: Option<Arc<Membership>>,
+    metrics: Arc<Metrics>,
 }
 
 /// What a descriptor asks for.
@@ -142,15 +148,19 @@ impl Node {
         engine: Option<Arc<dyn SqlEngine>>,
         files: Option<Arc<dyn FileService>>,
         pool: Option<Arc<Membership>>,
-        options: NodeOptions,
+        mut options: NodeOptions,
     ) -> Self {
+        let metrics = Arc::new(Metrics::default());
+        let counted = |log| Arc::new(CountedLog { log, metrics: metrics.clone() }) as Arc<dyn AccessLog>;
+        options.log = options.log.map(counted);
         let key = match &pool {
             Some(pool) => TicketKey::new(&pool.ticket_secret()),
             None => TicketKey::new(&random_bytes::<32>()),
         };
         let uploads = Arc::new(Semaphore::new(options.uploads.max(1)));
         let (statements, running, started) = (Statements::default(), Running::default(), Instant::now());
-        let inner = Inner { catalog, engine, key, options, statements, uploads, running, started, files, pool };
+        let inner =
+            Inner { catalog, engine, key, options, statements, uploads, running, started, files, pool, metrics };
         Self { inner: Arc::new(inner) }
     }
 
@@ -373,6 +383,17 @@ impl DataPlane for Node {
 
     fn meter(&self) -> Option<Arc<Meter>> {
         self.inner.pool.as_ref().map(|pool| pool.meter().clone())
+    }
+
+    fn metrics(&self) -> Option<Arc<Metrics>> {
+        if let Some(workers) = self.inner.engine.as_ref().and_then(|engine| engine.workers()) {
+            self.inner.metrics.set_workers(workers);
+        }
+        Some(self.inner.metrics.clone())
+    }
+
+    async fn page(&self, request: WebRequest) -> http::Response<WebBody> {
+        self.answer_page(request).await
     }
 
     async fn download(&self, caller: Caller, ticket: Bytes) -> Result<Download, Status> {

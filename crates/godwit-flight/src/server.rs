@@ -1,25 +1,28 @@
 //! The serving end.
 //!
 //! `DoGet`, `DoPut` and `DoExchange` are answered here; every other call goes to the tonic service the server was given. How the
-//! server is (`grpc.health.v1.Health`) is told to everybody, before they say who they are.
+//! server is (`grpc.health.v1.Health`) is told to everybody, before they say who they are. What is no gRPC, over HTTP/1.1 or HTTP/2,
+//! is answered by module `web`.
 //! Batches of a [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as
 //! fast as the [`DataPlane`] asks for them, and HTTP/2's windows hold the client back. An exchange is both at once.
+
+mod pages;
+mod reply;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_flight::flight_service_server::FlightServiceServer;
-use arrow_flight::{FlightDescriptor, PutResult, Ticket};
+use arrow_flight::{FlightDescriptor, Ticket};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use futures_core::Stream;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body::{Body, Frame};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
@@ -32,21 +35,20 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tower_service::Service;
 
-use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
+use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded};
 use crate::error::FlightError;
-use crate::first_words::{Heard, Listened};
-use crate::frames::PREFACE_BYTES;
+use crate::first_words::{Spoken, listen};
 use crate::gate::{Caller, Gate, shown_token};
-use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
+use crate::message::{Assembler, PREFIX_BYTES};
+use crate::metrics::{Metrics, RefusedFor, Verb, VerbCounts};
 use crate::pool::{ConnectionUse, Meter};
-use crate::segments::Segments;
+use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response};
 use crate::tls::ServerTls;
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
+use crate::web::{WebBody, WebRequest, plain};
 use crate::wire::{Wire, WireOwner};
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
-/// The same for probes that know HTTP/2 and not gRPC: whoever hears an answer has found a server that is up.
-const PLAIN_HEALTH: &str = "/healthz";
 const FLIGHT: &str = <FlightServiceServer<()> as NamedService>::NAME;
 const DO_GET: &str = "/arrow.flight.protocol.FlightService/DoGet";
 const DO_PUT: &str = "/arrow.flight.protocol.FlightService/DoPut";
@@ -92,6 +94,16 @@ pub trait DataPlane: Send + Sync + 'static {
         None
     }
 
+    /// What is counted of a server, as it is now; `None` where nothing is.
+    fn metrics(&self) -> Option<Arc<Metrics>> {
+        None
+    }
+
+    /// Answers what is asked over plain HTTP.
+    fn page(&self, _request: WebRequest) -> impl Future<Output = Response<WebBody>> + Send {
+        std::future::ready(plain(StatusCode::NOT_FOUND, "there is no page of that name"))
+    }
+
     /// Takes data and gives data for it, both as they come; refused where a server has no use for it.
     fn exchange(&self, _caller: Caller, _taken: Upload) -> impl Future<Output = Result<Chunks, Status>> + Send {
         std::future::ready(Err(Status::unimplemented("nothing is exchanged here")))
@@ -105,12 +117,13 @@ pub struct Upload {
     assembler: Assembler,
     decoder: BatchDecoder,
     descriptor: Option<FlightDescriptor>,
+    counts: Option<VerbCounts>,
 }
 
 impl Upload {
-    fn new(body: Incoming, tuning: &Tuning) -> Self {
+    fn new(body: Incoming, tuning: &Tuning, counts: Option<VerbCounts>) -> Self {
         let assembler = Assembler::new(tuning.message_limit_bytes);
-        Self { body, chunk: Bytes::new(), assembler, decoder: BatchDecoder::default(), descriptor: None }
+        Self { body, chunk: Bytes::new(), assembler, decoder: BatchDecoder::default(), descriptor: None, counts }
     }
 
     /// What the client says it sends; known once the first message is here.
@@ -131,7 +144,12 @@ impl Upload {
         loop {
             let Some(message) = self.assembler.push(&mut self.chunk)? else {
                 match std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await {
-                    Some(Ok(frame)) => self.chunk = frame.into_data().unwrap_or_default(),
+                    Some(Ok(frame)) => {
+                        self.chunk = frame.into_data().unwrap_or_default();
+                        if let Some(counts) = &self.counts {
+                            counts.received_bytes.inc_by(self.chunk.len() as u64);
+                        }
+                    }
                     Some(Err(error)) => return Err(Status::cancelled(format!("the upload broke off: {error}"))),
                     None if self.assembler.is_between_messages() => return Ok(None),
                     None => return Err(Status::invalid_argument("the upload ends within a message")),
@@ -144,7 +162,12 @@ impl Upload {
                     Some(descriptor.map_err(|_| Status::invalid_argument("the descriptor cannot be read"))?);
             }
             let batch = match self.decoder.decode(&message)? {
-                Decoded::Batch(batch) => Some(batch),
+                Decoded::Batch(batch) => {
+                    if let Some(counts) = &self.counts {
+                        counts.received_rows.inc_by(batch.num_rows() as u64);
+                    }
+                    Some(batch)
+                }
                 Decoded::Nothing => None,
                 Decoded::Schema | Decoded::Dictionary => continue,
             };
@@ -156,7 +179,6 @@ impl Upload {
 /// A server with its place taken.
 pub struct Server<D> {
     listener: Listener,
-    address: Address,
     plane: Arc<Plane<D>>,
 }
 
@@ -168,6 +190,8 @@ struct Plane<D> {
     gate: Gate,
     tls: Option<ServerTls>,
     tuning: Tuning,
+    address: Address,
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl<D: DataPlane> Server<D> {
@@ -203,12 +227,14 @@ impl<D: DataPlane> Server<D> {
         let (health, service) = health_reporter();
         health.set_service_status(FLIGHT, ServingStatus::Serving).await;
         let rest = rest.add_service(service);
-        Ok(Self { listener, address, plane: Arc::new(Plane { data, rest, health, gate, tls, tuning }) })
+        let metrics = data.metrics();
+        let plane = Plane { data, rest, health, gate, tls, tuning, address, metrics };
+        Ok(Self { listener, plane: Arc::new(plane) })
     }
 
     /// Where it is.
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.plane.address
     }
 
     /// Serves until the future is dropped; connections that are open then are closed.
@@ -229,9 +255,12 @@ impl<D: DataPlane> Server<D> {
                 () = &mut stop => break,
             };
             while connections.try_join_next().is_some() {}
+            let Some(socket) = accepted else { continue };
             // Who finds no place is not kept waiting.
-            if let Some(socket) = accepted.filter(|_| connections.len() < plane.tuning.connections) {
+            if connections.len() < plane.tuning.connections {
                 connections.spawn(converse(socket, plane.clone(), stopped.clone()));
+            } else if let Some(metrics) = &plane.metrics {
+                metrics.refuse(RefusedFor::Connections);
             }
         }
         tell_of_the_end(plane.health.clone()).await;
@@ -253,56 +282,123 @@ async fn tell_of_the_end(mut health: HealthReporter) {
 /// Serves a connection until it ends, or until its calls have ended once `stopping` is dropped.
 async fn converse<D: DataPlane>(socket: Socket, plane: Arc<Plane<D>>, mut stopping: watch::Receiver<()>) {
     let tuning = plane.tuning.clone();
-    let handshake = tokio::time::timeout(tuning.connect_timeout, socket.accept(plane.tls.as_ref()));
-    // Who does not speak TLS, or falls silent in it, has told nobody its name: there is nobody to answer.
-    let Ok(Ok(socket)) = handshake.await else { return };
-    let owner = WireOwner::of(socket.tcp());
+    let _counted = plane.metrics.as_ref().map(|metrics| metrics.connection());
+    let begun = async {
+        let socket = socket.accept(plane.tls.as_ref()).await?;
+        let owner = WireOwner::of(socket.tcp());
+        let (socket, spoken) = listen(socket).await?;
+        std::io::Result::Ok((owner, TokioIo::new(socket), spoken))
+    };
+    let begun = tokio::select! {
+        begun = tokio::time::timeout(tuning.connect_timeout, begun) => begun,
+        _ = stopping.changed() => return,
+    };
+    // Who does not speak TLS, or falls silent before it has said what it speaks, has told nobody its name: there is nobody to
+    // answer. Later, HTTP/2's pings tell who is silent, and HTTP/1.1 has a time for the head of each request.
+    let Ok(Ok((owner, socket, spoken))) = begun else { return };
     let wire = owner.wire();
     let used = Arc::new(ConnectionUse::new(plane.data.meter()));
     let answer = hyper::service::service_fn(move |request| {
         let (plane, wire, used) = (plane.clone(), wire.clone(), used.clone());
         async move { Ok::<_, Infallible>(plane.answer(request, wire, &used).await) }
     });
-    let mut builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
-    builder.max_concurrent_streams(tuning.calls_per_connection);
-    let heard = Heard::default();
-    let socket = Listened::new(socket.framed(PREFACE_BYTES), heard.clone());
-    let connection = builder.serve_connection(TokioIo::new(socket), answer);
-    tokio::pin!(connection);
     // How a connection ends is the client's business; each call on it has told its own outcome.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        () = heard.nothing_within(tuning.connect_timeout) => {}
-        _ = stopping.changed() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+    macro_rules! until_stopped {
+        ($connection:expr) => {{
+            let connection = $connection;
+            tokio::pin!(connection);
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                _ = stopping.changed() => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
+        }};
+    }
+    match spoken {
+        Spoken::Http2 => {
+            let mut builder = tuned!(hyper::server::conn::http2::Builder::new(TokioExecutor::new()), tuning);
+            builder.max_concurrent_streams(tuning.calls_per_connection);
+            until_stopped!(builder.serve_connection(socket, answer));
+        }
+        Spoken::Http1 => {
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(tuning.connect_timeout);
+            until_stopped!(builder.serve_connection(socket, answer));
         }
     }
 }
 
+/// Whether a request is one of gRPC.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(http::header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
 impl<D: DataPlane> Plane<D> {
-    async fn answer(&self, mut request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Reply> {
-        if request.uri().path() == PLAIN_HEALTH {
-            return plainly_well(request.method());
+    async fn answer(&self, request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Counted> {
+        let verb = Verb::of(request.uri().path());
+        let call = self.metrics.as_ref().map(|metrics| metrics.begin(verb));
+        let is_page = !is_grpc(request.headers());
+        let answer = match is_page {
+            true => self.page(request, wire, verb).await,
+            false if request.version() < Version::HTTP_2 => {
+                let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
+                let answer = page(plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
+                return Counted::over(answer, call, true);
+            }
+            false => self.call(request, wire, used, verb).await,
+        };
+        Counted::over(answer, call, is_page)
+    }
+
+    /// What is counted of a verb.
+    fn counts(&self, verb: Verb) -> Option<VerbCounts> {
+        self.metrics.as_ref().map(|metrics| metrics.of(verb).clone())
+    }
+
+    fn refuse(&self, reason: RefusedFor) {
+        if let Some(metrics) = &self.metrics {
+            metrics.refuse(reason);
         }
+    }
+
+    /// Who shows these headers, also by what was granted here.
+    fn admit(&self, headers: &HeaderMap, wire: Wire) -> Result<Caller, Status> {
+        let granted = shown_token(headers).and_then(|token| self.data.granted(&token));
+        let caller = granted.map_or_else(|| self.gate.admit(headers), Ok);
+        caller.map(|caller| caller.over(wire)).map_err(|status| {
+            self.refuse(RefusedFor::Token);
+            *status
+        })
+    }
+
+    /// A call of gRPC.
+    async fn call(
+        &self,
+        mut request: Request<Incoming>,
+        wire: Wire,
+        used: &ConnectionUse,
+        verb: Verb,
+    ) -> Response<Reply> {
         if request.uri().path().starts_with(HEALTH) {
             return self.by_tonic(request).await;
         }
-        let granted = || shown_token(request.headers()).and_then(|token| self.data.granted(&token));
-        let caller = match granted().map_or_else(|| self.gate.admit(request.headers()), Ok) {
-            Ok(caller) => caller.over(wire),
-            Err(status) => return refused(*status),
+        let caller = match self.admit(request.headers(), wire) {
+            Ok(caller) => caller,
+            Err(status) => return refused(status),
         };
         if caller.purpose().is_some() && ![DO_GET, DO_ACTION].contains(&request.uri().path()) {
+            self.refuse(RefusedFor::Grant);
             return refused(Status::permission_denied(GRANTED_ONLY));
         }
         if [DO_GET, DO_PUT, DO_EXCHANGE].contains(&request.uri().path()) {
             used.data(request.headers());
         }
         let answered = match request.uri().path() {
-            DO_GET => self.get(caller, request.into_body()).await,
-            DO_PUT => self.put(caller, request.into_body()).await,
-            DO_EXCHANGE => self.exchange(caller, request.into_body()).await,
+            DO_GET => self.get(caller, request.into_body(), self.counts(verb)).await,
+            DO_PUT => self.put(caller, request.into_body(), self.counts(verb)).await,
+            DO_EXCHANGE => self.exchange(caller, request.into_body(), self.counts(verb)).await,
             _ => {
                 request.extensions_mut().insert(caller);
                 return self.by_tonic(request).await;
@@ -317,7 +413,7 @@ impl<D: DataPlane> Plane<D> {
         response.map(Reply::Tonic)
     }
 
-    async fn get(&self, caller: Caller, mut body: Incoming) -> Result<Reply, Status> {
+    async fn get(&self, caller: Caller, mut body: Incoming, counts: Option<VerbCounts>) -> Result<Reply, Status> {
         let mut bytes = Vec::new();
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
             let frame = frame.map_err(|error| Status::cancelled(format!("the request broke off: {error}")))?;
@@ -330,174 +426,18 @@ impl<D: DataPlane> Plane<D> {
         let ticket = ticket.ok_or_else(|| Status::invalid_argument("the ticket cannot be read"))?;
         let download = self.data.download(caller, ticket.ticket).await?;
         let encoder = Some(Box::new(BatchEncoder::new(&download.schema)?));
-        Ok(Reply::Data(Outgoing::new(Source::Batches(download.batches), encoder)))
+        let rows = counts.map(|counts| counts.sent_rows);
+        Ok(Reply::Data(Outgoing::new(Source::Batches(download.batches), encoder, rows)))
     }
 
-    async fn exchange(&self, caller: Caller, body: Incoming) -> Result<Reply, Status> {
-        let chunks = self.data.exchange(caller, Upload::new(body, &self.tuning)).await?;
-        Ok(Reply::Data(Outgoing::new(Source::Chunks(chunks), None)))
+    async fn exchange(&self, caller: Caller, body: Incoming, counts: Option<VerbCounts>) -> Result<Reply, Status> {
+        let rows = counts.as_ref().map(|counts| counts.sent_rows.clone());
+        let chunks = self.data.exchange(caller, Upload::new(body, &self.tuning, counts)).await?;
+        Ok(Reply::Data(Outgoing::new(Source::Chunks(chunks), None, rows)))
     }
 
-    async fn put(&self, caller: Caller, body: Incoming) -> Result<Reply, Status> {
-        let answers = self.data.upload(caller, Upload::new(body, &self.tuning)).await?;
+    async fn put(&self, caller: Caller, body: Incoming, counts: Option<VerbCounts>) -> Result<Reply, Status> {
+        let answers = self.data.upload(caller, Upload::new(body, &self.tuning, counts)).await?;
         Ok(Reply::Answers { answers, ended: false })
-    }
-}
-
-fn response(reply: Reply, status: Option<&Status>) -> Response<Reply> {
-    let mut response = Response::new(reply);
-    let headers = response.headers_mut();
-    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    if let Some(status) = status {
-        headers.extend(trailers(status));
-    }
-    response
-}
-
-/// What a probe is told.
-fn plainly_well(method: &Method) -> Response<Reply> {
-    let (status, text) = match *method {
-        Method::GET => (StatusCode::OK, Some(Bytes::from_static(b"SERVING\n"))),
-        Method::HEAD => (StatusCode::OK, None),
-        _ => (StatusCode::METHOD_NOT_ALLOWED, None),
-    };
-    let mut response = Response::new(Reply::Text(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    response
-}
-
-/// A call that failed before it began: headers alone.
-fn refused(status: Status) -> Response<Reply> {
-    response(Reply::Nothing, Some(&status))
-}
-
-fn trailers(status: &Status) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    if status.add_header(&mut headers).is_err() {
-        headers.insert("grpc-status", HeaderValue::from_static("13"));
-    }
-    headers
-}
-
-/// The body of an answer.
-enum Reply {
-    Data(Outgoing),
-    Answers {
-        answers: Answers,
-        ended: bool,
-    },
-    Tonic(tonic::body::Body),
-    /// Text that is no gRPC; `None` once it is sent.
-    Text(Option<Bytes>),
-    Nothing,
-}
-
-impl Body for Reply {
-    type Data = Segments;
-    type Error = Status;
-
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Segments>, Status>>> {
-        match self.get_mut() {
-            Self::Nothing => Poll::Ready(None),
-            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(Segments::from(text))))),
-            Self::Tonic(body) => {
-                let frame = ready!(Pin::new(body).poll_frame(context));
-                Poll::Ready(frame.map(|frame| Ok(frame?.map_data(Segments::from))))
-            }
-            Self::Data(outgoing) => outgoing.poll_frame(context).map(|frame| frame.map(Ok)),
-            Self::Answers { answers, ended } => {
-                if *ended {
-                    return Poll::Ready(None);
-                }
-                let frame = match ready!(answers.as_mut().poll_next(context)) {
-                    Some(Ok(app_metadata)) => Frame::data(frame_encoded(&PutResult { app_metadata })),
-                    Some(Err(status)) => end(ended, &status),
-                    None => end(ended, &Status::ok("")),
-                };
-                Poll::Ready(Some(Ok(frame)))
-            }
-        }
-    }
-
-    /// A call that is refused must end with its headers: what has neither trailers nor the end of the stream in them is a
-    /// broken call to other implementations (gRPC over HTTP/2, "Trailers-Only"; grpc-go 1.7x says `Internal`).
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Text(text) => text.is_none(),
-            Self::Tonic(body) => body.is_end_stream(),
-            Self::Data(outgoing) => outgoing.ended,
-            Self::Answers { ended, .. } => *ended,
-        }
-    }
-}
-
-/// The trailers that close a call.
-fn end(ended: &mut bool, status: &Status) -> Frame<Segments> {
-    *ended = true;
-    Frame::trailers(trailers(status))
-}
-
-/// Batches on their way out.
-struct Outgoing {
-    source: Source,
-    /// `None`: the first batch brings the schema.
-    encoder: Option<Box<BatchEncoder>>,
-    /// What is left of a message too long for one piece.
-    rest: Segments,
-    /// Whether the source has ended, and is not to be asked any more.
-    drained: bool,
-    ended: bool,
-}
-
-enum Source {
-    Batches(Pin<Box<dyn Stream<Item = Result<Item, Status>> + Send>>),
-    Chunks(Chunks),
-}
-
-impl Outgoing {
-    fn new(source: Source, encoder: Option<Box<BatchEncoder>>) -> Self {
-        Self { source, encoder, rest: Segments::default(), drained: false, ended: false }
-    }
-
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Segments>>> {
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        if let Some(segments) = self.rest.take_frame() {
-            return Poll::Ready(Some(Frame::data(segments)));
-        }
-        if self.drained {
-            return Poll::Ready(Some(end(&mut self.ended, &Status::ok(""))));
-        }
-        let chunk = match &mut self.source {
-            Source::Batches(batches) => ready!(batches.as_mut().poll_next(context))
-                .map(|item| item.map(|(batch, app_metadata)| Chunk { batch: Some(batch), app_metadata })),
-            Source::Chunks(chunks) => ready!(chunks.as_mut().poll_next(context)),
-        };
-        let encoded = match chunk {
-            Some(Ok(chunk)) => self.encode(&chunk),
-            Some(Err(status)) => return Poll::Ready(Some(end(&mut self.ended, &status))),
-            None => {
-                self.drained = true;
-                self.encoder.as_mut().map_or_else(|| Ok(Segments::default()), |encoder| encoder.finish(&[]))
-            }
-        };
-        match encoded {
-            Ok(segments) => self.rest = segments,
-            Err(error) => return Poll::Ready(Some(end(&mut self.ended, &error.into()))),
-        }
-        let next = self.rest.take_frame().map(Frame::data);
-        Poll::Ready(Some(next.unwrap_or_else(|| end(&mut self.ended, &Status::ok("")))))
-    }
-
-    fn encode(&mut self, chunk: &Chunk) -> Result<Segments, FlightError> {
-        let Some(batch) = &chunk.batch else { return Ok(encode_metadata(&[], &chunk.app_metadata)) };
-        let encoder = match &mut self.encoder {
-            Some(encoder) => encoder,
-            none => none.insert(Box::new(BatchEncoder::new(&batch.schema())?)),
-        };
-        encoder.encode(batch, &[], &chunk.app_metadata)
     }
 }

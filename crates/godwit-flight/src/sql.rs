@@ -15,6 +15,7 @@ use tonic::Status;
 
 use crate::dataset::Touched;
 use crate::gate::Caller;
+use crate::metrics::StatementWorkers;
 use crate::server::Download;
 
 pub use metadata::{SQL_CATALOG, SQL_SCHEMA, server_info_batch, server_info_schema};
@@ -45,6 +46,11 @@ pub struct Ran {
 pub trait SqlEngine: Send + Sync + 'static {
     /// Says what a statement would give.
     fn describe(&self, caller: &Caller, sql: String) -> Pending<'_, Description>;
+
+    /// The processes that run statements, where there are any.
+    fn workers(&self) -> Option<StatementWorkers> {
+        None
+    }
 
     /// Runs a statement, with a row of values for its parameters where it has any. Dropping the answer ends it.
     fn run(&self, caller: &Caller, sql: String, parameters: Option<RecordBatch>) -> Pending<'_, Ran>;

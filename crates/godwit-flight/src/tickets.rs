@@ -53,6 +53,29 @@ pub(crate) struct Claim {
     /// Its number, by which it is ended. One that is renewed keeps it.
     #[prost(fixed64, tag = "6")]
     pub(crate) id: u64,
+    /// A part of a file, for who asks over plain HTTP.
+    #[prost(message, optional, tag = "7")]
+    pub(crate) file: Option<FilePart>,
+}
+
+/// A part of a file as it is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct FilePart {
+    /// The dataset that the file is.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// The state of it.
+    #[prost(fixed64, tag = "2")]
+    pub version: u64,
+    /// Where the part begins: an offset, bytes; where `cut` is true, a virtual offset of BGZF (SAMv1 §4.1.1).
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+    /// Where it ends, in the same way.
+    #[prost(uint64, tag = "4")]
+    pub end: u64,
+    /// Whether the blocks at both ends are cut, and compressed again.
+    #[prost(bool, tag = "5")]
+    pub cut: bool,
 }
 
 /// A part of a dataset.

@@ -1,4 +1,4 @@
-//! Encryption: TLS 1.3 by rustls, with HTTP/2 agreed upon in the handshake.
+//! Encryption: TLS 1.3 by rustls, with HTTP/2 agreed upon in the handshake, or by those who know no better HTTP/1.1.
 //!
 //! Certificates and keys come as PEM files. Who a client is, beyond being signed by an authority, is not decided here.
 
@@ -16,6 +16,8 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 
 /// HTTP/2 in the handshake (RFC 9113 §3.3).
 const PROTOCOL: &[u8] = b"h2";
+/// HTTP/1.1 (RFC 7301 §6), which a server knows besides.
+const OLD_PROTOCOL: &[u8] = b"http/1.1";
 
 /// Why encryption cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +94,7 @@ impl ServerTls {
             }
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(error.into()))?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
         Ok(Self { config: Arc::new(config) })
     }
 }

@@ -248,11 +248,11 @@ impl Socket {
         }
     }
 
-    /// Wakes its reader by frames of HTTP/2, which begin after so many bytes. Those of an encrypted connection cannot be
+    /// Wakes its reader by frames of HTTP/2, of which the next byte is the first. Those of an encrypted connection cannot be
     /// seen here, and a Unix socket wakes its reader as it likes.
-    pub(crate) fn framed(self, bytes_before: usize) -> Self {
+    pub(crate) fn framed(self) -> Self {
         match self {
-            Self::Tcp(stream) => Self::Framed(Framed { stream, ends: FrameEnds::after(bytes_before), wanted: 1 }),
+            Self::Tcp(stream) => Self::Framed(Framed { stream, ends: FrameEnds::default(), wanted: 1 }),
             other => other,
         }
     }

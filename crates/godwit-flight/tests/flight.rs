@@ -604,7 +604,8 @@ async fn a_probe_that_knows_no_grpc_finds_a_server_that_is_up() {
     let socket = hyper_util::rt::TokioIo::new(socket);
     let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, socket).await.unwrap();
     tokio::spawn(connection);
-    for (method, code, text) in [("GET", 200, "SERVING\n"), ("HEAD", 200, ""), ("POST", 405, "")] {
+    for (method, code, text) in [("GET", 200, "SERVING\n"), ("HEAD", 200, ""), ("POST", 405, "this is read with GET\n")]
+    {
         let request = http::Request::builder().method(method).uri(format!("http://{address}/healthz"));
         let response = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
         assert_eq!(response.status(), code, "{method}");

@@ -8,6 +8,7 @@
 //! [`Start`] that was noted when it was read before. Lookups by an index go through [`SeekReader`], on the caller's thread.
 
 mod block;
+mod cut;
 mod deflate;
 mod error;
 mod gzip;
@@ -28,6 +29,7 @@ mod point_tests;
 mod tests;
 
 pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
+pub use cut::{Cut, cut};
 pub use error::BgzfError;
 pub(crate) use error::Fault;
 pub(crate) use line::{NextLine, next_line};

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures_util::stream;
 use godwit_flight::{
-    Access, Address, Batches, Caller, Client, Description, Download, FlightError, Pending, Ran, SqlEngine, Status,
-    Tuning,
+    Access, Address, Batches, Caller, Client, Description, Download, FlightError, Pending, Ran, SqlEngine,
+    StatementWorkers, Status, Tuning,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
@@ -110,6 +110,13 @@ impl Isolated {
 }
 
 impl SqlEngine for Isolated {
+    fn workers(&self) -> Option<StatementWorkers> {
+        let limit = self.pool.limits.at_a_time.max(1);
+        let busy = limit.saturating_sub(self.pool.places.available_permits());
+        let idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        Some(StatementWorkers { busy, idle, limit })
+    }
+
     fn describe(&self, caller: &Caller, sql: String) -> Pending<'_, Description> {
         let request = Request { describe: true, sql, parameters: None, view: self.view(caller) };
         Box::pin(async move {

@@ -2,10 +2,12 @@
 //!
 //! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. Which file is what goes by
 //! its name, as users see it; what is in it is looked at when it is opened. What clients put is kept beside it, as Parquet; no
-//! other file is written. Nothing is asked of who reads or puts.
+//! other file is written. Nothing is asked of who reads or puts. [`Htsget`] gives out the files of reads and variants as they are, over
+//! plain HTTP.
 
 mod batches;
 mod bucket;
+mod htsget;
 mod live;
 mod packed;
 mod puts;
@@ -18,6 +20,7 @@ mod tables;
 mod variants;
 mod whole_files;
 
+pub use htsget::{Htsget, HtsgetOptions};
 pub use live::{LiveReads, LiveRuns};
 pub use puts::Temporary;
 pub use root::Root;

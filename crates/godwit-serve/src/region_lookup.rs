@@ -33,13 +33,8 @@ impl Lookup {
             let problem = format!("{problem} make it again with `{command} {}`", file.path.display());
             Ok(Self::Unusable { problem })
         };
-        if let Some((of_file, of_index)) = file.modified.zip(index.modified)
-            && of_index < of_file
-        {
-            return unusable(format!(
-                "{} is older than its file, so it may be of another one; touch it if it is known to be right, or",
-                index.path.display()
-            ));
+        if let Some(problem) = stale(file, index) {
+            return unusable(problem);
         }
         match read_index(store, index)? {
             Ok(found) if found.last_offset() > file.bytes => {
@@ -77,6 +72,17 @@ impl Lookup {
         let ends = cuts.iter().copied().chain([u64::MAX]);
         starts.zip(ends).map(|stretch| Part { stretches: vec![stretch] }).collect()
     }
+}
+
+/// What is wrong with an index that was there before its file.
+pub(crate) fn stale(file: &SeenFile, index: &SeenFile) -> Option<String> {
+    let (of_file, of_index) = file.modified.zip(index.modified)?;
+    (of_index < of_file).then(|| {
+        format!(
+            "{} is older than its file, so it may be of another one; touch it if it is known to be right, or",
+            index.path.display()
+        )
+    })
 }
 
 /// An index, or why it is none.

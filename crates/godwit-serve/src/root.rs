@@ -105,7 +105,8 @@ impl Format {
         match self {
             Self::Bam => &reads::INDEX_ENDINGS,
             Self::Vcf => &variants::INDEX_ENDINGS,
-            Self::Sam | Self::Cram | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) | Self::Packed => &[],
+            Self::Cram => &["crai"],
+            Self::Sam | Self::Parquet | Self::Arrow | Self::Csv(_) | Self::Whole(_) | Self::Packed => &[],
         }
     }
 
@@ -113,6 +114,24 @@ impl Format {
     fn is_directory(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow)
     }
+}
+
+/// A dataset that is one file of a format that others know, as it is now.
+#[derive(Debug)]
+pub(crate) struct OneFile {
+    /// The name that rules are applied to.
+    pub(crate) name: String,
+    pub(crate) kind: FileKind,
+    pub(crate) seen: Seen,
+}
+
+/// What it is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Bam,
+    Cram,
+    /// VCF or BCF.
+    Vcf,
 }
 
 /// The datasets below a directory, or a prefix of a bucket. Names are paths below it, with `/` between their parts. What begins with a
@@ -256,6 +275,28 @@ impl Root {
     fn seen(&self, path: &Path, format: Format, name: &str) -> Result<Seen, DatasetError> {
         let found = self.store.find(path, format.index_endings(), format.is_directory())?;
         found.ok_or_else(|| DatasetError::NotFound { name: name.to_owned() })
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The file that a dataset is. One of another kind is not there.
+    ///
+    /// # Errors
+    /// [`DatasetError`].
+    pub(crate) fn one_file(&self, name: &str) -> Result<OneFile, DatasetError> {
+        let not_found = || DatasetError::NotFound { name: name.to_owned() };
+        let canonical = self.canonical_name(name)?;
+        let format = Format::of(&canonical).ok_or_else(not_found)?;
+        let kind = match format {
+            Format::Bam => FileKind::Bam,
+            Format::Cram => FileKind::Cram,
+            Format::Vcf => FileKind::Vcf,
+            _ => return Err(not_found()),
+        };
+        let seen = self.seen(&self.path_of(&canonical)?, format, name)?;
+        Ok(OneFile { name: canonical, kind, seen })
     }
 
     /// A run that is not over has no file of its own: it is opened by the directory it works in.

@@ -151,6 +151,11 @@ impl RegionIndex {
         ends.max().unwrap_or(0)
     }
 
+    /// Where the last record ends that is on a contig; `None` where there is none. What has no contig lies behind it.
+    pub fn end_of_contigs(&self) -> Option<VirtualOffset> {
+        self.contigs.iter().flat_map(|contig| &contig.chunks).map(|chunk| chunk.1).max()
+    }
+
     /// Where records that overlap `[start, end)` of a contig are, 0-based: stretches in ascending order, apart from each
     /// other, which hold all of them and others besides.
     pub fn chunks(&self, contig: usize, start: u32, end: u32) -> Vec<Chunk> {

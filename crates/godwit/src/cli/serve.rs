@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Common;
-use super::values::{parse_duration, parse_server, parse_size};
+use super::values::{parse_duration, parse_server, parse_size, parse_web_url};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -64,6 +64,9 @@ pub struct ServeArgs {
     /// File with a secret of 32 characters or more that all nodes of the pool have, and nobody else: they know each other by it, and tickets of one are good at all
     #[arg(long, value_name = "FILE", requires = "pool")]
     pub pool_secret: Option<PathBuf>,
+    /// Where clients of htsget find this server, where that is not where they asked, as behind a proxy that encrypts
+    #[arg(long, value_name = "URL", value_parser = parse_web_url)]
+    pub public_url: Option<String>,
     /// Memory for temporary datasets of clients, all told; what is more goes to the directory for scratch files
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size, requires = "writable")]
     pub put_memory: u64,

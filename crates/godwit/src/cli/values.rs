@@ -50,6 +50,19 @@ pub(super) fn parse_server(text: &str) -> Result<String, String> {
     }
 }
 
+/// The address of a page, of which others begin.
+pub(super) fn parse_web_url(text: &str) -> Result<String, String> {
+    let behind = ["http://", "https://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    let fine =
+        |rest: &&str| !rest.is_empty() && !rest.starts_with('/') && rest.bytes().all(|byte| byte.is_ascii_graphic());
+    let fine = behind.filter(fine).is_some_and(|rest| !rest.contains(['?', '#']));
+    if fine {
+        Ok(text.to_owned())
+    } else {
+        Err("an address like https://HOST, with a port or path where it has them".to_owned())
+    }
+}
+
 /// Milliseconds, the unit spelled out or not.
 pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     let number: f64 = text.trim_end_matches("ms").parse().map_err(|_| "a number of milliseconds".to_string())?;
@@ -158,6 +171,18 @@ mod tests {
         assert_eq!(parse_size("1000"), Ok(1000));
         assert!(parse_size("8X").is_err() && parse_size("").is_err() && parse_size("0G").is_err());
         assert!(parse_size("99999999999T").is_err());
+    }
+
+    #[test]
+    fn addresses_of_pages_have_a_host() {
+        for fine in ["https://a.org", "http://a:80/b"] {
+            assert_eq!(parse_web_url(fine).as_deref(), Ok(fine));
+        }
+        assert!(
+            ["a.org", "https://", "https:///b", "ftp://a", "https://a b", "https://a?b"]
+                .iter()
+                .all(|text| parse_web_url(text).is_err())
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `godwit serve`: the datasets below a directory, over Arrow Flight.
+//! `godwit serve`: the datasets below a directory, over Arrow Flight and htsget.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use godwit_flight::pool::{Membership, MembershipOptions};
+use godwit_flight::web::WebService;
 use godwit_flight::{
     Address, Catalog, FileService, Gate, Identities, Issuer, Node, NodeOptions, Rules, Server, ServerTls, SqlEngine,
     Tuning,
 };
 use godwit_rules::Rulebook;
-use godwit_serve::{Root, Temporary};
+use godwit_serve::{Htsget, HtsgetOptions, Root, Temporary};
 use godwit_transfer::{Credentials, Files, FilesOptions, References};
 
 use super::rules::{keep_fresh, log_of, rulebook_of};
@@ -61,7 +62,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let files = files_of(args, rules.clone())?;
         let pool = pool_of(args, &gate)?;
         let engine = engine_of(args, temporary.as_ref(), book.clone());
-        let options = NodeOptions { rules, log: log.clone(), ..NodeOptions::default() };
+        let pages = HtsgetOptions { rules: rules.clone(), public_url: args.public_url.clone() };
+        let web: Option<Arc<dyn WebService>> = Some(Arc::new(Htsget::new(root.clone(), pages)));
+        let options = NodeOptions { rules, log: log.clone(), web, ..NodeOptions::default() };
         let node = Node::in_pool(root, engine, files, pool.clone(), options);
         let encrypted = tls.is_some();
         let routes = node.routes();

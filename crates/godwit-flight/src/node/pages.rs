@@ -1,0 +1,38 @@
+//! What a node answers over plain HTTP, and records of it.
+
+use http::{Response, StatusCode};
+
+use super::Node;
+use crate::access::{Accessed, Recorded};
+use crate::web::{FileTickets, WebBody, WebReply, WebRequest, plain};
+
+impl Node {
+    /// Answers a request by whoever knows its page. What cannot be recorded does not leave.
+    pub(super) async fn answer_page(&self, request: WebRequest) -> Response<WebBody> {
+        let Some(web) = &self.inner.options.web else {
+            return plain(StatusCode::NOT_FOUND, "there is no page of that name");
+        };
+        let tickets = FileTickets::new(self.inner.key.clone(), self.inner.options.ticket_lifetime);
+        let WebReply { response, access } = web.answer(request, tickets).await;
+        match access {
+            Some(access) => self.recorded(response, access).await,
+            None => response,
+        }
+    }
+
+    /// One line for what is held whole; two for what is streamed, before it leaves and when it has left.
+    async fn recorded(&self, response: Response<WebBody>, access: Accessed) -> Response<WebBody> {
+        let Some(log) = &self.inner.options.log else { return response };
+        let (head, body) = response.into_parts();
+        let recorded = match body {
+            WebBody::Whole(bytes) => log.record(access).await.map(|()| WebBody::Whole(bytes)),
+            WebBody::Stream { bytes, stream } => Recorded::begin(log, access)
+                .await
+                .map(|recorded| WebBody::Stream { bytes, stream: recorded.bytes(stream, bytes) }),
+        };
+        match recorded {
+            Ok(body) => Response::from_parts(head, body),
+            Err(status) => plain(StatusCode::SERVICE_UNAVAILABLE, status.message()),
+        }
+    }
+}

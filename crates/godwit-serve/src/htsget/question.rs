@@ -1,0 +1,221 @@
+//! What is asked for: the parameters of a request, as `GET` has them behind its question mark and `POST` in its body.
+//!
+//! Positions are 0-based and half-open, as the specification has them.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::error::HtsgetError;
+
+/// Regions of a request, at most.
+const MOST_REGIONS: usize = 10_000;
+/// The contig of reads that have none.
+pub(super) const WITHOUT_CONTIG: &str = "*";
+/// Fields of a record that may be asked for (htsget 1.3, "fields").
+const FIELDS: [&str; 11] = ["QNAME", "FLAG", "RNAME", "POS", "MAPQ", "CIGAR", "RNEXT", "PNEXT", "TLEN", "SEQ", "QUAL"];
+
+/// A request, understood.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Question {
+    /// The format that is wanted, where one is named.
+    pub(super) format: Option<String>,
+    /// Whether only the header is wanted.
+    pub(super) header_only: bool,
+    /// `None`: everything.
+    pub(super) regions: Option<Vec<Wanted>>,
+}
+
+/// A region.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) contig: String,
+    pub(super) start: u32,
+    /// `u32::MAX`: that of the contig.
+    pub(super) end: u32,
+}
+
+/// The body of a `POST`.
+#[derive(Debug, Default, Deserialize)]
+struct Body {
+    format: Option<String>,
+    class: Option<String>,
+    fields: Option<Vec<String>>,
+    tags: Option<Vec<String>>,
+    notags: Option<Vec<String>>,
+    regions: Option<Vec<BodyRegion>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BodyRegion {
+    reference_name: String,
+    start: Option<u32>,
+    end: Option<u32>,
+}
+
+impl Question {
+    /// That of a `GET`.
+    pub(super) fn of_query(query: &str) -> Result<Self, HtsgetError> {
+        let mut words: HashMap<String, String> = HashMap::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = |text: &str| {
+                percent_decoded(&text.replace('+', " "))
+                    .ok_or_else(|| HtsgetError::input(format!("{text:?} has percent signs that stand for nothing")))
+            };
+            if words.insert(decoded(name)?, decoded(value)?).is_some() {
+                return Err(HtsgetError::input(format!("{name} is given twice; POST takes several regions")));
+            }
+        }
+        let number = |name: &str| {
+            let Some(text) = words.get(name) else { return Ok(None) };
+            let parsed = text.parse::<u32>();
+            parsed.map(Some).map_err(|_| HtsgetError::input(format!("{name} is {text:?}, and no position")))
+        };
+        let list = |name: &str| words.get(name).map(|text| text.split(',').map(str::to_owned).collect());
+        let (start, end) = (number("start")?, number("end")?);
+        let regions = match words.get("referenceName") {
+            Some(name) => Some(vec![BodyRegion { reference_name: name.clone(), start, end }]),
+            None if start.is_some() || end.is_some() => {
+                return Err(HtsgetError::input("start and end are positions of a referenceName, and there is none"));
+            }
+            None => None,
+        };
+        Self::of(Body {
+            format: words.get("format").cloned(),
+            class: words.get("class").cloned(),
+            fields: list("fields"),
+            tags: list("tags"),
+            notags: list("notags"),
+            regions,
+        })
+    }
+
+    /// That of a `POST`.
+    pub(super) fn of_body(body: &[u8]) -> Result<Self, HtsgetError> {
+        let body: Body = serde_json::from_slice(body)
+            .map_err(|error| HtsgetError::input(format!("the body is not understood: {error}")))?;
+        if body.regions.as_ref().is_some_and(Vec::is_empty) {
+            return Err(HtsgetError::input("the list of regions is empty; leave it out for everything"));
+        }
+        Self::of(body)
+    }
+
+    fn of(body: Body) -> Result<Self, HtsgetError> {
+        let header_only = match body.class.as_deref() {
+            None => false,
+            Some("header") => true,
+            Some(other) => return Err(HtsgetError::input(format!("class is {other:?}; only header is known"))),
+        };
+        if header_only && body.regions.is_some() {
+            return Err(HtsgetError::input("a header is of no region; leave either out"));
+        }
+        if let Some(unknown) = body.fields.iter().flatten().find(|field| !FIELDS.contains(&field.as_str())) {
+            return Err(HtsgetError::input(format!("{unknown:?} is no field; they are {}", FIELDS.join(","))));
+        }
+        let (tags, notags) = (body.tags.unwrap_or_default(), body.notags.unwrap_or_default());
+        if let Some(both) = tags.iter().find(|tag| !tag.is_empty() && notags.contains(tag)) {
+            return Err(HtsgetError::input(format!("{both} is in both tags and notags")));
+        }
+        let regions = body.regions.map(|regions| {
+            if regions.len() > MOST_REGIONS {
+                let problem = format!("{} regions; {MOST_REGIONS} are taken at a time", regions.len());
+                return Err(HtsgetError::PayloadTooLarge { problem });
+            }
+            regions.into_iter().map(Wanted::of).collect()
+        });
+        Ok(Self { format: body.format, header_only, regions: regions.transpose()? })
+    }
+}
+
+impl Wanted {
+    fn of(region: BodyRegion) -> Result<Self, HtsgetError> {
+        let BodyRegion { reference_name: contig, start, end } = region;
+        if contig == WITHOUT_CONTIG && (start.is_some() || end.is_some()) {
+            return Err(HtsgetError::input("reads without a contig have no start and end"));
+        }
+        let (start, end) = (start.unwrap_or(0), end.unwrap_or(u32::MAX));
+        if start > end {
+            let problem = format!("the range from {start} to {end} of {contig} ends before it starts");
+            return Err(HtsgetError::InvalidRange { problem });
+        }
+        Ok(Self { contig, start, end })
+    }
+}
+
+/// Text with its percent signs taken for what they stand for (RFC 3986 §2.1); `None` where that is no text.
+pub(super) fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, behind) = rest.split_first_chunk::<2>()?;
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push((digit(digits[0])? << 4 | digit(digits[1])?) as u8);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(outcome: Result<Question, HtsgetError>) -> &'static str {
+        outcome.map_or_else(|error| error.kind().0, |_| "fine")
+    }
+
+    #[test]
+    fn a_query_and_a_body_ask_the_same() {
+        let query = "format=BAM&referenceName=chr%3a1%2B&start=5&end=9&fields=QNAME,SEQ&tags=&notags=NM&other=x";
+        let body = br#"{"format":"BAM","fields":["QNAME"],"notags":["NM"],"regions":[{"referenceName":"chr:1+","start":5,"end":9}]}"#;
+        let wanted = Wanted { contig: "chr:1+".to_owned(), start: 5, end: 9 };
+        let expected = Question { format: Some("BAM".to_owned()), header_only: false, regions: Some(vec![wanted]) };
+        assert_eq!(Question::of_query(query).unwrap(), expected);
+        assert_eq!(Question::of_body(body).unwrap(), expected);
+        assert_eq!(Question::of_query("").unwrap(), Question::default());
+        assert_eq!(Question::of_body(b"{}").unwrap(), Question::default());
+        assert!(Question::of_query("class=header").unwrap().header_only);
+        let open = Question::of_query("referenceName=a&start=7").unwrap().regions.unwrap();
+        assert_eq!(open, [Wanted { contig: "a".to_owned(), start: 7, end: u32::MAX }]);
+    }
+
+    #[test]
+    fn questions_that_are_none_are_refused_by_the_name_of_the_specification() {
+        for query in [
+            "start=5",
+            "end=5",
+            "referenceName=a&start=x",
+            "referenceName=a&start=-1",
+            "referenceName=a&start=4294967296",
+            "referenceName=*&start=1",
+            "referenceName=a&referenceName=b",
+            "class=body",
+            "class=header&referenceName=a",
+            "fields=QNAME,NOPE",
+            "tags=NM&notags=MD,NM",
+            "referenceName=%zz",
+            "referenceName=%ff",
+        ] {
+            assert_eq!(kind(Question::of_query(query)), "InvalidInput", "{query}");
+        }
+        assert_eq!(kind(Question::of_query("referenceName=a&start=9&end=5")), "InvalidRange");
+        assert_eq!(kind(Question::of_query("referenceName=a&start=5&end=5")), "fine");
+        for body in [
+            &b""[..],
+            b"[]",
+            b"{\"regions\":[]}",
+            b"{\"regions\":[{\"start\":1}]}",
+            b"{\"regions\":[{\"referenceName\":\"a\",\"start\":-1}]}",
+        ] {
+            assert_eq!(kind(Question::of_body(body)), "InvalidInput", "{}", String::from_utf8_lossy(body));
+        }
+        let many = vec![r#"{"referenceName":"a"}"#; MOST_REGIONS + 1].join(",");
+        assert_eq!(kind(Question::of_body(format!("{{\"regions\":[{many}]}}").as_bytes())), "PayloadTooLarge");
+    }
+}

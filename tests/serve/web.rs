@@ -1,0 +1,80 @@
+//! What tests of plain HTTP share: curl, and clients in Python.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use godwit_tests::served::Served;
+use godwit_tests::tool::{Tool, succeed};
+use serde_json::Value;
+
+use crate::run::formats::python_with;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Each with its name in small letters.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Answer {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The name of an error of htsget.
+    pub fn error(&self) -> String {
+        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let message = body["htsget"]["message"].as_str().unwrap_or_default();
+        assert!(!message.is_empty(), "an error says what is wrong: {self:?}");
+        format!("{} {}", self.status, body["htsget"]["error"].as_str().unwrap_or("no error"))
+    }
+}
+
+/// Asks with curl.
+pub fn curl(url: &str, words: &[&str]) -> Answer {
+    let mut command = Tool::need("curl").command();
+    // A server that is asked whether it wants what comes answers twice.
+    command
+        .args(["--silent", "--show-error", "--include", "--max-time", "60", "--header", "expect:"])
+        .args(words)
+        .arg(url);
+    let told = String::from_utf8(succeed(&mut command).stdout).expect("it is text");
+    let (head, body) = told.split_once("\r\n\r\n").unwrap_or((&told, ""));
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
+    let headers = lines.filter_map(|line| line.split_once(": "));
+    let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
+    Answer { status: status.unwrap_or_else(|| panic!("no status: {told}")), headers, body: body.to_owned() }
+}
+
+/// Asks a server that does not encrypt.
+pub fn ask(served: &Served, path: &str, words: &[&str]) -> Answer {
+    curl(&format!("http://{}{path}", served.address), words)
+}
+
+/// The Python with the clients.
+pub fn script() -> Command {
+    let mut command = python_with("web").expect("tools/python-packages.sh made it").command();
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/web/web_clients.py"));
+    command
+}
+
+/// What the script prints.
+pub fn by_python(words: &[&str]) -> String {
+    let told = succeed(script().args(words)).stdout;
+    String::from_utf8(told).expect("it prints text").trim_end().to_owned()
+}
+
+/// The `sh` blocks of a page of the guide.
+pub fn shell_blocks(page: &str) -> Vec<String> {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide").join(page);
+    let text = std::fs::read_to_string(path).expect("the page is there");
+    text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("scratch paths are text")
+}
