@@ -140,6 +140,7 @@ impl Common {
             duplicates: marking.duplicates.into(),
             optical_distance: marking.optical_distance,
             marking: marking.marking(),
+            step: None,
             metrics,
             command: command_line(&self.configured),
             // Also where the file that it was started from is gone or another by now.
