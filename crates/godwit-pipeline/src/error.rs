@@ -219,6 +219,16 @@ pub enum PipelineError {
         /// What is wrong.
         problem: String,
     },
+    /// Reads that lie elsewhere did not come.
+    #[error("cannot fetch {address}: {message}")]
+    Fetch {
+        /// Where they lie.
+        address: String,
+        /// Why not, and what to do.
+        message: String,
+        /// Who can do something about it.
+        blame: Blame,
+    },
     /// Some samples of several failed.
     #[error("{}", samples(failed, *of))]
     Samples {
@@ -369,7 +379,7 @@ impl PipelineError {
                 FleetError::Unusable { .. } | FleetError::TooFewSlots { .. } => Blame::Usage,
                 _ => Blame::Machine,
             },
-            Self::Node { blame, .. } => *blame,
+            Self::Node { blame, .. } | Self::Fetch { blame, .. } => *blame,
             Self::Untrimmed { .. } | Self::Region { .. } | Self::RegionOnNode { .. } | Self::Called { .. } => {
                 Blame::Engine
             }

@@ -84,6 +84,6 @@ pub use step::{Refusal, Step, StepError, StepOptions};
 pub use variants::write_variants;
 pub use verify::{Check, Verdict, verify};
 pub use workflow::{
-    JobEnd, SampleJob, SampleNodes, SampleOutcome, StepTime, Try, Workflow, WorkflowOptions,
+    FetchReads, JobEnd, SampleJob, SampleNodes, SampleOutcome, StepTime, Try, Workflow, WorkflowOptions,
     WorkflowReport, run_sample, run_workflow, sample_name_problem,
 };

@@ -12,6 +12,7 @@ mod decode_cram;
 mod demo;
 mod doctor;
 mod dry_run;
+mod fetching;
 mod filter;
 mod index;
 mod live;
