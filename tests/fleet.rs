@@ -2,4 +2,5 @@
 
 mod cohort;
 mod failover;
+mod fetched;
 mod pool;

@@ -70,6 +70,14 @@ fn the_page_about_federated_training_runs() {
 }
 
 #[test]
+fn steps_are_named_and_described() {
+    needs!("python3");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_steps.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
 #[ignore = "four libraries of models; cargo test --profile ci -p godwit-tests --test e2e -- --ignored python::models"]
 fn models_of_all_libraries_score_as_their_libraries_do() {
     needs!("python3");
@@ -78,24 +86,45 @@ fn models_of_all_libraries_score_as_their_libraries_do() {
     assert!(said.contains("\nOK"), "{said}");
 }
 
-#[test]
-fn the_page_about_scoring_runs() {
-    needs!("bwa", "samtools", "bcftools", "python3");
+/// Runs a page where it finds the reference and one lane of reads, with the built program and this Python on the PATH. Returns what it printed.
+fn of_a_page(page: &str, environment: &str, directory: &Path) -> Vec<String> {
     let (sample, _) = aligned();
-    let directory = scratch::directory("scoring-guide");
+    let link = |from: &Path, to: PathBuf| std::os::unix::fs::symlink(from, to).expect("a link can be made");
     let indexed = sample.indexed_by_godwit().parent().expect("it is in a directory");
     for file in std::fs::read_dir(indexed).expect("it is there") {
         let file = file.expect("it can be listed");
-        std::os::unix::fs::symlink(file.path(), directory.join(file.file_name())).expect("a link can be made");
+        link(&file.path(), directory.join(file.file_name()));
     }
-    let mut python = interpreter("scoring");
+    for (mate, file) in sample.lanes[0].reads.iter().enumerate() {
+        link(file, directory.join(format!("reads_L001_R{}.fastq.gz", mate + 1)));
+    }
+    let mut python = interpreter(environment);
     let own = Path::new(python.get_program()).parent().expect("it is in a directory").to_owned();
     let built = binary::path().parent().expect("it is in a directory").to_owned();
     let path = std::env::var("PATH").unwrap_or_default();
-    python.env("PATH", format!("{}:{}:{path}", own.display(), built.display())).current_dir(&directory);
-    let page = package().join("../docs/guide/scoring.md");
+    python.env("PATH", format!("{}:{}:{path}", own.display(), built.display())).current_dir(directory);
+    // Python that is typed in finds what lies in its directory.
+    python.env("PYTHONPATH", format!("{}:{}", package().join("src").display(), directory.display()));
+    let page = package().join("../docs/guide").join(page);
     let said = succeed(python.arg(package().join("tests/page.py")).arg(page));
-    let said = lines(&String::from_utf8(said.stdout).expect("it prints text"));
+    lines(&String::from_utf8(said.stdout).expect("it prints text"))
+}
+
+#[test]
+fn the_page_about_steps_runs() {
+    needs!("bwa", "samtools", "python3");
+    let directory = scratch::directory("step-guide");
+    let said = of_a_page("step.md", "columns", &directory);
+    assert!(said[0].parse::<u64>().is_ok_and(|reads| reads > 0), "{said:?}");
+    assert_eq!(said[1..], ["True", "True"]);
+    let count = |out: &str| succeed(Command::new("samtools").args(["view", "-c"]).arg(directory.join(out))).stdout;
+    assert_eq!(count("out/demo.bam"), count("again/demo.bam"));
+}
+
+#[test]
+fn the_page_about_scoring_runs() {
+    needs!("bwa", "samtools", "bcftools", "python3");
+    let said = of_a_page("scoring.md", "scoring", &scratch::directory("scoring-guide"));
     let number = |line: &str| line.rsplit(' ').next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(-1.0);
     let found =
         |word: &str| said.iter().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said:?}"));

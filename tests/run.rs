@@ -44,6 +44,7 @@ mod shuffle;
 mod slurm;
 mod somatic;
 mod ssh;
+mod step;
 mod trimming;
 mod validity;
 mod variants;

@@ -24,7 +24,7 @@ const INTERRUPTED: i32 = 130;
 const HOSTS: &str = "near\nfar\n";
 
 /// A sheet of so many samples, each with reads of its own: a few hundred pairs of one sample of the cohort.
-fn sheet(directory: &Path, samples: usize) -> PathBuf {
+pub(super) fn sheet(directory: &Path, samples: usize) -> PathBuf {
     let cohort = Cohort::get();
     let mut sheet = "sample,fastq_1,fastq_2\n".to_owned();
     for sample in 0..samples {
@@ -41,22 +41,22 @@ fn sheet(directory: &Path, samples: usize) -> PathBuf {
     path
 }
 
-fn run(sheet: &Path, out: &Path) -> Godwit {
+pub(super) fn run(sheet: &Path, out: &Path) -> Godwit {
     let run = godwit().arg("run").arg("--reference").arg(&Cohort::get().reference).arg("--samples").arg(sheet);
     run.args(["--grid-size", "30K", "--metrics", "off", "--threads", "1", "--out"]).arg(out)
 }
 
-fn report(out: &Path) -> Value {
+pub(super) fn report(out: &Path) -> Value {
     let text = fs::read_to_string(out.join("run.json")).expect("the report was written");
     serde_json::from_str(&text).expect("it is JSON")
 }
 
-fn samples(report: &Value) -> &Vec<Value> {
+pub(super) fn samples(report: &Value) -> &Vec<Value> {
     report["samples"].as_array().expect("a list")
 }
 
 /// Every sample has the variants that one process calls by itself.
-fn assert_same_variants(one: &Path, many: &Path, samples: usize) {
+pub(super) fn assert_same_variants(one: &Path, many: &Path, samples: usize) {
     for sample in 0..samples {
         let [expected, found] = [one, many].map(|out| records(&out.join(format!("s{sample}/s{sample}.vcf.gz"))));
         assert_same_text(&found, &expected);

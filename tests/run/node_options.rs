@@ -67,7 +67,7 @@ fn files(out: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-fn assert_same_files(one: &Path, many: &Path) {
+pub(super) fn assert_same_files(one: &Path, many: &Path) {
     let (expected, found) = (files(one), files(many));
     assert!(expected.contains_key(Path::new("sample.duplicates.txt")), "{} is empty", one.display());
     let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();

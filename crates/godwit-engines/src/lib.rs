@@ -7,6 +7,7 @@
 pub mod aligner;
 pub mod caller;
 mod child;
+mod dialogue;
 mod error;
 pub mod gatk;
 mod locate;
@@ -20,6 +21,7 @@ pub mod variant_filter;
 mod words;
 
 pub use child::{Chain, ChildHandle, Link};
+pub use dialogue::Dialogue;
 pub use error::EngineError;
 pub use survey::{Surveyed, survey};
 

@@ -18,3 +18,4 @@ pub use encode::LineEncoder;
 pub use error::{HeaderError, ReadError, SamError, UnusableHeader};
 pub use header::{Header, ReadGroup};
 pub use reader::{InputFormat, LineChunk, Reader, sniff};
+pub(crate) use tags::append_value;

@@ -32,6 +32,18 @@ impl SortKey {
         Self(u64::from(contig as u32) << 32 | u64::from(place))
     }
 
+    /// The contig, -1 for none.
+    #[inline]
+    pub fn contig(self) -> i32 {
+        (self.0 >> 32) as u32 as i32
+    }
+
+    /// The 0-based position, -1 for none.
+    #[inline]
+    pub fn position(self) -> i32 {
+        ((self.0 as u32 >> 1) as i32).wrapping_sub(1)
+    }
+
     /// The smallest key at the same position.
     #[inline]
     pub fn forward_of_position(self) -> Self {

@@ -38,6 +38,7 @@ use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::spread::Spread;
+use crate::step::Step;
 
 use engine::{Engine, FoundEngine};
 use feed::{FeedLane, FeedReport, Feeder};
@@ -118,8 +119,9 @@ pub(crate) fn align_followed(
     let trimmer = trim::checked_version(&options.reads)?;
     let planned = lanes::plan(options, cancelled)?;
     let groups = LaneGroups::new(options, &planned)?;
-    let facts = identity::facts(options, &groups, trimmer.as_deref(), &engine)?;
-    let lanes = PlannedLanes { planned, groups, trimmer };
+    let step = Step::of(&options.job, cancelled)?;
+    let facts = identity::facts(options, &groups, trimmer.as_deref(), step.as_ref(), &engine)?;
+    let lanes = PlannedLanes { planned, groups, trimmer, step };
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     for directory in [&options.out, temp] {
         create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
@@ -153,6 +155,8 @@ struct PlannedLanes {
     groups: LaneGroups,
     /// Version of the trimmer, where there is one.
     trimmer: Option<String>,
+    /// What looks at records before they are written.
+    step: Option<Step>,
 }
 
 impl PlannedLanes {
@@ -189,7 +193,7 @@ impl AlignJob<'_> {
             Some(spread) => Some(HeadOfRun::open(spread, options, &lanes, run, observer, cancelled)?),
             None => None,
         };
-        let PlannedLanes { planned, groups, trimmer } = lanes;
+        let PlannedLanes { planned, groups, trimmer, step } = lanes;
         let mut engine = match &mut head {
             Some(head) => engine.elsewhere(head.first_hello()?),
             None => engine.open(options)?,
@@ -200,7 +204,7 @@ impl AlignJob<'_> {
         run.show(&stem, &header).map_err(PipelineError::file("write into the run directory in", &options.out))?;
         let read_groups =
             ReadGroups::new(&header.read_groups().map_err(|source| header::invalid("the read groups", source))?)?;
-        let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference));
+        let reduce_options = options.job.reduce_options(memory, temp, Some(&options.reference), step.clone());
         let collector = Collector::new(reduce_options, &read_groups, cancelled, Some(run.clone()))?;
         let lanes = groups.feed_lanes(planned, &read_groups);
         let lane_libraries = lanes.iter().map(|lane| lane.membership.library).collect();
@@ -232,6 +236,7 @@ impl AlignJob<'_> {
         let report = RunReport::new("align", &options.job.command, (options.aligner.name(), version))
             .aligner(engine.report(options))
             .engine("fastp", trimmer.as_deref())
+            .stepped(step.as_ref(), reduced.dropped)
             .inputs(inputs)
             .stages(stages)
             .reduced(&reduced, started.elapsed())
@@ -260,6 +265,7 @@ fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), P
         stem: options.out.join(&options.sample),
         formats: options.formats.clone(),
         reference: Some(options.reference.clone()),
+        step: options.job.step.is_some(),
     };
     check_distinct(&inputs, &outputs.paths())?;
     Ok((inputs, outputs))

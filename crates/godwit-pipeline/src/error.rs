@@ -22,6 +22,7 @@ use godwit_model::{ContigId, Genome};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryTooSmall;
+use crate::step::StepError;
 
 /// Who can do something about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +219,16 @@ pub enum PipelineError {
         /// What is wrong.
         problem: String,
     },
+    /// Reads that lie elsewhere did not come.
+    #[error("cannot fetch {address}: {message}")]
+    Fetch {
+        /// Where they lie.
+        address: String,
+        /// Why not, and what to do.
+        message: String,
+        /// Who can do something about it.
+        blame: Blame,
+    },
     /// Some samples of several failed.
     #[error("{}", samples(failed, *of))]
     Samples {
@@ -240,6 +251,9 @@ pub enum PipelineError {
         /// Which, how that was seen, and what to do.
         problem: String,
     },
+    /// A user's function between marking and writing.
+    #[error(transparent)]
+    Step(#[from] StepError),
     /// The network between the nodes of a run.
     #[error(transparent)]
     Exchange(Box<ExchangeError>),
@@ -359,17 +373,26 @@ impl PipelineError {
                 EngineError::WrongIndex { .. } | EngineError::Reference { .. } => Blame::Input,
                 _ => Blame::Engine,
             },
+            Self::Step(error) => error.blame(),
             Self::Exchange(_) | Self::NoNodes { .. } => Blame::Remote,
             Self::Fleet(error) => match **error {
                 FleetError::Unusable { .. } | FleetError::TooFewSlots { .. } => Blame::Usage,
                 _ => Blame::Machine,
             },
-            Self::Node { blame, .. } => *blame,
+            Self::Node { blame, .. } | Self::Fetch { blame, .. } => *blame,
             Self::Untrimmed { .. } | Self::Region { .. } | Self::RegionOnNode { .. } | Self::Called { .. } => {
                 Blame::Engine
             }
             Self::Lost { .. } => Blame::Bug,
             Self::Interrupted | Self::Paused { .. } => Blame::Interrupted,
+        }
+    }
+
+    /// Whether a node that fails so would not be alone with it.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        match self {
+            Self::Step(error) if error.is_everywhere() => true,
+            error => matches!(error.blame(), Blame::Usage | Blame::Input | Blame::Bug),
         }
     }
 

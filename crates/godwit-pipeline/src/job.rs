@@ -6,6 +6,7 @@ use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
 use crate::reduce::{DuplicatePolicy, ReduceOptions, WritingOptions};
+use crate::step::{Step, StepOptions};
 
 /// Options of `align` and `markdup` alike.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct JobOptions {
     pub optical_distance: i32,
     /// How duplicates are marked, beyond that.
     pub marking: MarkingOptions,
+    /// A function between marking and writing; `markdup` has none.
+    pub step: Option<StepOptions>,
     /// Take the metrics of the file that is written, and make the report page.
     pub metrics: bool,
     /// The command line, for the report.
@@ -44,11 +47,17 @@ impl JobOptions {
         format!("--duplicates {policy} --optical-distance {}{marking}", self.optical_distance)
     }
 
-    /// `reference`: what metrics compare bases with.
-    pub(crate) fn reduce_options(&self, memory: MemoryPlan, temp: &Path, reference: Option<&Path>) -> ReduceOptions {
+    /// `reference`: what metrics compare bases with. `step`: that of the options, found.
+    pub(crate) fn reduce_options(
+        &self,
+        memory: MemoryPlan,
+        temp: &Path,
+        reference: Option<&Path>,
+        step: Option<Step>,
+    ) -> ReduceOptions {
         let metrics = self.metrics.then(|| reference.map(Path::to_owned));
         ReduceOptions {
-            writing: WritingOptions { duplicates: self.duplicates, marking: self.marking, metrics },
+            writing: WritingOptions { duplicates: self.duplicates, marking: self.marking, metrics, step },
             optical_distance: self.optical_distance,
             marking_command_line: self.marking_command_line(),
             partitions: self.partitions,

@@ -19,6 +19,7 @@ mod manifest;
 mod markdup;
 mod marking;
 mod memory;
+mod memory_file;
 mod memory_hints;
 mod node;
 mod observer;
@@ -39,6 +40,7 @@ mod search;
 pub mod simulate;
 mod spread;
 mod staging;
+mod step;
 mod variants;
 mod verify;
 mod workflow;
@@ -75,12 +77,13 @@ pub use reduce::{DuplicatePolicy, Format, Segment};
 pub use reference::{build_index, current_index};
 pub use run_directory::has_stopped_run;
 pub use run_plan::{Certainty, DiskNeed, LanePlan, MemoryNeed, RunPlan, show_bytes};
-pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage};
+pub use run_report::{AlignerReport, InputFile, OutputFile, ResumedWork, RunReport, Stage, StepReport};
 pub use search::search_on_nodes;
 pub use spread::{Launch, Spread};
+pub use step::{Refusal, Step, StepError, StepOptions};
 pub use variants::write_variants;
 pub use verify::{Check, Verdict, verify};
 pub use workflow::{
-    JobEnd, SampleJob, SampleNodes, SampleOutcome, StepTime, Try, Workflow, WorkflowOptions, WorkflowReport,
-    run_sample, run_workflow, sample_name_problem,
+    FetchReads, JobEnd, SampleJob, SampleNodes, SampleOutcome, StepTime, Try, Workflow, WorkflowOptions,
+    WorkflowReport, run_sample, run_workflow, sample_name_problem,
 };

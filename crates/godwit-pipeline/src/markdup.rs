@@ -79,7 +79,7 @@ pub fn markdup(
         ScannedReference::compare(reference, &options.input, &header)?;
     }
     written.prepare(&outputs, &header, temp)?;
-    let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref());
+    let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref(), None);
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
     let job = Job {
         collector: &collector,
@@ -159,7 +159,7 @@ fn outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
     };
     let mut formats = options.formats.clone();
     formats.push(format);
-    Ok(Outputs { stem: out.with_extension(""), formats, reference: options.reference.clone() })
+    Ok(Outputs { stem: out.with_extension(""), formats, reference: options.reference.clone(), step: false })
 }
 
 fn not_grouped(input: &Path) -> PipelineError {

@@ -35,6 +35,7 @@ use crate::marking::MarkingOptions;
 use crate::runs::{Shares, SlicePlace, SliceStore};
 use crate::scratch::SpillFile;
 use crate::search::{self, SearchWork};
+use crate::step::Step;
 
 use aligner::NodeAligner;
 pub(crate) use aligning::BlockPieces;
@@ -96,6 +97,9 @@ pub(crate) struct AlignWork {
     pub(crate) partitions: u32,
     /// Whether several nodes are on one machine, so that they had better share the index.
     pub(crate) share_index: bool,
+    /// What looks at records before they are written.
+    #[serde(default)]
+    pub(crate) step: Option<Step>,
     /// Where slices are kept for a later head of the run.
     pub(crate) keep: KeepAt,
 }
@@ -234,8 +238,7 @@ fn work_once(
     if let Err(error) = &worked
         && !matches!(error, PipelineError::Exchange(_))
     {
-        let blame = error.blame();
-        let everywhere = matches!(blame, Blame::Usage | Blame::Input | Blame::Bug).then(|| serde_json::json!(blame));
+        let everywhere = error.is_everywhere().then(|| serde_json::json!(error.blame()));
         let message = with_causes(error);
         // Best effort: the head also sees that the node is gone.
         let _ = link.say(Report::Failed { message, everywhere });
@@ -275,6 +278,9 @@ fn serve(
     options: &NodeOptions,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<(), PipelineError> {
+    if let Some(step) = &job.step {
+        step.check_here(cancelled)?;
+    }
     let aligner = NodeAligner::start(job, options.threads)?;
     let hello = aligner.hello().clone();
     let (sender, inputs) = mpsc::channel();

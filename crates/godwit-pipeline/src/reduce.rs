@@ -15,6 +15,7 @@ mod qc;
 mod ranks;
 mod seal;
 mod sink;
+mod stepped;
 mod write;
 
 pub(crate) use apart::{Gathering, MadePart, PartMaker, PartMakerOptions, PartPlaces, Places};

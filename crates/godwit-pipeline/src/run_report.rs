@@ -17,6 +17,7 @@ use crate::reduce::{Format, Outputs, Reduced};
 use crate::report_page::ReportPage;
 use crate::run_directory::RunDirectory;
 use crate::staging::Staged;
+use crate::step::Step;
 
 /// The report of a job.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -48,6 +49,9 @@ pub struct RunReport {
     pub duplicates: u64,
     /// Duplicates left out.
     pub removed: u64,
+    /// What a step did, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepReport>,
     /// The numbers people ask for first; only with metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers: Option<KeyNumbers>,
@@ -64,6 +68,15 @@ pub struct RunReport {
     /// The outputs were there already; nothing ran.
     #[serde(skip)]
     pub already_complete: bool,
+}
+
+/// What a function between marking and writing did.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    /// `MODULE:FUNCTION`.
+    pub function: String,
+    /// Records that it left out.
+    pub dropped: u64,
 }
 
 /// Work that was not done again.
@@ -202,6 +215,12 @@ impl RunReport {
     pub fn engine(mut self, name: &str, version: Option<&str>) -> Self {
         self.engines.extend(version.map(|version| (name.to_owned(), version.to_owned())));
         self
+    }
+
+    /// With what a step did, where there was one: its Python is an engine of the run.
+    pub fn stepped(mut self, step: Option<&Step>, dropped: u64) -> Self {
+        self.step = step.map(|step| StepReport { function: step.function().to_owned(), dropped });
+        self.engine("python", step.map(Step::version))
     }
 
     /// With the files it read.

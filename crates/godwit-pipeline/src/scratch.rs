@@ -27,9 +27,7 @@ impl SpillFile {
     /// # Errors
     /// What the file system reports.
     pub fn create(directory: &Path, abandoned: Arc<AtomicBool>) -> io::Result<Self> {
-        let path = directory.join(format!(".godwit-spill-{}", unique()));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        fs::remove_file(&path)?;
+        let file = unnamed(directory)?;
         Ok(Self { file, end: AtomicU64::new(0), abandoned, digest: None })
     }
 
@@ -110,6 +108,17 @@ impl Spill for SpillFile {
     fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
     }
+}
+
+/// A file on the file system of `directory`, which must exist. It has no name, so that nothing is left behind by a kill.
+///
+/// # Errors
+/// What the file system reports.
+pub fn unnamed(directory: &Path) -> io::Result<File> {
+    let path = directory.join(format!(".godwit-spill-{}", unique()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
 }
 
 /// Makes a directory and those above it, only for this user: genomes are private. One that is there stays as it is.

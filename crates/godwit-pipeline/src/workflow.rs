@@ -4,6 +4,7 @@
 //! A sample's files lie in a directory of its own, as the jobs write them. A sample that fails does not keep the others
 //! from being done; what is done of the cohort needs all of them. Each job can be gone on with, and so can the whole.
 
+mod fetch;
 mod nodes;
 mod report;
 mod sheet;
@@ -31,6 +32,7 @@ use crate::reduce::Format;
 use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
 
+pub use fetch::FetchReads;
 pub use nodes::{JobEnd, SampleJob, SampleNodes, run_sample};
 pub use report::{SampleOutcome, StepHours, StepTime, Try, WorkflowReport};
 pub use sheet::sample_name_problem;
@@ -96,6 +98,8 @@ pub struct WorkflowOptions {
     pub caller_memory_bytes: Option<u64>,
     /// Go on with a run that was stopped.
     pub resume: bool,
+    /// Who brings reads that the sheet names by addresses.
+    pub fetch: Option<Arc<dyn FetchReads>>,
 }
 
 /// Runs a workflow and returns its report, which is also in `OUT/run.json`, and for people in `OUT/report.html`.
@@ -125,6 +129,7 @@ pub fn run_workflow(
 /// The samples, where they and the options are such that they can be begun with.
 fn samples_of(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineError> {
     let samples = read_sheet(&options.sheet, options.ploidy.as_ref(), &options.reference)?;
+    fetch::check_addresses(options, &samples)?;
     check(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
     Ok(samples)
@@ -155,6 +160,17 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
             );
         }
         Workflow::Gatk => drop(Toolkit::find()?),
+    }
+    let mut names = [("--reference", &options.reference), ("--out", &options.out)].into_iter();
+    if let Some((option, path)) = names.find(|(_, path)| fetch::is_address(path)) {
+        let (path, copy) = (path.display(), "godwit copy");
+        let problem = match option {
+            "--out" => {
+                format!("{option} {path}: what is written lies here; `{copy}` takes it elsewhere when it is whole")
+            }
+            _ => format!("{option} {path}: it has to lie here, with its index; `{copy}` fetches it"),
+        };
+        return refused(&problem);
     }
     if !options.reference.is_file() {
         let (path, remedy) = (options.reference.clone(), "check its path".to_owned());
@@ -211,7 +227,7 @@ impl<'w> WorkflowRun<'w> {
         let here = if nodes.is_none() { self.samples } else { &[] };
         for sample in here {
             let mut outcome = SampleOutcome::of(sample);
-            let done = self.sample(sample, &mut outcome.steps);
+            let done = self.sample_fetched(sample, &mut outcome);
             outcome.error = self.failed(&sample.name, done)?;
             self.report.samples.push(outcome);
         }

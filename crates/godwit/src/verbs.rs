@@ -12,6 +12,7 @@ mod decode_cram;
 mod demo;
 mod doctor;
 mod dry_run;
+mod fetching;
 mod filter;
 mod index;
 mod live;
@@ -140,6 +141,7 @@ impl Common {
             duplicates: marking.duplicates.into(),
             optical_distance: marking.optical_distance,
             marking: marking.marking(),
+            step: None,
             metrics,
             command: command_line(&self.configured),
             // Also where the file that it was started from is gone or another by now.

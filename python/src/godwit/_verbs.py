@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ._errors import UsageError
 from ._program import Progress, bar, perform
 from ._session import Session, open_directory
+from .pipeline import name_of
 
 PathLike = str | os.PathLike[str]
 Option = str | int | float | bool | PathLike | Iterable[str | PathLike]
@@ -20,6 +22,7 @@ def align(
     sample: str,
     out: PathLike,
     *,
+    step: str | Callable[..., object] | None = None,
     progress: Progress | None = None,
     **options: Option,
 ) -> Session:
@@ -30,6 +33,8 @@ def align(
         reads: Files of one lane (one, or two of mates), or of several lanes, a sequence each.
         sample: Its name.
         out: Directory for what is written.
+        step: Function that runs on every partition between marking and writing (`godwit.pipeline`), or its name, ``module:function``. The Python that
+            runs this runs it, unless ``python=`` names another.
         progress: Called with each event; a bar of tqdm where nothing is said and tqdm is there.
         options: Options of the verb with ``_`` for ``-``: ``format="bam,parquet"``, ``threads=8``, ``resume=True``.
 
@@ -40,6 +45,8 @@ def align(
     if all(len(lane) == 1 for lane in lanes) and all(isinstance(lane, str | os.PathLike) for lane in reads):
         lanes = [[path for lane in lanes for path in lane]]
     words = [word for lane in lanes for word in ("--reads", *lane)]
+    if step is not None:
+        options = {"python": sys.executable, **options, "step": name_of(step)}
     _perform(["align", "--reference", reference, *words, "--sample", sample, "--out", out], options, progress)
     return open_directory(out)
 

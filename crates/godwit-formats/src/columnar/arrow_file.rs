@@ -1,6 +1,5 @@
 //! Arrow IPC files: batches that programs map into memory, their buffers compressed by themselves.
 
-use std::collections::HashMap;
 use std::io::Write;
 
 use arrow_array::RecordBatch;
@@ -22,9 +21,7 @@ impl<W: Write> ArrowPart<W> {
     /// # Errors
     /// [`ColumnarError::Arrow`].
     pub fn new(layout: &ColumnLayout, out: W) -> Result<Self, ColumnarError> {
-        let metadata: HashMap<String, String> =
-            layout.metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        Self::with_schema(&Schema::new_with_metadata(layout.schema.fields().clone(), metadata), out)
+        Self::with_schema(&Schema::new_with_metadata(layout.schema.fields().clone(), layout.owned_metadata()), out)
     }
 
     /// Starts a file of any columns.

@@ -190,6 +190,11 @@ impl<L: Borrow<ColumnLayout>> Columns<L> {
         }
     }
 
+    /// The columns that are made, without metadata.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// Rows since the last batch.
     pub fn rows(&self) -> usize {
         self.rows

@@ -43,6 +43,16 @@ impl ColumnLayout {
         })
     }
 
+    /// IDs of read groups, in the order of the header.
+    pub fn read_group_ids(&self) -> impl Iterator<Item = &str> {
+        self.read_groups.iter().flatten()
+    }
+
+    /// [`ColumnLayout::metadata`] as schemas of Arrow have it.
+    pub(super) fn owned_metadata(&self) -> HashMap<String, String> {
+        self.metadata().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    }
+
     /// Key-value metadata of every file: version and header.
     pub(super) fn metadata(&self) -> [(&'static str, &str); 2] {
         [(columnar::VERSION_KEY, columnar::VERSION), (columnar::HEADER_KEY, &self.header)]

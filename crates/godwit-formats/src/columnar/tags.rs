@@ -5,14 +5,14 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int32Array};
 use arrow_buffer::{NullBufferBuilder, ScalarBuffer};
 use arrow_schema::ArrowError;
+use godwit_model::RawRecord;
 use godwit_model::schema::columnar::{TAG_COLUMNS, TagType};
-use godwit_model::{RawRecord, Tag};
 
 use super::text::Bytes;
 
 /// Integer columns come first in [`TAG_COLUMNS`].
-const INTEGERS: usize = 4;
-const TEXTS: usize = TAG_COLUMNS.len() - INTEGERS;
+pub(super) const INTEGERS: usize = 4;
+pub(super) const TEXTS: usize = TAG_COLUMNS.len() - INTEGERS;
 /// Columns of tags: [`TAG_COLUMNS`], the layout, and the others.
 pub(super) const OF_TAGS: usize = TAG_COLUMNS.len() + 2;
 const LAYOUT: usize = TAG_COLUMNS.len();
@@ -87,7 +87,7 @@ impl TagColumns {
             if self.wanted[LAYOUT] {
                 self.layout.data.extend_from_slice(&[tag.name[0], tag.name[1], tag.kind]);
             }
-            let column = column_of(&tag).filter(|column| seen >> column & 1 == 0);
+            let column = column_of(tag.name, tag.kind).filter(|column| seen >> column & 1 == 0);
             if let Some(column) = column {
                 seen |= 1 << column;
             }
@@ -141,16 +141,16 @@ impl TagColumns {
 
 /// Which of [`TAG_COLUMNS`] is for this name and type; one past them is the read group.
 #[inline]
-fn column_of(tag: &Tag) -> Option<usize> {
-    let is_integer = matches!(tag.kind, b'c' | b'C' | b's' | b'S' | b'i' | b'I');
-    if tag.kind == b'Z' && &tag.name == b"RG" {
+pub(super) fn column_of(name: [u8; 2], kind: u8) -> Option<usize> {
+    let is_integer = matches!(kind, b'c' | b'C' | b's' | b'S' | b'i' | b'I');
+    if kind == b'Z' && &name == b"RG" {
         return Some(TAG_COLUMNS.len());
     }
-    TAG_COLUMNS.iter().position(|(name, kind)| {
-        *name == tag.name
-            && match kind {
+    TAG_COLUMNS.iter().position(|(of_column, data)| {
+        *of_column == name
+            && match data {
                 TagType::Integer => is_integer,
-                TagType::Text => tag.kind == b'Z',
+                TagType::Text => kind == b'Z',
             }
     })
 }

@@ -215,3 +215,179 @@ fn a_name_that_is_no_text_is_refused() {
     columns.push(RawRecord::trusted(&record), 0);
     assert!(matches!(columns.take_batch(), Err(ColumnarError::NotUtf8 { .. })));
 }
+
+/// A batch as somebody hands it back: names as plain text.
+fn plain(batch: &RecordBatch) -> RecordBatch {
+    let columns = batch.columns().iter().map(|column| match column.as_dictionary_opt::<Int32Type>() {
+        Some(names) => {
+            let values = names.values().as_string::<i32>();
+            let text = names.keys().iter().map(|key| key.map(|key| values.value(key as usize)));
+            std::sync::Arc::new(text.collect::<arrow_array::StringArray>()) as _
+        }
+        None => column.clone(),
+    });
+    RecordBatch::try_new(godwit_model::schema::columnar::plain_alignments(), columns.collect()).unwrap()
+}
+
+/// `plain` with another column in the place of one.
+fn with_column(batch: &RecordBatch, name: &str, column: arrow_array::ArrayRef) -> RecordBatch {
+    let at = batch.schema().index_of(name).unwrap();
+    let mut columns = batch.columns().to_vec();
+    columns[at] = column;
+    RecordBatch::try_new(batch.schema(), columns).unwrap()
+}
+
+fn encoded(batch: &RecordBatch) -> Result<Vec<Vec<u8>>, RowError> {
+    let genome = samples::header().genome().unwrap();
+    let mut encoder = RowEncoder::new(&genome, ["lane1"]);
+    let rows = Rows::of(batch)?;
+    (0..batch.num_rows()).map(|row| Ok(encoder.encode(&rows, row)?.bytes().to_vec())).collect()
+}
+
+/// Records whose only change is the bit that `batch` turns.
+fn turned(record: &[u8]) -> Vec<u8> {
+    let flag = RawRecord::trusted(record).flag() ^ flags::DUPLICATE;
+    [&record[..14], &flag.to_le_bytes(), &record[16..]].concat()
+}
+
+fn of_line(line: &str) -> Vec<u8> {
+    let mut record = Vec::new();
+    LineEncoder::new(&samples::header().genome().unwrap()).encode(line.as_bytes(), &mut record).unwrap();
+    record
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn rows_that_nobody_changed_become_the_bytes_they_were_made_of(seed in any::<u64>()) {
+        let layout = ColumnLayout::new(&samples::header()).unwrap();
+        let records = records(seed, 60);
+        let expected: Vec<_> = records.iter().map(|record| turned(record)).collect();
+        prop_assert_eq!(encoded(&plain(&batch(&layout, &records))).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_cigar_too_long_for_its_place_comes_back_behind_the_other_tags() {
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let (cigar, bases) = ("1M1I".repeat(40_000), "AC".repeat(40_000));
+    let record = of_line(&format!("long\t0\tchr1\t9\t7\t{cigar}\t*\t0\t0\t{bases}\t*\tNM:i:3\tXX:A:y"));
+    assert!(RawRecord::trusted(&record).has_cigar_in_tag());
+    let batch = plain(&batch(&layout, std::slice::from_ref(&record)));
+    assert_eq!(encoded(&batch).unwrap(), [turned(&record)]);
+}
+
+#[test]
+fn changed_columns_change_records() {
+    use arrow_array::{ArrayRef, Int32Array, StringArray};
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let tags = "\tXX:f:1.5\tNM:i:3\tMD:Z:5\tRG:Z:lane1";
+    let record = of_line(&format!("r\t0\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII{tags}"));
+    let one = plain(&batch(&layout, &[record]));
+    let with = |name: &str, column: ArrayRef| with_column(&one, name, column);
+    let integer = |value: Option<i32>| -> ArrayRef { std::sync::Arc::new(Int32Array::from(vec![value])) };
+    let text = |value: Option<&str>| -> ArrayRef { std::sync::Arc::new(StringArray::from(vec![value])) };
+    let cases = [
+        (with("position", integer(Some(6))), "r\t1024\tchr1\t7\t60\t5M\t*\t0\t0\tACGTN\tIIIII", tags),
+        // What the column held is gone, whatever the layout says.
+        (
+            with("tag_NM", integer(None)),
+            "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
+            "\tXX:f:1.5\tMD:Z:5\tRG:Z:lane1",
+        ),
+        // Too large for its type, which it loses.
+        (
+            with("tag_NM", integer(Some(300))),
+            "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
+            "\tXX:f:1.5\tNM:i:300\tMD:Z:5\tRG:Z:lane1",
+        ),
+        // A tag that was not there comes last.
+        (
+            with("tag_XS", integer(Some(-7))),
+            "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
+            "\tXX:f:1.5\tNM:i:3\tMD:Z:5\tRG:Z:lane1\tXS:i:-7",
+        ),
+        (with("cigar", text(Some("2S3M"))), "r\t1024\tchr1\t5\t60\t2S3M\t*\t0\t0\tACGTN\tIIIII", tags),
+        (with("bases", text(Some("TTTTT"))), "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tTTTTT\tIIIII", tags),
+        (with("name", text(Some("other"))), "other\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII", tags),
+        (
+            with("tag_layout", text(Some(""))),
+            "r\t1024\tchr1\t5\t60\t5M\t*\t0\t0\tACGTN\tIIIII",
+            "\tNM:i:3\tMD:Z:5\tRG:Z:lane1\tXX:f:1.5",
+        ),
+    ];
+    for (batch, fields, tags) in cases {
+        assert_eq!(encoded(&batch).unwrap(), [of_line(&format!("{fields}{tags}"))], "{fields}{tags}");
+    }
+}
+
+#[test]
+fn rows_that_are_no_records_are_refused_by_the_column_that_is_wrong() {
+    use arrow_array::{ArrayRef, BinaryArray, Int32Array, StringArray, UInt16Array};
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let record = of_line("r\t0\tchr1\t5\t60\t5M\t=\t9\t0\tACGTN\tIIIII\tNM:i:3\tRG:Z:lane1");
+    let one = plain(&batch(&layout, &[record]));
+    let integer = |value: Option<i32>| -> ArrayRef { std::sync::Arc::new(Int32Array::from(vec![value])) };
+    let text = |value: Option<&str>| -> ArrayRef { std::sync::Arc::new(StringArray::from(vec![value])) };
+    let bytes = |value: &[u8]| -> ArrayRef { std::sync::Arc::new(BinaryArray::from(vec![value])) };
+    let flag = |value: u16| -> ArrayRef { std::sync::Arc::new(UInt16Array::from(vec![value])) };
+    for (column, value, word) in [
+        ("name", text(Some("")), "name"),
+        ("name", text(Some("a\tb")), "name"),
+        ("contig_id", integer(Some(1)), "contig_id says chr2"),
+        ("contig_id", integer(Some(9)), "contig_id is 9"),
+        ("contig_id", integer(Some(-1)), "contig_id is -1"),
+        ("contig", text(None), "contig is null"),
+        ("position", integer(Some(-1)), "position is -1"),
+        ("position", integer(Some(900_000)), "position is 900000"),
+        ("cigar", text(Some("4M")), "CIGAR"),
+        ("cigar", text(Some("5M\t")), "cigar"),
+        ("cigar", text(None), "unmapped"),
+        ("bases", text(Some("ACG!N")), "!"),
+        ("qualities", bytes(b"abc"), "3 qualities"),
+        ("qualities", bytes(&[1, 2, 3, 4, 200]), "200"),
+        ("mate_contig", text(Some("nowhere")), "nowhere"),
+        ("mate_position", integer(Some(-9)), "mate_position is -9"),
+        ("read_group", text(Some("nobody")), "nobody"),
+        ("tag_MD", text(Some("a\0b")), "tag_MD"),
+        ("tag_layout", text(Some("NMCRG")), "tag_layout"),
+        ("other_tags", bytes(b"XXi\0"), "other_tags"),
+        ("contig_id", integer(None), "contig"),
+    ] {
+        let refused = encoded(&with_column(&one, column, value)).unwrap_err();
+        assert!(matches!(refused, RowError::Row { row: 0, .. }) && refused.to_string().contains(word), "{refused}");
+    }
+    let unmapped = with_column(&one, "flags", flag(4));
+    assert!(encoded(&unmapped).is_ok());
+    let missing = one.project(&(0..20).collect::<Vec<_>>()).unwrap();
+    assert!(Rows::of(&missing).is_err_and(|error| error.to_string().contains("tag_SA")));
+    let dictionaries = batch(&layout, &[of_line("r\t4\t*\t0\t0\t*\t*\t0\t0\tA\tI")]);
+    assert!(Rows::of(&dictionaries).is_err_and(|error| error.to_string().contains("contig")));
+}
+
+#[test]
+fn a_stream_of_chosen_columns_is_read_as_it_was_filled() {
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let records = records(7, 9_000);
+    for wanted in [None, Some(&[1usize, 3, 6][..])] {
+        let mut stream = TableStream::new(&layout, wanted, Vec::new()).unwrap();
+        for record in records.iter().map(|record| RawRecord::trusted(record)) {
+            stream.push(record, record.flag()).unwrap();
+        }
+        let (bytes, rows) = stream.finish().unwrap();
+        assert_eq!(rows, 9_000);
+        let mut reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..], None).unwrap();
+        assert_eq!(reader.schema().metadata()["sam.header"], layout.header);
+        assert_eq!(reader.schema().fields().len(), wanted.map_or(24, <[usize]>::len));
+        let flags: Vec<u16> = reader
+            .by_ref()
+            .flat_map(|batch| {
+                let batch = batch.unwrap();
+                batch.column_by_name("flags").unwrap().as_primitive::<UInt16Type>().values().to_vec()
+            })
+            .collect();
+        let expected: Vec<u16> = records.iter().map(|record| RawRecord::trusted(record).flag()).collect();
+        assert!(flags == expected);
+    }
+}

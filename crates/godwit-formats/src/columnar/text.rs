@@ -104,7 +104,8 @@ pub(super) fn print_cigar(ops: impl Iterator<Item = CigarOp>, out: &mut Vec<u8>)
     }
 }
 
-fn print_number(mut number: u32, out: &mut Vec<u8>) {
+/// Appends a number in decimal digits.
+pub(super) fn print_number(mut number: u32, out: &mut Vec<u8>) {
     let mut digits = [0; 10];
     let mut start = digits.len();
     loop {

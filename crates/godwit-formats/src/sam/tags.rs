@@ -69,6 +69,20 @@ fn append_integer<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'s
             (value, behind)
         }
     };
+    append_positive(value, out)?;
+    Ok(rest)
+}
+
+/// Type and value of a number in the type that its text would get.
+pub(crate) fn append_value(value: i32, out: &mut Vec<u8>) {
+    let value = i64::from(value);
+    let appended = if value < 0 { append_negative(value, out) } else { append_positive(value, out) };
+    appended.expect("32 bits with a sign are in the range of both");
+}
+
+/// The type of a value written without a minus sign.
+#[inline]
+fn append_positive(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     if let Ok(small) = u8::try_from(value) {
         out.extend_from_slice(&[b'C', small]);
     } else if let Ok(medium) = u16::try_from(value) {
@@ -79,7 +93,7 @@ fn append_integer<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'s
         out.push(b'I');
         out.extend_from_slice(&large.to_le_bytes());
     }
-    Ok(rest)
+    Ok(())
 }
 
 /// The common case: one to nine digits and nothing else.

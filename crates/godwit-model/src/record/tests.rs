@@ -92,3 +92,13 @@ fn bins_match_the_specification() {
     assert_eq!(reg2bin(0, 1 << 29), 0);
     assert_eq!(reg2bin(-1, 0), 4680);
 }
+
+#[test]
+fn keys_tell_the_place_that_they_were_made_of() {
+    for (contig, position) in [(0, 0), (-1, -1), (7, 249_250_620), (3, i32::MAX - 1), (-1, 5)] {
+        for reverse in [false, true] {
+            let key = SortKey::new(contig, position, reverse);
+            assert_eq!((key.contig(), key.position()), (contig, position));
+        }
+    }
+}

@@ -40,7 +40,15 @@ pub const TAG_COLUMNS: [([u8; 2], TagType); 8] = [
 /// `[position, end_position)`, one base where it has no CIGAR or is unmapped. `contig`, `mate_contig`, `cigar`, `bases`
 /// and `qualities` are null where SAM has `*`; `qualities` are Phred scores without an offset.
 pub fn alignments() -> SchemaRef {
-    let names = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    with_names(DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)))
+}
+
+/// The columns of [`alignments`], names of contigs and read groups as plain text: what is made records again.
+pub fn plain_alignments() -> SchemaRef {
+    with_names(DataType::Utf8)
+}
+
+fn with_names(names: DataType) -> SchemaRef {
     let mut fields = vec![
         Field::new("name", DataType::Utf8, false),
         Field::new("flags", DataType::UInt16, false),

@@ -217,6 +217,9 @@ pub(super) fn command_line(options: &AlignOptions) -> String {
             line += &format!(" --trim-args '{}'", arguments.join(" "));
         }
     }
+    if let Some(step) = &options.job.step {
+        line += &format!(" --step {}", quoted(&step.function));
+    }
     line
 }
 

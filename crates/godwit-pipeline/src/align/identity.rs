@@ -15,6 +15,7 @@ use super::header::{LaneGroups, command_line};
 use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::manifest::checksum;
+use crate::step::Step;
 
 /// Bytes at the start of a file of reads that tell it from others before any of it is aligned. Every block that was
 /// aligned is compared by all its reads when they are read again.
@@ -28,6 +29,7 @@ pub(super) fn facts(
     options: &AlignOptions,
     groups: &LaneGroups,
     trimmer: Option<&str>,
+    step: Option<&Step>,
     engine: &FoundEngine,
 ) -> Result<Vec<Fact>, PipelineError> {
     let mut facts = Vec::new();
@@ -48,6 +50,7 @@ pub(super) fn facts(
             state(&name, head(path).map_err(PipelineError::file("read", path))?);
         }
     }
+    facts.extend(step.map(Step::fact));
     Ok(facts)
 }
 

@@ -23,6 +23,7 @@ use crate::run_plan::{
     Certainty, DiskNeed, LanePlan, MemoryNeed, REDUCE_SECONDS_PER_RECORD, RecordBytes, RunPlan, check_room,
     index_seconds, replaced,
 };
+use crate::step::Step;
 
 /// Text of a lane that is looked at, bytes.
 const SAMPLE_BYTES: u64 = 16 << 20;
@@ -62,6 +63,7 @@ pub fn plan_align(
     observer.event(&Event::Stage { name: "checking the index" });
     let engine = FoundEngine::find(options)?;
     let trimmer = trim::checked_version(&options.reads)?;
+    Step::of(&options.job, cancelled)?;
     let planned = lanes::plan(options, cancelled)?;
     let groups = LaneGroups::new(options, &planned)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);

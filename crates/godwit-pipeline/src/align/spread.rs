@@ -138,6 +138,7 @@ impl<'r> HeadOfRun<'r> {
             marking: options.job.marking,
             partitions: options.job.partitions,
             share_index: spread.one_machine && spread.nodes > 1,
+            step: lanes.step.clone(),
             keep: Self::keep_at(run)?,
         };
         let told = NodeWork::Align(work.clone());

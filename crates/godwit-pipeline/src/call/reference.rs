@@ -22,7 +22,7 @@ pub struct ScannedReference {
     /// Stretches of N of each contig.
     pub(super) gaps: Vec<Vec<(u32, u32)>>,
     /// BLAKE3 of names and bases, hexadecimal.
-    pub(super) checksum: String,
+    pub(crate) checksum: String,
     compressed: bool,
     /// The MD5 of each contig, where that was wanted.
     md5: Option<Checksums>,

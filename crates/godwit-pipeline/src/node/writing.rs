@@ -32,6 +32,8 @@ pub(crate) struct WriteJob {
     /// What becomes of records.
     pub(crate) writing: WritingOptions,
     pub(crate) reference: PathBuf,
+    /// The sample.
+    pub(crate) sample: String,
     /// All parts, in the order of the file.
     pub(crate) parts: Vec<SplitPartition>,
 }
@@ -115,6 +117,8 @@ pub(super) fn prepare<'s>(
         header,
         reference: job.reference,
         scratch: shared.scratch.clone(),
+        parts: job.parts.len(),
+        sample: job.sample,
         marking: marking(shared, &job.writing, &mut made_of)?,
         writing: job.writing,
     };

@@ -18,14 +18,18 @@ use serde::{Deserialize, Serialize};
 
 use super::collector::{Collected, WritingOptions};
 use super::outputs::{Opened, Outputs};
-use super::partition::{Known, PartitionSummary, write_partition};
+use super::partition::{Known, Part, PartitionSummary, write_partition};
 use super::qc::{QcJob, QcPart, QcWorker};
 use super::sink::{ColumnFiles, Targets, UNFINISHED};
+use super::stepped::{StepJob, StepPlace};
 use super::write::{Decided, Reduced, Written, targets, writing_failed};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartEdges, PartExtent, PartPlace, PartitionedFile, copy_part};
 use crate::read_groups::ReadGroups;
 use crate::runs::{SliceStore, SplitPartition};
+
+/// Memory that tables of a step take for each thread of a node, bytes.
+const STEP_BYTES: usize = 128 << 20;
 
 /// What a maker of parts has to know.
 pub(crate) struct PartMakerOptions {
@@ -42,6 +46,10 @@ pub(crate) struct PartMakerOptions {
     pub(crate) scratch: PathBuf,
     /// Which records are duplicates, where they are looked for.
     pub(crate) marking: Option<Marking>,
+    /// Parts of the file.
+    pub(crate) parts: usize,
+    /// The sample.
+    pub(crate) sample: String,
 }
 
 /// Files and directories in the making, which all processes write to.
@@ -51,6 +59,8 @@ pub(crate) struct Places {
     pub(crate) cram: Option<PathBuf>,
     pub(crate) parquet: Option<PathBuf>,
     pub(crate) arrow: Option<PathBuf>,
+    /// Where a step puts files of its own.
+    pub(crate) step: Option<PathBuf>,
 }
 
 /// Makes parts from the slices of one process.
@@ -61,6 +71,7 @@ pub(crate) struct PartMaker<'s> {
     marking: Option<Marking>,
     genome: Genome,
     qc: Option<QcJob>,
+    step: Option<StepJob>,
     targets: Targets<'s>,
     /// BAM and CRAM, which have all parts in one file.
     files: [Option<File>; FILES],
@@ -96,8 +107,19 @@ impl<'s> PartMaker<'s> {
     /// # Errors
     /// [`PipelineError`]: the reference, or a file to be written, cannot be opened.
     pub(crate) fn new(store: &'s SliceStore, options: PartMakerOptions) -> Result<Self, PipelineError> {
-        let PartMakerOptions { writing, read_groups, genome, places, header, reference, scratch, marking } = options;
-        let Places { bam, cram, parquet, arrow } = places;
+        let PartMakerOptions {
+            writing,
+            read_groups,
+            genome,
+            places,
+            header,
+            reference,
+            scratch,
+            marking,
+            parts,
+            sample,
+        } = options;
+        let Places { bam, cram, parquet, arrow, step: out } = places;
         let path = [&bam, &cram, &parquet, &arrow].into_iter().flatten().next().cloned().unwrap_or_default();
         let open =
             |path: &PathBuf| OpenOptions::new().write(true).open(path).map_err(PipelineError::file("write", path));
@@ -109,6 +131,11 @@ impl<'s> PartMaker<'s> {
         });
         let encoder = encoder.transpose().map_err(PipelineError::Cram)?;
         let qc = QcJob::new(&writing, &genome)?;
+        let step = writing.step.as_ref().zip(out).map(|(step, out)| {
+            let place = StepPlace { sample, count: parts, memory_bytes: STEP_BYTES, scratch, out };
+            StepJob::new(step, &header, place)
+        });
+        let step = step.transpose()?;
         let targets = Targets {
             run: None,
             bam: files[0].is_some().then(|| PartitionedFile::apart(store.spill())),
@@ -116,8 +143,9 @@ impl<'s> PartMaker<'s> {
             columns: columns.transpose().map_err(PipelineError::Columns)?,
             parquet: parquet.map(ColumnFiles::Elsewhere),
             arrow: arrow.map(ColumnFiles::Elsewhere),
+            step: None,
         };
-        Ok(Self { store, writing, read_groups, marking, genome, qc, targets, files, path })
+        Ok(Self { store, writing, read_groups, marking, genome, qc, step, targets, files, path })
     }
 
     /// Makes a part, the `at`th of the file.
@@ -136,10 +164,11 @@ impl<'s> PartMaker<'s> {
     fn make_part(&self, at: usize, split: &SplitPartition, cancelled: &AtomicBool) -> io::Result<MadePart> {
         let runs = self.store.runs(split);
         let Self { writing, read_groups, genome, .. } = self;
-        let known = Known { runs: &runs, marking: self.marking.as_ref(), read_groups, options: writing, genome };
+        let (marking, step) = (self.marking.as_ref(), self.step.as_ref());
+        let known = Known { runs: &runs, marking, read_groups, options: writing, genome, step };
         let mut qc = self.qc.as_ref().map(QcJob::worker);
         let sinks = self.targets.sinks(at, &self.genome)?;
-        let (summary, parts) = write_partition(known, split, qc.as_mut(), sinks, cancelled)?;
+        let (summary, parts) = write_partition(known, Part { at, split }, qc.as_mut(), sinks, cancelled)?;
         let qc = qc.as_mut().map(QcWorker::take_part);
         // Those that wait for their places come in the order of the files.
         let mut parts = parts.into_iter();
@@ -238,14 +267,11 @@ impl Gathering<'_> {
     /// # Errors
     /// What the file system reports.
     pub(crate) fn places(&self) -> io::Result<Places> {
-        let directory = |files: &Option<ColumnFiles>| match files {
-            Some(ColumnFiles::Own(directory)) => std::path::absolute(directory.aside()).map(Some),
-            _ => Ok(None),
-        };
+        let directory = |files: &Option<ColumnFiles>| files.as_ref().map(ColumnFiles::place).transpose();
         let file = |file: &PartitionedFile| std::path::absolute(file.staged().aside());
         let [bam, cram] = files(&self.targets).map(|partitioned| partitioned.map(file).transpose());
         let (parquet, arrow) = (directory(&self.targets.parquet)?, directory(&self.targets.arrow)?);
-        Ok(Places { bam: bam?, cram: cram?, parquet, arrow })
+        Ok(Places { bam: bam?, cram: cram?, parquet, arrow, step: directory(&self.targets.step)? })
     }
 
     /// Where the first part begins in each file.

@@ -18,6 +18,7 @@ use crate::read_groups::ReadGroups;
 use crate::run_directory::{Finished, RunDirectory};
 use crate::runs::{FinishedRuns, RunStore, RunTable, SortedBlock};
 use crate::scratch::SpillFile;
+use crate::step::Step;
 
 /// What becomes of records when they are written, wherever that is done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct WritingOptions {
     pub marking: MarkingOptions,
     /// Whether metrics are taken, and the reference they compare bases with.
     pub metrics: Option<Option<PathBuf>>,
+    /// What looks at records before they are written.
+    #[serde(default)]
+    pub step: Option<Step>,
 }
 
 /// How to reduce.

@@ -11,6 +11,9 @@ use crate::error::PipelineError;
 use crate::manifest;
 use crate::staging::{StagedDirectory, StagedFile, aside_name, replaced_name};
 
+/// What the directory for files of a step has behind the stem of the outputs.
+const STEP: &str = ".step";
+
 /// A format of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
@@ -48,6 +51,8 @@ pub struct Outputs {
     pub formats: Vec<Format>,
     /// The reference that CRAM needs, FASTA.
     pub reference: Option<PathBuf>,
+    /// Whether a step may put files of its own beside them.
+    pub step: bool,
 }
 
 /// Files and directories that lack their names and their contents.
@@ -56,6 +61,8 @@ pub struct Opened {
     pub(super) cram: Option<StagedFile>,
     pub(super) parquet: Option<StagedDirectory>,
     pub(super) arrow: Option<StagedDirectory>,
+    /// Where a step puts files of its own.
+    pub(super) step: Option<StagedDirectory>,
     pub(super) encoder: Option<cram::Encoder>,
     pub(super) columns: Option<ColumnLayout>,
 }
@@ -63,7 +70,8 @@ pub struct Opened {
 impl Opened {
     /// Whether there is a BAM and nothing else.
     pub(super) fn is_bam_alone(&self) -> bool {
-        self.bam.is_some() && self.cram.is_none() && self.parquet.is_none() && self.arrow.is_none()
+        let others = [&self.parquet, &self.arrow, &self.step];
+        self.bam.is_some() && self.cram.is_none() && others.iter().all(|directory| directory.is_none())
     }
 
     /// Prepares what depends on the header, so that a reference that does not fit is known before there is anything to
@@ -98,13 +106,19 @@ impl Outputs {
         written.map(|format| self.path(format)).collect()
     }
 
+    /// The directory for files of a step.
+    fn of_step(&self) -> PathBuf {
+        self.beside(STEP)
+    }
+
     /// What all files and directories may be called while they lie aside.
     pub(crate) fn aside_names(&self) -> Vec<String> {
-        let bam = [".bam", ".bam.bai", ".bam.csi", ".cram", ".cram.crai", ".parquet", ".arrow"];
+        let bam = [".bam", ".bam.bai", ".bam.csi", ".cram", ".cram.crai", ".parquet", ".arrow", STEP];
         let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
         let beside = bam.iter().chain(&texts).chain(&qc::SUFFIXES).map(|suffix| self.beside(suffix));
         let reports = ["run.json", "report.html"].map(|name| self.stem.with_file_name(name));
-        let replaced = [Format::Parquet, Format::Arrow].map(|format| replaced_name(&self.path(format)));
+        let directories = [self.path(Format::Parquet), self.path(Format::Arrow), self.of_step()];
+        let replaced = directories.map(|path| replaced_name(&path));
         beside.chain(reports).map(|path| aside_name(&path)).chain(replaced).collect()
     }
 
@@ -124,22 +138,22 @@ impl Outputs {
     /// # Errors
     /// [`PipelineError::File`].
     pub fn open(&self, kept: bool) -> Result<Opened, PipelineError> {
-        let kept = kept && self.formats.iter().all(|format| *format == Format::Bam);
+        let kept = kept && !self.step && self.formats.iter().all(|format| *format == Format::Bam);
         let stage = if kept { StagedFile::keep } else { StagedFile::create };
         let wanted = |format| self.formats.contains(&format).then(|| self.path(format));
         let file = |format| {
             let path = wanted(format);
             path.map(|path| stage(&path).map_err(PipelineError::file("write", &path))).transpose()
         };
-        let directory = |format| {
-            let path = wanted(format);
+        let directory = |path: Option<PathBuf>| {
             path.map(|path| StagedDirectory::create(&path).map_err(PipelineError::file("write", &path))).transpose()
         };
         Ok(Opened {
             bam: file(Format::Bam)?,
             cram: file(Format::Cram)?,
-            parquet: directory(Format::Parquet)?,
-            arrow: directory(Format::Arrow)?,
+            parquet: directory(wanted(Format::Parquet))?,
+            arrow: directory(wanted(Format::Arrow))?,
+            step: directory(self.step.then(|| self.of_step()))?,
             encoder: None,
             columns: None,
         })

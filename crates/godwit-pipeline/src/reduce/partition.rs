@@ -15,6 +15,7 @@ use super::annotate::{Annotator, Judgement};
 use super::collector::{Collected, WritingOptions};
 use super::qc::QcWorker;
 use super::sink::{PartReport, PartSink};
+use super::stepped::StepJob;
 use crate::partitioned_file::PartWriter;
 use crate::read_groups::ReadGroups;
 use crate::runs::{Cursor, FinishedRuns, SplitPartition};
@@ -29,6 +30,9 @@ pub(super) struct PartitionSummary {
     pub(super) contigs: ContigCounts,
     /// Duplicates left out.
     pub(super) removed: u64,
+    /// Records that a step left out.
+    #[serde(default)]
+    pub(super) dropped: u64,
     /// Duplicates by library, where they are counted here.
     pub(super) tally: Option<DuplicateTally>,
     /// What the sinks say.
@@ -47,13 +51,27 @@ pub(super) struct Known<'c> {
     pub(super) read_groups: &'c ReadGroups,
     pub(super) options: &'c WritingOptions,
     pub(super) genome: &'c Genome,
+    /// What looks at records before they are written.
+    pub(super) step: Option<&'c StepJob>,
 }
 
 impl<'c> Known<'c> {
-    pub(super) fn new(collected: &'c Collected, runs: &'c FinishedRuns, genome: &'c Genome) -> Self {
+    pub(super) fn new(
+        collected: &'c Collected,
+        runs: &'c FinishedRuns,
+        genome: &'c Genome,
+        step: Option<&'c StepJob>,
+    ) -> Self {
         let Collected { marking, read_groups, options, .. } = collected;
-        Self { runs, marking: marking.as_ref(), read_groups, options: &options.writing, genome }
+        Self { runs, marking: marking.as_ref(), read_groups, options: &options.writing, genome, step }
     }
+}
+
+/// A partition and its place among those of the file, from 0.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'p> {
+    pub(super) at: usize,
+    pub(super) split: &'p SplitPartition,
 }
 
 /// The judgements on the records of one run.
@@ -90,16 +108,37 @@ impl<'c> RunJudgements<'c> {
 /// Writes the partition's records to all sinks and commits them. Returns the parts whose turn is not handed on yet.
 pub(super) fn write_partition<'t>(
     known: Known,
-    split: &SplitPartition,
+    part: Part,
     qc: Option<&mut QcWorker>,
     sinks: Vec<PartSink<'t>>,
     cancelled: &AtomicBool,
 ) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
+    let mut out = RecordWriter { sinks, qc, summary: PartitionSummary::default() };
+    let marker = match known.step {
+        Some(step) => step.write(known, part, &mut out, cancelled)?,
+        None => {
+            let mut marker = RecordMarker::new(known);
+            merge(known, part.split, cancelled, |record, judgement| match marker.mark(record, judgement) {
+                Some((record, flag)) => out.write(record, flag),
+                None => Ok(()),
+            })?;
+            marker
+        }
+    };
+    out.commit(marker)
+}
+
+/// Hands out the records of a partition in order, with what is judged of them.
+pub(super) fn merge(
+    known: Known,
+    split: &SplitPartition,
+    cancelled: &AtomicBool,
+    mut each: impl FnMut(RawRecord, Judgement) -> io::Result<()>,
+) -> io::Result<()> {
     let mut cursors = known.runs.cursors(split)?;
     let marking = known.marking;
     let judgements: Vec<RunJudgements> = cursors.iter().map(|cursor| RunJudgements::new(marking, cursor)).collect();
     let mut tree = LoserTree::new(cursors.iter().map(|cursor| Some(cursor.key())).collect());
-    let mut out = RecordWriter::new(known, qc, sinks);
     let mut records = 0u32;
     while let Some(source) = tree.winner() {
         records = records.wrapping_add(1);
@@ -108,45 +147,45 @@ pub(super) fn write_partition<'t>(
         }
         let cursor: &mut Cursor = &mut cursors[source];
         let entry = cursor.entry();
-        out.write(entry.record, judgements[source].of(marking, entry.order))?;
+        each(entry.record, judgements[source].of(marking, entry.order))?;
         let next = cursor.advance()?.then(|| cursor.key());
         tree.advance(next);
     }
-    out.commit()
+    Ok(())
 }
 
-struct RecordWriter<'c, 't, 'w, 'j> {
-    sinks: Vec<PartSink<'t>>,
-    qc: Option<&'w mut QcWorker<'j>>,
-    summary: PartitionSummary,
+/// Marks records one after the other, and counts what is counted before they are written.
+pub(super) struct RecordMarker<'c> {
     policy: DuplicatePolicy,
     annotator: Option<Annotator<'c>>,
     read_groups: &'c ReadGroups,
+    removed: u64,
+    tally: Option<DuplicateTally>,
 }
 
-impl<'c, 't, 'w, 'j> RecordWriter<'c, 't, 'w, 'j> {
-    fn new(known: Known<'c>, qc: Option<&'w mut QcWorker<'j>>, sinks: Vec<PartSink<'t>>) -> Self {
+impl<'c> RecordMarker<'c> {
+    pub(super) fn new(known: Known<'c>) -> Self {
         let Known { options, read_groups, .. } = known;
         let counts = options.marking.mode == DuplicateMode::Query;
-        let tally = counts.then(|| vec![[0; 2]; read_groups.libraries().len()]);
         Self {
-            sinks,
-            qc,
-            summary: PartitionSummary { tally, ..PartitionSummary::default() },
             policy: options.duplicates,
             annotator: Annotator::new(options.marking, known.genome),
             read_groups,
+            removed: 0,
+            tally: counts.then(|| vec![[0; 2]; read_groups.libraries().len()]),
         }
     }
 
-    fn write(&mut self, record: RawRecord, judgement: Judgement) -> io::Result<()> {
+    /// The record with its tags, and its FLAG; `None` where it is left out as a duplicate.
+    #[inline]
+    pub(super) fn mark<'r>(&'r mut self, record: RawRecord<'r>, judgement: Judgement) -> Option<(RawRecord<'r>, u16)> {
         let flag = match self.policy {
             DuplicatePolicy::None => record.flag(),
             _ if judgement.duplicate => record.flag() | flags::DUPLICATE,
             _ => record.flag() & !flags::DUPLICATE,
         };
         if judgement.duplicate
-            && let Some(tally) = &mut self.summary.tally
+            && let Some(tally) = &mut self.tally
         {
             count(record, self.read_groups, tally);
         }
@@ -156,13 +195,27 @@ impl<'c, 't, 'w, 'j> RecordWriter<'c, 't, 'w, 'j> {
             DuplicatePolicy::Mark | DuplicatePolicy::None => false,
         };
         if removed {
-            self.summary.removed += 1;
-            return Ok(());
+            self.removed += 1;
+            return None;
         }
         let record = match &mut self.annotator {
             Some(annotator) => annotator.annotate(record, judgement),
             None => record,
         };
+        Some((record, flag))
+    }
+}
+
+/// Hands records to all sinks, and counts them.
+pub(super) struct RecordWriter<'t, 'w, 'j> {
+    sinks: Vec<PartSink<'t>>,
+    qc: Option<&'w mut QcWorker<'j>>,
+    summary: PartitionSummary,
+}
+
+impl<'t> RecordWriter<'t, '_, '_> {
+    #[inline]
+    pub(super) fn write(&mut self, record: RawRecord, flag: u16) -> io::Result<()> {
         self.sinks.iter_mut().try_for_each(|sink| sink.write(record, flag))?;
         self.summary.contigs.add(record.contig(), flag & flags::UNMAPPED == 0);
         self.summary.flagstat.add(record, flag);
@@ -172,11 +225,18 @@ impl<'c, 't, 'w, 'j> RecordWriter<'c, 't, 'w, 'j> {
         }
     }
 
-    fn commit(mut self) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
+    /// Takes note of records that a step left out.
+    pub(super) fn drop_records(&mut self, count: u64) {
+        self.summary.dropped += count;
+    }
+
+    fn commit(mut self, marker: RecordMarker) -> io::Result<(PartitionSummary, Vec<PartWriter<'t>>)> {
         let mut parts = Vec::new();
         for sink in self.sinks {
             parts.extend(sink.commit(&mut self.summary.parts)?);
         }
+        self.summary.removed = marker.removed;
+        self.summary.tally = marker.tally;
         Ok((self.summary, parts))
     }
 }

@@ -1,5 +1,6 @@
 //! What comes before the first part of each format and behind the last: headers, ends, indexes.
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ use super::sink::{BamReport, ColumnFiles, Targets};
 use super::write::{Segment, writing_failed};
 use crate::error::PipelineError;
 use crate::partitioned_file::{PartExtent, PartitionedFile};
-use crate::staging::Staged;
+use crate::staging::{Staged, StagedDirectory};
 
 /// Memory of a sink: a row group being compressed and the batch before it.
 const COLUMN_SINK_BYTES: usize = 32 << 20;
@@ -71,6 +72,9 @@ impl Targets<'_> {
             sealed.bytes += directory.bytes();
             sealed.staged.add_directory(directory);
         }
+        if let Some(ColumnFiles::Own(directory)) = self.step {
+            add_files_of_step(directory, sealed)?;
+        }
         let (records, parts): (Vec<u64>, Vec<_>) =
             summaries.into_iter().map(|summary| (summary.flagstat.records(), summary.parts)).unzip();
         let (bam_reports, cram_indexes): (Vec<_>, Vec<_>) =
@@ -110,6 +114,19 @@ fn end_file(file: &PartitionedFile, partitions: usize, end: &[u8], sealed: &mut 
     sealed.bytes += last.offset + last.bytes + end.len() as u64;
     extents.remove(0);
     Ok(extents)
+}
+
+/// Makes what a step wrote durable. A directory without files is left out.
+fn add_files_of_step(directory: StagedDirectory, sealed: &mut Sealed) -> Result<(), PipelineError> {
+    let files = directory.files().map_err(PipelineError::file("read", directory.path()))?;
+    for path in &files {
+        let durable = File::open(path).and_then(|file| file.sync_all());
+        durable.map_err(PipelineError::file("write", path))?;
+    }
+    if !files.is_empty() {
+        sealed.staged.add_directory(directory);
+    }
+    Ok(())
 }
 
 fn add_index(sealed: &mut Sealed, of: &std::path::Path, extension: &str, bytes: &[u8]) -> Result<(), PipelineError> {

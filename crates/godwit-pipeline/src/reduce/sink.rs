@@ -38,9 +38,11 @@ pub(super) struct Targets<'t> {
     pub(super) columns: Option<ColumnLayout>,
     pub(super) parquet: Option<ColumnFiles>,
     pub(super) arrow: Option<ColumnFiles>,
+    /// Where a step puts files of its own.
+    pub(super) step: Option<ColumnFiles>,
 }
 
-/// Where files of columns go, one for each partition.
+/// Where files go that belong to one partition each.
 pub(super) enum ColumnFiles {
     /// Into a directory of this process.
     Own(StagedDirectory),
@@ -56,6 +58,17 @@ pub(super) struct ColumnFile {
 }
 
 impl ColumnFiles {
+    /// The directory, as it is called for now.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub(super) fn place(&self) -> io::Result<PathBuf> {
+        match self {
+            Self::Own(directory) => std::path::absolute(directory.aside()),
+            Self::Elsewhere(directory) => Ok(directory.clone()),
+        }
+    }
+
     fn create(&self, name: &str) -> io::Result<ColumnFile> {
         match self {
             Self::Own(directory) => Ok(ColumnFile { file: directory.file(name)?, names: None }),

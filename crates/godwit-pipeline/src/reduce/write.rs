@@ -19,17 +19,19 @@ use super::by_partition::by_partition;
 use super::collector::{Collected, Collector};
 use super::follow::{BegunBam, Follower, Turn};
 use super::outputs::{Opened, Outputs};
-use super::partition::{Known, PartitionSummary, write_partition};
+use super::partition::{Known, Part, PartitionSummary, write_partition};
 use super::qc::{Qc, QcJob, QcWorker};
 use super::ranks::{places, ranks};
 use super::seal::Sealed;
 use super::sink::{ColumnFiles, Targets};
+use super::stepped::StepJob;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::{PartWriter, PartitionedFile};
 use crate::run_directory::RunDirectory;
 use crate::runs::{FinishedRuns, SplitPartition};
 use crate::staging::Staged;
+use crate::step::StepError;
 
 /// A stretch of the BAM that was compressed by itself, for checking the file in parallel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +52,8 @@ pub struct Reduced {
     pub staged: Staged,
     /// Duplicates left out.
     pub removed: u64,
+    /// Records that a step left out.
+    pub dropped: u64,
     /// Records written.
     pub records: u64,
     /// Records that are duplicates, written or left out.
@@ -95,6 +99,7 @@ impl Collector {
         number_sets(&mut decided, cancelled).map_err(|error| writing_failed(error, &outputs.stem))?;
         let Decided { collected, partitions } = &decided;
         let targets = targets(collected, opened);
+        let step = StepJob::of(collected, &targets, header, partitions.len(), outputs)?;
         targets.write_headers(header).map_err(|error| writing_failed(error, &outputs.stem))?;
         let follower = follower.filter(|_| targets.bam.is_some());
         if let (Some(follower), Some(file)) = (follower, &targets.bam) {
@@ -108,7 +113,9 @@ impl Collector {
         let summaries = match &collected.runs {
             Some(runs) => {
                 let (targets, qc) = (&targets, qc.as_ref());
-                PartitionJob { collected, runs, partitions, targets, genome, qc, watched, kept }.run(&outputs.stem)?
+                let step = step.as_ref();
+                PartitionJob { collected, runs, partitions, targets, genome, qc, step, watched, kept }
+                    .run(&outputs.stem)?
             }
             None => Vec::new(),
         };
@@ -167,7 +174,7 @@ impl Written {
     ) -> Result<Reduced, PipelineError> {
         let Self { summaries, qc, kept, started } = self;
         let totals = Totals::add_up(&summaries);
-        let expected = collected.records - totals.removed;
+        let expected = collected.records - totals.removed - totals.dropped;
         if totals.flagstat.records() != expected {
             return Err(PipelineError::Lost { what: "records", taken: expected, written: totals.flagstat.records() });
         }
@@ -182,6 +189,7 @@ impl Written {
         Ok(Reduced {
             staged: sealed.staged,
             removed: totals.removed,
+            dropped: totals.dropped,
             records: totals.flagstat.records(),
             duplicates: totals.flagstat.duplicates() + totals.removed,
             written_bytes: sealed.bytes,
@@ -214,6 +222,7 @@ pub(super) fn targets(collected: &Collected, opened: Opened) -> Targets<'_> {
         columns: opened.columns,
         parquet: opened.parquet.map(ColumnFiles::Own),
         arrow: opened.arrow.map(ColumnFiles::Own),
+        step: opened.step.map(ColumnFiles::Own),
     }
 }
 
@@ -225,6 +234,7 @@ struct PartitionJob<'j> {
     targets: &'j Targets<'j>,
     genome: &'j Genome,
     qc: Option<&'j QcJob>,
+    step: Option<&'j StepJob>,
     watched: Watched<'j>,
     /// Partitions that an earlier process wrote.
     kept: &'j AtomicUsize,
@@ -257,7 +267,8 @@ impl PartitionJob<'_> {
     }
 
     fn threads(&self) -> usize {
-        merging_threads(self.collected, self.runs, self.partitions, self.targets.sink_bytes())
+        let tables = self.step.map_or(0, StepJob::thread_bytes);
+        merging_threads(self.collected, self.runs, self.partitions, self.targets.sink_bytes() + tables)
     }
 
     /// Writes a partition, unless it was kept; says which.
@@ -267,19 +278,20 @@ impl PartitionJob<'_> {
         split: &SplitPartition,
         mut qc: Option<&mut QcWorker>,
     ) -> io::Result<(PartitionSummary, bool)> {
-        let known = Known::new(self.collected, self.runs, self.genome);
+        let known = Known::new(self.collected, self.runs, self.genome, self.step);
+        let part = Part { at, split };
         let kept = self.kept(at)?;
         let was_kept = kept.is_some();
         let summary = match kept {
             // Metrics are not kept: the records are looked at again, and go nowhere.
             Some(summary) if qc.is_some() => {
-                write_partition(known, split, qc.as_deref_mut(), Vec::new(), self.watched.cancelled)?;
+                write_partition(known, part, qc.as_deref_mut(), Vec::new(), self.watched.cancelled)?;
                 summary
             }
             Some(summary) => summary,
             None => {
                 let sinks = self.targets.sinks(at, self.genome)?;
-                let (summary, parts) = write_partition(known, split, qc.as_deref_mut(), sinks, self.watched.cancelled)?;
+                let (summary, parts) = write_partition(known, part, qc.as_deref_mut(), sinks, self.watched.cancelled)?;
                 self.hand_on(at, &summary, parts)?;
                 summary
             }
@@ -384,6 +396,7 @@ struct Totals {
     flagstat: Flagstat,
     contigs: ContigCounts,
     removed: u64,
+    dropped: u64,
 }
 
 impl Totals {
@@ -393,18 +406,23 @@ impl Totals {
             totals.flagstat.merge(&summary.flagstat);
             totals.contigs.merge(&summary.contigs);
             totals.removed += summary.removed;
+            totals.dropped += summary.dropped;
         }
         totals
     }
 }
 
-/// An interruption is no failure of the file, nor are records that a format cannot hold.
+/// An interruption is no failure of the file, nor are records that a format cannot hold, nor a step.
 pub(super) fn writing_failed(error: io::Error, path: &Path) -> PipelineError {
     if error.kind() == io::ErrorKind::Interrupted {
         return PipelineError::Interrupted;
     }
     let error = match error.downcast::<ColumnarError>() {
         Ok(columns) => return PipelineError::Columns(columns),
+        Err(error) => error,
+    };
+    let error = match error.downcast::<StepError>() {
+        Ok(step) => return PipelineError::Step(step),
         Err(error) => error,
     };
     match error.downcast::<CramError>() {

@@ -42,7 +42,7 @@ pub struct SplitPartition {
     /// Smallest key.
     pub(crate) from: SortKey,
     /// First key beyond.
-    until: SortKey,
+    pub(crate) until: SortKey,
 }
 
 /// One record of a block waiting to be sorted. Keys come first, so that comparing looks at one place.

@@ -139,7 +139,7 @@ pub fn run_sample(
     };
     let run = WorkflowRun::new(options, &samples, observer, cancelled)?;
     let mut outcome = SampleOutcome::of(sample);
-    let done = run.sample(sample, &mut outcome.steps);
+    let done = run.sample_fetched(sample, &mut outcome);
     if let Err(error @ PipelineError::Interrupted) = done {
         return Err(error);
     }

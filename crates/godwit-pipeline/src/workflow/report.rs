@@ -106,7 +106,7 @@ impl SampleOutcome {
 /// A step that was finished.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepTime {
-    /// `align`, `recalibrate`, `call`, `genotype` or `filter`.
+    /// `fetch`, `align`, `recalibrate`, `call`, `genotype` or `filter`.
     pub step: Cow<'static, str>,
     /// Wall time.
     pub seconds: f64,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_model::PloidyTable;
 
+use super::fetch::is_address;
 use crate::error::PipelineError;
 
 /// Columns that a sheet may have, the first two of which it has to.
@@ -201,7 +202,7 @@ impl Sheet<'_> {
         let read_group = format!("@RG\\tID:{id}\\tSM:{name}\\tLB:{library}\\tPL:{platform}");
         let mut files = Vec::new();
         for column in ["fastq_1", "fastq_2"].into_iter().filter(|column| !field(column).is_empty()) {
-            files.push((column, self.path.parent().unwrap_or(Path::new("")).join(field(column))));
+            files.push((column, self.file_of(field(column))));
         }
         let name = name.to_owned();
         for (column, file) in &files {
@@ -209,7 +210,7 @@ impl Sheet<'_> {
                 let problem = format!("{} is named in line {before} too", file.display());
                 return Err(self.wrong(line, Some(column), &problem));
             }
-            if !file.exists() {
+            if !is_address(file) && !file.exists() {
                 let problem = format!("{} does not exist", file.display());
                 return Err(self.wrong(line, Some(column), &problem));
             }
@@ -226,6 +227,12 @@ impl Sheet<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The file that a field names: an address as it is, a path relative to the sheet.
+    fn file_of(&self, named: &str) -> PathBuf {
+        let named = Path::new(named);
+        if is_address(named) { named.to_owned() } else { self.path.parent().unwrap_or(Path::new("")).join(named) }
     }
 
     /// What is wrong with the reference of a lane, where it names one.

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::values::parse_duration;
 
-#[derive(Args)]
+#[derive(Args, Clone, Debug)]
 pub struct AccessArgs {
     /// File with the token that the server asks for
     #[arg(long, value_name = "FILE")]

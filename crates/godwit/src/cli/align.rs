@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::CallerChoice;
 
-use super::values::{parse_aligner, parse_caller, parse_kept_tag, parse_sample};
+use super::values::{parse_aligner, parse_caller, parse_kept_tag, parse_sample, parse_step};
 use super::{CallingArgs, Common, FormatName, MarkingArgs, PlaceArgs, Switch};
 use crate::config::THIS_RUN;
 
@@ -46,6 +46,12 @@ pub struct AlignArgs {
     /// Bases per block: `bwa mem -K`
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub block_bases: u64,
+    /// Run a function of yours in Python on the table of each partition, between marking and writing
+    #[arg(long, value_name = "MODULE:FUNCTION", value_parser = parse_step)]
+    pub step: Option<String>,
+    /// Python that runs --step, with pyarrow: a path, or a name on the PATH of each node
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub python: PathBuf,
     /// Take metrics of the BAM and make report.html
     #[arg(long, value_enum, default_value_t = Switch::On, value_name = "on|off", hide_possible_values = true)]
     pub metrics: Switch,

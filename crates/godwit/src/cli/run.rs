@@ -7,7 +7,7 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::{CallerChoice, Workflow};
 
 use super::values::{parse_aligner, parse_bases, parse_caller, parse_size};
-use super::{Common, PlaceArgs, ResourceArgs, Switch};
+use super::{AccessArgs, Common, PlaceArgs, ResourceArgs, Switch};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -67,6 +67,8 @@ pub struct RunArgs {
     /// Work on this sample only, for a process that leads the run
     #[arg(long, value_name = "NAME", hide = true, help_heading = THIS_RUN)]
     pub one_sample: Option<String>,
+    #[command(flatten)]
+    pub access: AccessArgs,
     #[command(flatten)]
     pub common: Common,
 }

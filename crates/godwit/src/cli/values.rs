@@ -69,6 +69,19 @@ pub(super) fn parse_milliseconds(text: &str) -> Result<f64, String> {
     Some(number).filter(|number| *number > 0.0 && *number < 1e6).ok_or_else(|| "out of range".into())
 }
 
+/// A function that Python can import: `my_steps:keep`, `package.module:name`.
+pub(super) fn parse_step(text: &str) -> Result<String, String> {
+    let is_name = |name: &str| {
+        let starts = name.starts_with(|first: char| first.is_alphabetic() || first == '_');
+        starts && name.chars().all(|character| character.is_alphanumeric() || character == '_')
+    };
+    let names =
+        text.split_once(':').filter(|(module, function)| module.split('.').chain(function.split('.')).all(is_name));
+    names
+        .map(|_| text.to_owned())
+        .ok_or_else(|| "a function is written MODULE:FUNCTION, as in my_steps:keep".to_owned())
+}
+
 /// `30s`, `5m`, `2h` or plain seconds.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());

@@ -1,8 +1,8 @@
 //! `godwit align`: the main job.
 
 use godwit_pipeline::{
-    AlignOptions, CallOptions, Format, ReadsOptions, RunReport, align, align_and_call, check_calling, has_stopped_run,
-    plan_align,
+    AlignOptions, CallOptions, Format, JobOptions, ReadsOptions, RunReport, StepOptions, align, align_and_call,
+    check_calling, has_stopped_run, plan_align,
 };
 
 use super::spread::{Spreadable, planned};
@@ -77,7 +77,10 @@ fn tell(args: &AlignArgs, report: &RunReport, progress: &Progress) {
 /// One line about a report.
 pub fn outcome(report: &RunReport) -> String {
     let percent = report.duplicates as f64 * 100.0 / (report.records + report.removed).max(1) as f64;
-    format!("{} records, {} duplicates ({percent:.2}%), {:.1} s", report.records, report.duplicates, report.seconds)
+    let dropped = report.step.as_ref().filter(|step| step.dropped > 0);
+    let dropped = dropped.map_or(String::new(), |step| format!(", {} left out by {}", step.dropped, step.function));
+    let seconds = report.seconds;
+    format!("{} records, {} duplicates ({percent:.2}%){dropped}, {seconds:.1} s", report.records, report.duplicates)
 }
 
 /// The formats asked for, each once, in their own order.
@@ -95,13 +98,18 @@ fn options(args: &AlignArgs) -> AlignOptions {
         sample: args.sample.clone(),
         out: args.out.clone(),
         formats: formats(args),
-        job: args.common.job(&args.marking, args.metrics == Switch::On),
+        job: job(args),
         block_bases: args.block_bases,
         aligner: args.aligner.clone(),
         aligner_args: aligner_args(args),
         lenient: args.lenient,
         resume: args.resume,
     }
+}
+
+fn job(args: &AlignArgs) -> JobOptions {
+    let step = args.step.clone().map(|function| StepOptions { function, python: args.python.clone() });
+    JobOptions { step, ..args.common.job(&args.marking, args.metrics == Switch::On) }
 }
 
 fn reads(args: &AlignArgs) -> ReadsOptions {

@@ -1,11 +1,13 @@
 //! `godwit run`: many samples from FASTQ to variants.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use godwit_pipeline::{Observer, SampleNodes, WorkflowOptions, run_sample, run_workflow};
 
 use super::call::ploidy_table;
 use super::cancel_on_signal;
+use super::fetching::Fetching;
 use super::run_nodes::RunNodes;
 use super::spread::is_restart;
 use crate::cli::{MarkingArgs, RunArgs, Switch};
@@ -33,6 +35,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         indel_resources: args.resources.indel_resource.clone(),
         window_bases: args.grid_size,
         caller_memory_bytes: args.caller_memory,
+        fetch: Some(Arc::new(Fetching::new(args.access.clone(), args.common.json, args.common.thread_count()))),
         // What an earlier start of the same job did is gone on with.
         resume: args.resume || (args.one_sample.is_some() && is_restart()),
     };

@@ -180,6 +180,7 @@ impl SpreadJob<'_> {
             places: gathering.places().map_err(PipelineError::file("find", &outputs.stem))?,
             writing: decided.writing().clone(),
             reference: head.work.reference.clone(),
+            sample: head.work.sample.clone(),
             parts: decided.parts().to_vec(),
         };
         let job = for_nodes(&job)?;

@@ -1,0 +1,168 @@
+//! Reads of a sheet that lie on servers: fetched when their sample is begun, removed when it is done.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::report::SampleOutcome;
+use super::sheet::{SheetLane, SheetSample};
+use super::{JobDone, WorkflowOptions, WorkflowRun};
+use crate::error::PipelineError;
+use crate::manifest::{self, Manifest};
+use crate::scratch::create_private_directory;
+use crate::staging::write_whole;
+
+/// What fetched reads are called while their sample is worked on; no sample has such a name.
+const READS: &str = ".godwit-reads";
+/// What says that a sample is done whose reads are here no more.
+const DONE: &str = ".godwit-done.json";
+
+/// Brings files from servers.
+pub trait FetchReads: Debug + Send + Sync {
+    /// Says what is wrong with an address, if anything.
+    ///
+    /// # Errors
+    /// What is wrong, and what is right.
+    fn check(&self, address: &str) -> Result<(), String>;
+
+    /// Copies what lies at an address into a file, and goes on where an earlier try was stopped.
+    ///
+    /// # Errors
+    /// [`PipelineError::Fetch`], [`PipelineError::Interrupted`].
+    fn fetch(&self, address: &str, path: &Path, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError>;
+}
+
+/// Whether reads are named by an address, not by a path.
+pub(super) fn is_address(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("://"))
+}
+
+/// What a sample was done with.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    /// The options that decide what a sample becomes.
+    options: String,
+    /// Files of each lane.
+    reads: Vec<Vec<PathBuf>>,
+    outcome: SampleOutcome,
+}
+
+impl SheetSample {
+    fn is_elsewhere(&self) -> bool {
+        self.lanes.iter().flat_map(|lane| &lane.files).any(|file| is_address(file))
+    }
+
+    fn reads(&self) -> Vec<Vec<PathBuf>> {
+        self.lanes.iter().map(|lane| lane.files.clone()).collect()
+    }
+}
+
+/// Refuses addresses that nobody can fetch from.
+pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]) -> Result<(), PipelineError> {
+    for sample in samples {
+        for file in sample.reads().iter().flatten().filter(|file| is_address(file)) {
+            let address = file.to_string_lossy();
+            let checked = match &options.fetch {
+                Some(fetch) => fetch.check(&address),
+                None => Err("reads are not fetched here; copy them first".to_owned()),
+            };
+            checked.map_err(|problem| PipelineError::Sheet {
+                path: options.sheet.clone(),
+                place: format!("sample {}", sample.name),
+                problem,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+impl WorkflowRun<'_> {
+    /// Does all steps of a sample, after fetching what of its reads lies elsewhere. What was fetched is removed when the sample is
+    /// done; where it fails, a later try goes on with it.
+    pub(super) fn sample_fetched(
+        &self,
+        sample: &SheetSample,
+        outcome: &mut SampleOutcome,
+    ) -> Result<(), PipelineError> {
+        if !sample.is_elsewhere() {
+            return self.sample(sample, &mut outcome.steps);
+        }
+        if let Some(done) = self.done_before(sample) {
+            outcome.steps = done.outcome.steps;
+            outcome.steps.iter_mut().for_each(|step| step.done_before = true);
+            return Ok(());
+        }
+        let directory = self.reads_directory(sample);
+        let here = self.fetch(sample, &directory, outcome)?;
+        self.sample(&here, &mut outcome.steps)?;
+        std::fs::remove_dir_all(&directory).map_err(PipelineError::file("remove", &directory))?;
+        let done = Done { options: self.deciding_options(), reads: sample.reads(), outcome: outcome.clone() };
+        let path = self.directory(sample).join(DONE);
+        let written =
+            serde_json::to_vec(&done).map_err(std::io::Error::other).and_then(|text| write_whole(&path, &text));
+        written.map_err(PipelineError::file("write", &path))
+    }
+
+    /// What an earlier start did of a sample with the same options, if it is all there.
+    fn done_before(&self, sample: &SheetSample) -> Option<Done> {
+        let directory = self.directory(sample);
+        let done: Done = serde_json::from_slice(&std::fs::read(directory.join(DONE)).ok()?).ok()?;
+        let manifest = Manifest::read(&directory.join(format!("{}{}", sample.name, manifest::SUFFIX))).ok()??;
+        let is_same = done.options == self.deciding_options() && done.reads == sample.reads();
+        (self.options.resume && is_same && manifest.is_complete(&directory)).then_some(done)
+    }
+
+    /// What decides what a sample becomes, but for its reads.
+    fn deciding_options(&self) -> String {
+        let WorkflowOptions { block_bases, aligner, caller, caller_args, ploidy, known_sites, window_bases, .. } =
+            self.options;
+        let (version, workflow, reference) = (env!("CARGO_PKG_VERSION"), self.options.workflow, &self.scanned.checksum);
+        let aligning = (version, reference, aligner.text(), block_bases, self.options.job.metrics);
+        format!("{aligning:?} {:?}", (workflow, caller, caller_args, ploidy, known_sites, window_bases))
+    }
+
+    fn reads_directory(&self, sample: &SheetSample) -> PathBuf {
+        let base = self.options.job.temp.clone().unwrap_or_else(|| self.directory(sample));
+        base.join(format!("{READS}-{}", sample.name))
+    }
+
+    /// The sample with reads that are all here.
+    fn fetch(
+        &self,
+        sample: &SheetSample,
+        directory: &Path,
+        outcome: &mut SampleOutcome,
+    ) -> Result<SheetSample, PipelineError> {
+        create_private_directory(directory).map_err(PipelineError::file("create", directory))?;
+        let mut here = SheetSample { lanes: Vec::new(), ..sample.clone() };
+        let mut wanted = Vec::new();
+        for (number, lane) in sample.lanes.iter().enumerate() {
+            let files = lane.files.iter().enumerate().map(|(mate, file)| {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                let place = directory.join(format!("lane{}-{}-{name}", number + 1, mate + 1));
+                match is_address(file) {
+                    true => {
+                        wanted.push((file.to_string_lossy().into_owned(), place.clone()));
+                        place
+                    }
+                    false => file.clone(),
+                }
+            });
+            let files = files.collect();
+            here.lanes.push(SheetLane { files, read_group: lane.read_group.clone() });
+        }
+        let report = directory.join("none");
+        self.step(&sample.name, "fetch", &report, &mut outcome.steps, || {
+            for (address, place) in &wanted {
+                let Some(fetch) = &self.options.fetch else { continue };
+                fetch.fetch(address, place, self.cancelled)?;
+            }
+            let files = wanted.iter().map(|(_, place)| place.clone()).collect();
+            Ok(JobDone { records: 0, already_complete: false, files })
+        })?;
+        Ok(here)
+    }
+}

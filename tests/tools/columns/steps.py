@@ -1,0 +1,185 @@
+"""Steps of all kinds, for the tests of `align --step`."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def same(table):
+    return table
+
+
+def rebuilt(table):
+    """The same rows in buffers of their own."""
+    return table.take(pa.array(range(table.num_rows)))
+
+
+def mask(table):
+    return pc.greater_equal(table["mapping_quality"], 30)
+
+
+def two_columns(table):
+    assert table.column_names == ["flags", "mapping_quality"]
+    return pc.greater_equal(table["mapping_quality"], 30)
+
+
+two_columns.__godwit_step__ = {"columns": ["mapping_quality", "flags"]}
+
+
+def table(table):
+    return table.filter(pc.greater_equal(table["mapping_quality"], 30))
+
+
+def polars_table(table: "polars.DataFrame"):
+    import polars
+
+    return table.filter(polars.col("mapping_quality") >= 30)
+
+
+def polars_mask(table: "polars.DataFrame"):
+    return table["mapping_quality"] >= 30
+
+
+def pandas_table(table: "pandas.DataFrame"):
+    return table[table["mapping_quality"] >= 30]
+
+
+def pandas_mask(table: "pandas.DataFrame"):
+    return table["mapping_quality"] >= 30
+
+
+def changed(table):
+    """Other qualities, a tag less and a tag more."""
+    halved = pc.cast(pc.divide(table["mapping_quality"], pa.scalar(2, pa.uint8())), pa.int64())
+    table = table.set_column(6, "mapping_quality", halved)
+    at = table.column_names.index("tag_MD")
+    table = table.set_column(at, "tag_MD", pa.nulls(table.num_rows, pa.string()))
+    at = table.column_names.index("tag_XS")
+    return table.set_column(at, "tag_XS", pc.cast(pc.add(table["position"], 1), pa.int32()))
+
+
+def counted(table, partition):
+    """Some rows, and a file of its own for each partition."""
+    kept = pc.greater_equal(table["mapping_quality"], 30)
+    start, end = partition.start, partition.end
+    partition.path("qc.csv").write_text(f"{partition.sample},{partition.index},{partition.count},{start},{end},{table.num_rows},{pc.sum(kept)}\n")
+    return kept
+
+
+def where(table, partition):
+    """Where the table lies."""
+    maps = Path("/proc/self/maps").read_text()
+    partition.path("where.txt").write_text("scratch" if ".godwit-spill-" in maps else "memory" if "godwit-table" in maps else "nowhere")
+    return table
+
+
+kept_tables = []
+
+
+def hoarding(table):
+    """Keeps all tables, which must stay what they were."""
+    kept_tables.append((table, table.column("name").to_pylist()))
+    assert all(table.column("name").to_pylist() == names for table, names in kept_tables)
+    return table
+
+
+def noisy(table):
+    print("this is no answer")
+    os.system("echo nor this")
+    return table
+
+
+def raising(table, partition):
+    return table["no such column"]
+
+
+def nothing(table):
+    pass
+
+
+def lacking(table):
+    return table.drop_columns(["cigar"])
+
+
+def more(table):
+    return table.append_column("more", table["flags"])
+
+
+def as_text(table):
+    return table.set_column(6, "mapping_quality", pc.cast(table["mapping_quality"], pa.string()))
+
+
+def too_large(table):
+    return table.set_column(6, "mapping_quality", pa.array([300] * table.num_rows))
+
+
+def doubled(table):
+    return pa.concat_tables([table, table])
+
+
+def reversed_rows(table):
+    return table.take(pa.array(range(table.num_rows - 1, -1, -1)))
+
+
+def moved(table, partition):
+    if partition.index != 0:
+        return table
+    return table.set_column(4, "position", pa.array([60_000] * table.num_rows, pa.int32()))
+
+
+def short_mask(table):
+    return pa.array([True] * (table.num_rows + 1))
+
+
+def no_mask(table):
+    return table["mapping_quality"]
+
+
+def half(table):
+    return table.select(["flags"])
+
+
+half.__godwit_step__ = {"columns": ["flags"]}
+
+
+def unknown_column(table):
+    return table
+
+
+unknown_column.__godwit_step__ = {"columns": ["nonsense"]}
+
+
+def stray(table, partition):
+    (partition.out / "mine.txt").write_text("x")
+    return table
+
+
+def leaving(table):
+    raise SystemExit(0)
+
+
+def dying(table):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def sleeping(table):
+    Path(os.environ["GODWIT_TEST_PID"]).write_text(str(os.getpid()))
+    time.sleep(1000)
+
+
+def failing_once(table, partition):
+    """Fails as long as a file is there."""
+    if partition.index == 2 and Path(os.environ["GODWIT_TEST_FLAG"]).exists():
+        raise RuntimeError("the flag is up")
+    return pc.greater_equal(table["mapping_quality"], 30)
+
+
+def takes_nothing():
+    pass
+
+
+no_function = 7
