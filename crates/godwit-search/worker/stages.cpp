@@ -55,7 +55,9 @@ void CEngine::TakeStream(BlastHSPStream* stream, uint32_t chunk, const Range& ra
         const auto worst = range.worst.find(query);
         FrameWriter to;
         for (Int4 index = 0; index < kept->hsplist_count; ++index) {
-            const BlastHSPList& list = *kept->hsplist_array[index];
+            BlastHSPList& list = *kept->hsplist_array[index];
+            // blastn leaves 0 there whatever the query is.
+            list.query_index = query;
             if (!m_Split && worst != range.worst.end() && list.best_evalue > worst->second) {
                 ++into.dropped;
             } else {
