@@ -76,7 +76,7 @@ pub enum StepError {
         function: String,
         /// How it ended.
         #[source]
-        source: EngineError,
+        source: Box<EngineError>,
     },
     /// The function raised an exception.
     #[error("--step {function} failed on partition {partition}: {problem}")]
@@ -107,7 +107,7 @@ pub enum StepError {
         partition: String,
         /// How.
         #[source]
-        source: EngineError,
+        source: Box<EngineError>,
     },
 }
 
@@ -117,7 +117,7 @@ impl StepError {
         match self {
             Self::Refused { kind: Refusal::Missing, .. } => Blame::Machine,
             Self::Refused { kind: Refusal::Usage, .. } => Blame::Usage,
-            Self::Python { source: EngineError::NotInstalled { .. }, .. } => Blame::Machine,
+            Self::Python { source, .. } if matches!(**source, EngineError::NotInstalled { .. }) => Blame::Machine,
             _ => Blame::Engine,
         }
     }

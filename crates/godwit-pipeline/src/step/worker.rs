@@ -118,7 +118,7 @@ impl StepWorker {
     /// [`StepError`].
     pub(super) fn start(step: &Step, cancelled: &AtomicBool) -> Result<(Self, Found), StepError> {
         let function = step.function().to_owned();
-        let failed = |source| StepError::Python { function: function.clone(), source };
+        let failed = |source| StepError::Python { function: function.clone(), source: Box::new(source) };
         let system =
             |source| EngineError::Io { program: step.python.clone(), action: "make files in memory for", source };
         let (memory, answer) =
@@ -201,7 +201,7 @@ impl StepWorker {
     }
 
     fn ended(&self, partition: &PartitionName, source: EngineError) -> StepError {
-        StepError::Ended { function: self.function.clone(), partition: partition.to_string(), source }
+        StepError::Ended { function: self.function.clone(), partition: partition.to_string(), source: Box::new(source) }
     }
 }
 
