@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use godwit_tests::{needs, scratch};
+use godwit_tests::{binary, needs, scratch};
 
 use super::data::data;
 
@@ -88,6 +88,33 @@ fn subjects_that_no_list_has_room_for_are_left_where_they_were_found() {
     assert!(many["dropped_subjects"].as_u64() > Some(100), "{many}");
     // Each of 64 lists could have been as long as the one.
     assert!(many["hits_bytes"].as_u64() < one["hits_bytes"].as_u64().map(|bytes| 8 * bytes), "{one} {many}");
+}
+
+/// A worker in whose place something else notes how it ends.
+const NOTED: &str = r#"#!/bin/bash
+exec 3<&0
+("$NOTED_WORKER" "$@" <&3; echo $? >>"$NOTED_ENDS") &
+wait
+"#;
+
+#[test]
+fn workers_end_by_themselves_and_well() {
+    use std::os::unix::fs::PermissionsExt as _;
+    needs!("makeblastdb");
+    let directory = scratch::directory("ends");
+    let (noted, ends) = (directory.join("noted.sh"), directory.join("ends"));
+    std::fs::write(&noted, NOTED).expect("scratch can be written");
+    std::fs::set_permissions(&noted, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let search = data().search("--workers 2", "blastp -db proteins -query far.fa -outfmt 6", &directory.join("out"));
+    let search = search.env("GODWIT_BLAST", &noted).env("NOTED_ENDS", &ends);
+    search.env("NOTED_WORKER", binary::path().with_file_name("godwit-blast")).succeeds();
+    // One tells its version, two search; the search does not wait for them.
+    let told = || std::fs::read_to_string(&ends).unwrap_or_default();
+    let noted = (0..600).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        Some(told()).filter(|told| told.lines().count() >= 3)
+    });
+    assert_eq!(noted.as_deref(), Some("0\n0\n0\n"), "found {:?}", told());
 }
 
 #[test]

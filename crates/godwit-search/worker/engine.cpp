@@ -33,7 +33,7 @@ CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CAr
     source.SetQueryLocalIdMode();
     m_QueriesAreEmpty = IsIStreamEmpty(m_Arguments->GetInputStream());
     if (m_QueriesAreEmpty) return;
-    m_Fasta.reset(new CBlastFastaInputSource(m_Arguments->GetInputStream(), source));
+    m_Fasta.Reset(new CBlastFastaInputSource(m_Arguments->GetInputStream(), source));
     m_Input.reset(new CBlastInput(&*m_Fasta));
 
     MakeFormatter(args, command_line);

@@ -111,7 +111,8 @@ private:
     ncbi::CRef<ncbi::blast::CLocalDbAdapter> m_Database;
     ncbi::CRef<ncbi::objects::CScope> m_Scope;
     ncbi::CRef<ncbi::CSeqDB> m_SeqDb;
-    std::unique_ptr<ncbi::blast::CBlastFastaInputSource> m_Fasta;
+    /// Owned by m_Input too.
+    ncbi::CRef<ncbi::blast::CBlastFastaInputSource> m_Fasta;
     std::unique_ptr<ncbi::blast::CBlastInput> m_Input;
     bool m_SizesVary = false;
     int32_t m_OwnBatchSize = 0;

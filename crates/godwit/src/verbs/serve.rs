@@ -25,6 +25,9 @@ use crate::pool_file::PoolFile;
 /// Memory of a statement for each of its threads, at least.
 #[cfg(feature = "sql")]
 const THREAD_BYTES: u64 = 64 << 20;
+/// After so long without a word a client is asked for a sign of life, and given up after as long again: clients of other makes answer late
+/// while their program is busy with something else, and gRPC's own servers give them 20 s.
+const SILENCE: Duration = Duration::from_secs(20);
 /// How often the server looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -155,7 +158,13 @@ fn secret_in(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 fn tuning_of(args: &ServeArgs) -> Tuning {
-    Tuning { message_limit_bytes: args.message_limit, connections: args.connections as usize, ..Tuning::default() }
+    Tuning {
+        message_limit_bytes: args.message_limit,
+        connections: args.connections as usize,
+        keep_alive_interval: SILENCE,
+        keep_alive_timeout: SILENCE,
+        ..Tuning::default()
+    }
 }
 
 /// What runs the statements of a server: processes of this program.
