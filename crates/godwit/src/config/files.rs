@@ -161,6 +161,7 @@ impl ConfigFile<'_> {
 
     fn word(&self, arg: &Arg, value: &DeValue<'_>) -> Option<OsString> {
         match value {
+            DeValue::String(text) if options::is_program(arg) && !text.contains('/') => Some(text.as_ref().into()),
             DeValue::String(text) if options::is_path(arg) => Some(self.absolute(text).into_os_string()),
             DeValue::String(text) => Some(text.as_ref().into()),
             DeValue::Integer(number) => {

@@ -49,6 +49,11 @@ pub(super) fn is_path(arg: &Arg) -> bool {
     takes_value(arg) && arg.get_value_parser().type_id() == TypeId::of::<PathBuf>()
 }
 
+/// Whether values are programs, which are looked for on PATH where they are a name alone.
+pub(super) fn is_program(arg: &Arg) -> bool {
+    is_path(arg) && arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "PROGRAM"))
+}
+
 /// Whether an option takes several values.
 pub(super) fn takes_several(arg: &Arg) -> bool {
     let many = arg.get_num_args().is_some_and(|count| count.max_values() > 1);
