@@ -265,6 +265,8 @@ fn accesses_are_recorded_and_survive_a_kill() {
         godwit().args(["audit", "verify", text(&audit)]).run().refuses(&[3], &["audit.jsonl", "line"]);
     }
     let served = Served::start(&root, &words);
+    let last_is_of_rules = || read(&audit).lines().last().is_some_and(|line| line.contains("\"call\":\"Policy\""));
+    wait_until("it is recorded which rules are in force", last_is_of_rules);
     served.end(15);
     let verified = godwit().args(["audit", "verify", text(&audit)]).succeeds().stdout;
     assert!(verified.contains("3 of them cut short"), "{verified}");
