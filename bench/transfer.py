@@ -346,7 +346,7 @@ SWEEPS = {"rtt": "round-trip time, ms", "rate": "rate, Mbit/s", "loss_per_s": "l
 
 def report(options, godwit, results):
     around, promised = bench.host(godwit), list(promises(results))
-    drawn = [plot for plot in (sweep_plot(results["cells"], factor, label) for factor, label in SWEEPS.items()) if plot["lines"]]
+    drawn = [plot for plot in (sweep_plot(results["cells"], factor, label) for factor, label in SWEEPS.items()) if any(len(points) > 1 for points in plot["lines"].values())]
     versions = [bench.first_line(["aria2c", "--version"], "aria2"), bench.first_line(["globus-gridftp-server", "--version"])]
     text = "\n".join([
         "# Copies over emulated long fat networks",
@@ -365,11 +365,8 @@ def report(options, godwit, results):
         "",
         *cell_table(results["cells"]),
         "",
-        "## Beside a flow of CUBIC, 200 Mbit/s, 40 ms",
-        "",
-        *fairness_table(results["fairness"]),
-        "",
-        f"Command: `{bench.shown_command()}`",
+        *(["## Beside a flow of CUBIC, 200 Mbit/s, 40 ms", "", *fairness_table(results["fairness"]), ""] if results["fairness"] else []),
+        "Command: `cargo xtask bench transfer`, as root; `--only` and `--cells` do a part, and the next run goes on.",
         "",
     ])
     bench.write("transfer", options.results, text, around, promised, {**results, "plots": drawn})
