@@ -204,6 +204,28 @@ class MemorySampler(threading.Thread):
         self.join()
 
 
+def cpu_s(process, children):
+    """CPU seconds of a process so far, perhaps with those of children that were waited for."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11 : 15 if children else 13]) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s_from(stage, command, cwd=None, children=False):
+    """Runs a command of godwit with --json; returns its CPU seconds from the beginning of a stage to its end."""
+    running = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=cwd)
+    started, said = None, []
+    for line in running.stderr:
+        said.append(line)
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("event") == "stage" and event.get("name") == stage:
+            started = cpu_s(running.pid, children)
+    os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+    ended = cpu_s(running.pid, children)
+    if running.wait() != 0 or started is None:
+        fail(f"{command[1]} failed: " + "".join(said[-3:]))
+    return ended - started
+
+
 def session_members(session):
     """Process ids of a session."""
     members = []

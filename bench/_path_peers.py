@@ -38,6 +38,7 @@ class GridFtp:
     needs = ("globus-url-copy", "globus-gridftp-server")
 
     def server(self, path, root, directory):
+        self.root = root
         # Anonymous, as whoever runs it.
         return ["globus-gridftp-server", "-aa", "-anonymous-user", "nobody", "-control-interface", path.b, "-data-interface", path.b, "-p", PORT,
                 "-log-single", directory / "gridftp.log"]
@@ -57,7 +58,6 @@ def installed():
 def seconds(peer, path, root, target, directory, patience_s):
     """How long a peer takes to fetch `root`/f into `target`, or None where it fails or takes too long."""
     one = peer()
-    one.root = root
     server = subprocess.Popen(path.command("b", *one.server(path, root, directory)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(0.7)

@@ -5,21 +5,13 @@ In: the BAM of `godwit markdup`. Each round marks it again into every set of for
 of godwit between its event "writing" and its end, user and system.
 """
 
-import json
-import os
 import shutil
 import statistics
-import subprocess
 
 import _measure as bench
 import markdup
 
 SETS = [["bam"], ["bam", "parquet"], ["bam", "arrow"], ["bam", "parquet", "arrow"], ["bam", "cram"], ["cram"], ["parquet"], ["arrow"]]
-
-
-def cpu_s(process):
-    fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def write(godwit, source, fasta, scratch, formats):
@@ -29,17 +21,7 @@ def write(godwit, source, fasta, scratch, formats):
     command = [godwit, "markdup", source, "--out", scratch / f"out.{formats[0]}", "--threads", "1", "--json", "--reference", fasta]
     if formats[1:]:
         command += ["--format", ",".join(formats[1:])]
-    running = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
-    started = None
-    for line in running.stderr:
-        event = json.loads(line) if line.startswith("{") else {}
-        if event.get("event") == "stage" and event.get("name") == "writing":
-            started = cpu_s(running.pid)
-    os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
-    ended = cpu_s(running.pid)
-    if running.wait() != 0 or started is None:
-        bench.fail(f"godwit markdup failed for {formats}")
-    return ended - started
+    return bench.cpu_s_from("writing", command)
 
 
 def size_bytes(path):

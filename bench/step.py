@@ -6,8 +6,6 @@ Python it started, user and system, from its event "deciding duplicates" to its 
 Python with pyarrow.
 """
 
-import json
-import os
 import statistics
 import subprocess
 
@@ -67,28 +65,6 @@ def said_by_bwa(options, fasta, files):
     return bench.make(folder.with_name(folder.name + "-said"), build)
 
 
-def cpu_s(process):
-    """User and system, with those of children that were waited for."""
-    fields = open(f"/proc/{process}/stat").read().rsplit(")", 1)[1].split()
-    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
-
-
-def reduce(command, directory):
-    """Runs once; returns CPU seconds from the decision to the end."""
-    running = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, cwd=directory)
-    started, said = None, []
-    for line in running.stderr:
-        said.append(line)
-        event = json.loads(line) if line.startswith("{") else {}
-        if event.get("event") == "stage" and event.get("name") == "deciding duplicates":
-            started = cpu_s(running.pid)
-    os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
-    ended = cpu_s(running.pid)
-    if running.wait() != 0 or started is None:
-        bench.fail("".join(said[-3:]))
-    return ended - started
-
-
 def main():
     parser = bench.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")
@@ -107,7 +83,7 @@ def main():
     for _ in range(options.rounds):
         for name, function, _ in FUNCTIONS:
             step = ["--step", f"steps:{function}", "--python", options.python] if function else []
-            measured[name].append(reduce([*command, "--out", scratch / "out", *step], scratch))
+            measured[name].append(bench.cpu_s_from("deciding duplicates", [*command, "--out", scratch / "out", *step], scratch, children=True))
             bench.progress(f"{name}: {measured[name][-1]:.2f} s")
     records = 2 * options.pairs
     lines = ["# Steps", "", f"{options.pairs:,} pairs, one thread, {options.rounds} interleaved rounds; `bench/step.py`.", ""]

@@ -152,18 +152,16 @@ def iperf(path, streams, seconds=6):
 
 
 def emptied(directory):
-    """An empty directory of the user who copies."""
+    """A directory, empty, of the user who copies."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     os.chown(directory, USER, USER)
+    return directory
 
 
 def measure(cell, godwit, directory, megabytes):
     """One cell: godwit, iperf3 and other programs in the same minute."""
-    root, mine = directory / "root", directory / "mine"
-    for made in (root, mine):
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
+    root, mine = emptied(directory / "root"), emptied(directory / "mine")
     with open(root / "f", "wb") as out:
         for _ in range(megabytes >> 4):
             out.write(os.urandom(16 << 20))
@@ -203,10 +201,7 @@ def measure(cell, godwit, directory, megabytes):
 def fairness(godwit, directory, mode, queue, seconds=20):
     """What one cubic flow keeps beside a copy, at 200 Mbit/s and 40 ms: its share of what it has alone, and its losses."""
     cell = {**BASE, "rate": 200, "mode": mode}
-    root, mine = directory / "root", directory / "mine"
-    for made in (root, mine):
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
+    root, mine = emptied(directory / "root"), emptied(directory / "mine")
     with open(root / "f", "wb") as out:
         out.write(os.urandom(1 << 20) * 1200)
     with EmulatedPath(cell) as path:
@@ -230,9 +225,7 @@ def fairness(godwit, directory, mode, queue, seconds=20):
             beside, beside_lost = competitor()
             copy.send_signal(signal.SIGINT)
             events = [json.loads(line) for line in copy.communicate()[1].splitlines() if line.startswith("{")]
-            shutil.rmtree(mine)
-            mine.mkdir()
-            subprocess.run(["chown", f"{USER}:{USER}", mine], check=True)
+            emptied(mine)
             copy = subprocess.Popen(path.command("a", *words, *server.words()), stderr=subprocess.PIPE, text=True)
             time.sleep(seconds)
             copy.send_signal(signal.SIGINT)
@@ -258,10 +251,7 @@ def fairness(godwit, directory, mode, queue, seconds=20):
 
 def many_files(godwit, directory, count=2000, size=100_000):
     """Seconds for many small files at 1000 Mbit/s and 40 ms."""
-    root, mine = directory / "root", directory / "mine"
-    for made in (root, mine):
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
+    root, mine = emptied(directory / "root"), emptied(directory / "mine")
     (root / "d").mkdir()
     for number in range(count):
         (root / "d" / f"{number:05}").write_bytes(os.urandom(size))

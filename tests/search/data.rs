@@ -104,6 +104,16 @@ impl Data {
     }
 }
 
+/// What a search wrote, without what is another in each run: the words of a SAM header's command name the output.
+pub(super) fn comparable(command: &str, bytes: Vec<u8>) -> Vec<u8> {
+    if !command.contains("-outfmt 17") && !command.contains("-outfmt '17") {
+        return bytes;
+    }
+    let text = String::from_utf8(bytes).expect("SAM is text");
+    let lines = text.lines().flat_map(|line| [line.split(" -out ").next().unwrap_or_default(), "\n"]);
+    lines.collect::<String>().into_bytes()
+}
+
 /// The words of a command line; what stands between quotes is one.
 pub(super) fn words_of(command: &str) -> Vec<String> {
     let parts = command.split('\'').enumerate();

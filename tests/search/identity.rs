@@ -2,7 +2,7 @@
 
 use godwit_tests::needs;
 
-use super::data::data;
+use super::data::{comparable, data};
 
 const PARTS: &str = "--fragments 3 --workers 2";
 
@@ -38,12 +38,11 @@ fn sam_is_that_of_one_pass_but_for_the_path_of_the_output() {
     needs!("makeblastdb");
     for format in ["17", "'17 SR'"] {
         let command = format!("blastn -db genes -query near.fa -outfmt {format}");
-        let without_path = |sam: Vec<u8>| {
-            let text = String::from_utf8(sam).expect("SAM is text");
-            let lines = text.lines().map(|line| line.split(" -out ").next().unwrap_or_default().to_owned());
-            lines.collect::<Vec<_>>()
+        let lines = |sam: Vec<u8>| -> Vec<String> {
+            let text = String::from_utf8(comparable(&command, sam)).expect("SAM is text");
+            text.lines().map(str::to_owned).collect()
         };
-        let (expected, found) = (without_path(data().one_pass(&command)), without_path(data().found(PARTS, &command)));
+        let (expected, found) = (lines(data().one_pass(&command)), lines(data().found(PARTS, &command)));
         assert!(expected.len() > 20, "{command} found only {} lines", expected.len());
         assert_eq!(found, expected, "{command}");
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use godwit_tests::random::Random;
 use godwit_tests::{binary, needs, skip};
 
-use super::data::Data;
+use super::data::{Data, comparable};
 use super::real_data::{real, shared};
 
 const RANGES: [u32; 7] = [1, 2, 3, 7, 16, 64, 256];
@@ -81,18 +81,6 @@ impl Journal {
         writeln!(file, "{line}").expect("there is room for a line");
         self.done.insert(line);
     }
-}
-
-/// The words of a SAM header's command name the output, which is another in each run.
-fn comparable(command: &str, bytes: Vec<u8>) -> Vec<u8> {
-    if !command.contains("-outfmt 17") {
-        return bytes;
-    }
-    let text = String::from_utf8(bytes).expect("SAM is text");
-    text.lines()
-        .flat_map(|line| [line.split(" -out ").next().unwrap_or_default(), "\n"])
-        .collect::<String>()
-        .into_bytes()
 }
 
 /// Where they are other bytes, both are kept.

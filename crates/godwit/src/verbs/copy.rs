@@ -40,17 +40,26 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
     };
     let credentials = credentials_for(&places, &args.access, args.common.json)?;
     let progress = Progress::new(&args.common);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
-    let outcome = runtime.block_on(copy(sources, destination, &credentials, &options, &progress, &cancelled));
-    // Reads that nobody waits for any more.
-    runtime.shutdown_background();
+    let outcome = on_threads(threads, copy(sources, destination, &credentials, &options, &progress, &cancelled));
     progress.clear();
     let summary = outcome?;
     if !args.dry_run {
         progress.say(&told(&summary));
     }
     Ok(())
+}
+
+/// What comes of a copy that runs on so many threads of its own.
+pub(super) fn on_threads(
+    threads: usize,
+    copying: impl Future<Output = Result<CopySummary, TransferError>>,
+) -> Result<CopySummary, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let outcome = runtime.block_on(copying);
+    // Reads that nobody waits for any more.
+    runtime.shutdown_background();
+    Ok(outcome?)
 }
 
 /// Whether a pool is copied from or to, whose nodes are waited for as --wait says.

@@ -10,6 +10,7 @@ use godwit_transfer::tune::CopyMode;
 use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, copy};
 
 use super::access::credentials_for;
+use super::copy::on_threads;
 use crate::cli::AccessArgs;
 use crate::failure::{Exit, Failure};
 
@@ -52,14 +53,8 @@ impl Fetching {
             relay: None,
             check: Vec::new(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(self.threads).enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
         let here = Place::Here(path.to_owned());
-        let copied = runtime.block_on(copy(&source, &here, &credentials, &options, &Silent, cancelled));
-        // Reads that nobody waits for any more.
-        runtime.shutdown_background();
-        copied?;
-        Ok(())
+        on_threads(self.threads, copy(&source, &here, &credentials, &options, &Silent, cancelled)).map(drop)
     }
 }
 
