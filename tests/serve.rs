@@ -12,6 +12,7 @@ mod live;
 mod metrics;
 mod objects;
 mod packed;
+mod plain;
 mod puts;
 mod query;
 mod refusals;

@@ -39,7 +39,7 @@ fn text(path: &Path) -> &str {
 }
 
 /// A directory with a dataset of every kind that is read from buckets.
-fn of_every_kind() -> std::path::PathBuf {
+pub(super) fn of_every_kind() -> std::path::PathBuf {
     let directory = scratch::directory("objects-kinds");
     let (_, out) = aligned();
     let bam = out.join("sample.bam");

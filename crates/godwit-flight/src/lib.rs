@@ -51,7 +51,10 @@ pub use metrics::{Metrics, StatementWorkers};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use rules::{FileUse, FileVerdict, Rules};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
-pub use sql::{Description, Pending, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema};
+pub use sql::{
+    Description, Pending, PlainRead, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema,
+    told_columns,
+};
 pub use tickets::FilePart;
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
 pub use tonic::service::Routes;

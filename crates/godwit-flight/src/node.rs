@@ -8,6 +8,7 @@ mod actions;
 mod lookups;
 mod pages;
 mod placing;
+mod plain;
 mod puts;
 mod recording;
 mod running;
@@ -32,7 +33,7 @@ use tonic::Status;
 use tonic::service::Routes;
 
 use crate::access::AccessLog;
-use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Scan};
+use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Part, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
 use crate::metrics::{CountedLog, Metrics};
@@ -124,6 +125,14 @@ struct Inner {
 enum Asked {
     Dataset(DatasetCommand),
     Sql(Box<Command>),
+}
+
+/// What a command of Flight SQL asks for.
+enum Wanted {
+    /// Something about the server or its tables, in these columns.
+    Metadata(SchemaRef),
+    /// The rows of a statement; `told`: their columns, where they were told a moment ago.
+    Rows { text: StatementText, told: Option<SchemaRef> },
 }
 
 impl Node {
@@ -226,7 +235,7 @@ impl Node {
                 let (dataset, scan) = self.open(caller, command).await?;
                 scanned_schema(&*dataset, &scan)
             }
-            Asked::Sql(command) => self.sql_schema(caller, &command).await.map(|(schema, _)| schema),
+            Asked::Sql(command) => self.sql_schema(caller, &command).await,
         }
     }
 
@@ -253,14 +262,11 @@ impl Node {
         let name = command.dataset.clone();
         let most = command.parts;
         let (dataset, scan) = self.open(caller, command).await?;
-        let options = &self.inner.options;
-        let worthwhile = dataset.bytes().div_ceil(options.part_bytes).clamp(1, options.parts as u64) as usize;
-        let most = most.unwrap_or(worthwhile).clamp(1, 4096);
-        let (parts, scan, dataset) = blocking(move || Ok((dataset.parts(&scan, most)?, scan, dataset))).await?;
+        let (parts, scan, dataset) = self.parts_of(dataset, scan, most).await?;
         let mut info = info_with(descriptor, &*scanned_schema(&*dataset, &scan)?)?.with_ordered(true);
         let claims = parts.iter().map(|part| Claim {
             part: Some(DatasetPart::new(&name, dataset.version(), &scan, part)),
-            ..Claim::new(caller, options.ticket_lifetime)
+            ..Claim::new(caller, self.inner.options.ticket_lifetime)
         });
         let claims: Vec<Claim> = claims.collect();
         // The first to come tells that the grant did.
@@ -277,32 +283,45 @@ impl Node {
             .with_app_metadata(dataset.kind().name()))
     }
 
-    /// The columns of what a command asks for, and the statement to run where it is one.
-    async fn sql_schema(
+    /// Cuts a scan into parts, `most` of them or as many as are worth it.
+    async fn parts_of(
         &self,
-        caller: &Caller,
-        command: &Command,
-    ) -> Result<(SchemaRef, Option<StatementText>), Status> {
+        dataset: Arc<dyn Dataset>,
+        scan: Scan,
+        most: Option<usize>,
+    ) -> Result<(Vec<Part>, Scan, Arc<dyn Dataset>), Status> {
+        let options = &self.inner.options;
+        let worthwhile = dataset.bytes().div_ceil(options.part_bytes).clamp(1, options.parts as u64) as usize;
+        let most = most.unwrap_or(worthwhile).clamp(1, 4096);
+        blocking(move || Ok((dataset.parts(&scan, most)?, scan, dataset))).await
+    }
+
+    /// What a command of Flight SQL asks for.
+    fn wanted(&self, caller: &Caller, command: &Command) -> Result<Wanted, Status> {
         if let Some(schema) = metadata_schema(command) {
-            return Ok((schema, None));
+            return Ok(Wanted::Metadata(schema));
         }
-        let mut told = None;
-        let statement = match command {
-            Command::CommandStatementQuery(query) => StatementText { sql: query.query.clone(), parameters: Vec::new() },
+        match command {
+            Command::CommandStatementQuery(query) => {
+                let text = StatementText { sql: query.query.clone(), parameters: Vec::new() };
+                Ok(Wanted::Rows { text, told: None })
+            }
             Command::CommandPreparedStatementQuery(query) => {
                 let prepared =
                     self.inner.statements.get(caller, &query.prepared_statement_handle).map_err(|error| *error)?;
                 let parameters = prepared.parameters.as_ref().map(encode_batch).transpose()?.unwrap_or_default();
-                told = prepared.schema();
-                StatementText { sql: prepared.sql, parameters }
+                let told = prepared.schema();
+                Ok(Wanted::Rows { text: StatementText { sql: prepared.sql, parameters }, told })
             }
-            other => return Err(refused(other.type_url())),
-        };
-        let schema = match told {
-            Some(schema) => schema,
-            None => self.engine()?.describe(caller, statement.sql.clone()).await?.schema,
-        };
-        Ok((schema, Some(statement)))
+            other => Err(refused(other.type_url())),
+        }
+    }
+
+    async fn sql_schema(&self, caller: &Caller, command: &Command) -> Result<SchemaRef, Status> {
+        match self.wanted(caller, command)? {
+            Wanted::Metadata(schema) | Wanted::Rows { told: Some(schema), .. } => Ok(schema),
+            Wanted::Rows { text, told: None } => self.describe(caller, text.sql).await.map(|said| said.schema),
+        }
     }
 
     async fn sql_info(
@@ -312,12 +331,24 @@ impl Node {
         command: Command,
         asker: Asker,
     ) -> Result<FlightInfo, Status> {
-        let (schema, statement) = self.sql_schema(caller, &command).await?;
         let mut claim = Claim::new(caller, self.inner.options.ticket_lifetime);
-        match statement {
-            Some(statement) => claim.statement = Some(statement),
-            None => claim.command = command.into_any().encode_to_vec(),
-        }
+        let schema = match self.wanted(caller, &command)? {
+            Wanted::Metadata(schema) => {
+                claim.command = command.into_any().encode_to_vec();
+                schema
+            }
+            Wanted::Rows { text, told } => {
+                if let Some(read) = self.plain_read(caller, &text).await {
+                    return self.plain_info(caller, descriptor, text, read, asker).await;
+                }
+                let schema = match told {
+                    Some(schema) => schema,
+                    None => self.engine()?.describe(caller, text.sql.clone()).await?.schema,
+                };
+                claim.statement = Some(text);
+                schema
+            }
+        };
         let endpoint = self.places(asker, claim.id).await.of(0, self.endpoint(&claim));
         Ok(info_with(descriptor, &schema)?.with_endpoint(endpoint).with_ordered(true))
     }
@@ -337,18 +368,21 @@ impl Node {
     }
 
     async fn start_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
-        if let Some(part) = claim.part {
-            return self.read_part(caller, part).await;
+        match (claim.part, claim.statement) {
+            (Some(part), None) => self.read_part(caller, part).await,
+            (Some(part), Some(statement)) => self.read_plainly(caller, part, statement).await,
+            (None, Some(statement)) => self.run_statement(caller, statement).await,
+            (None, None) => self.run_command(caller, command_in(&claim.command)?).await,
         }
-        if let Some(statement) = claim.statement {
-            let parameters = decode_batch(&statement.parameters)?;
-            let ran = self.engine()?.run(caller, statement.sql, parameters).await?;
-            for touched in &ran.touched {
-                caller.touches().add(&touched.dataset, &touched.rule);
-            }
-            return Ok(ran.download);
+    }
+
+    async fn run_statement(&self, caller: &Caller, statement: StatementText) -> Result<Download, Status> {
+        let parameters = decode_batch(&statement.parameters)?;
+        let ran = self.engine()?.run(caller, statement.sql, parameters).await?;
+        for touched in &ran.touched {
+            caller.touches().add(&touched.dataset, &touched.rule);
         }
-        self.run_command(caller, command_in(&claim.command)?).await
+        Ok(ran.download)
     }
 
     async fn read_part(&self, caller: &Caller, part: DatasetPart) -> Result<Download, Status> {

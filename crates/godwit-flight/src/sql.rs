@@ -8,12 +8,14 @@ mod server_info;
 mod statements;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
+use godwit_model::Region;
 use tonic::Status;
 
-use crate::dataset::Touched;
+use crate::dataset::{Catalog, Dataset, Touched};
 use crate::gate::Caller;
 use crate::metrics::StatementWorkers;
 use crate::server::Download;
@@ -42,6 +44,29 @@ pub struct Ran {
     pub touched: Vec<Touched>,
 }
 
+/// A statement that asks for rows of one dataset as they are: there is nothing to compute.
+#[derive(Debug)]
+pub struct PlainRead {
+    /// The name of the dataset.
+    pub name: String,
+    /// The dataset.
+    pub dataset: Arc<dyn Dataset>,
+    /// Columns of the rows, each once, by their 0-based index in its schema.
+    pub columns: Vec<usize>,
+    /// Only rows that overlap one of these; `None`: all.
+    pub regions: Option<Vec<Region>>,
+}
+
+/// Columns as clients of SQL are told them: without metadata, any of which may be null. What is computed without data may say
+/// less, and clients compare what comes with what they were told.
+pub fn told_columns(schema: &Schema) -> SchemaRef {
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|field| field.as_ref().clone().with_nullable(true).with_metadata(Default::default()));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
 /// Runs SQL.
 pub trait SqlEngine: Send + Sync + 'static {
     /// Says what a statement would give.
@@ -49,6 +74,12 @@ pub trait SqlEngine: Send + Sync + 'static {
 
     /// The processes that run statements, where there are any.
     fn workers(&self) -> Option<StatementWorkers> {
+        None
+    }
+
+    /// The dataset that a statement without parameters asks for, where it asks for nothing else and what it reads may be read
+    /// without limits of a statement. It may look at files.
+    fn plain_read(&self, _catalog: Arc<dyn Catalog>, _sql: &str) -> Option<PlainRead> {
         None
     }
 

@@ -45,6 +45,7 @@ pub(crate) struct Claim {
     pub(crate) caller: String,
     #[prost(message, optional, tag = "3")]
     pub(crate) part: Option<DatasetPart>,
+    /// Beside a part: what it was asked for by.
     #[prost(message, optional, tag = "4")]
     pub(crate) statement: Option<StatementText>,
     /// A command of Flight SQL that asks for metadata, as it came.
@@ -92,6 +93,20 @@ pub(crate) struct DatasetPart {
     /// Starts and ends of stretches, one after the other.
     #[prost(uint64, repeated, tag = "5")]
     pub(crate) stretches: Vec<u64>,
+    /// Where it is asked for by a statement.
+    #[prost(message, optional, tag = "6")]
+    pub(crate) selected: Option<Selected>,
+}
+
+/// How the rows of a statement are made of those that are read.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Selected {
+    /// Where each column of the statement is among those that are read.
+    #[prost(uint64, repeated, tag = "1")]
+    pub(crate) order: Vec<u64>,
+    /// Whether the part has all rows of the statement.
+    #[prost(bool, tag = "2")]
+    pub(crate) is_all: bool,
 }
 
 /// A list, which may be empty, as opposed to none.
@@ -130,6 +145,7 @@ impl DatasetPart {
                 .as_ref()
                 .map(|regions| Regions { texts: regions.iter().map(ToString::to_string).collect() }),
             stretches: part.stretches.iter().flat_map(|(start, end)| [*start, *end]).collect(),
+            selected: None,
         }
     }
 

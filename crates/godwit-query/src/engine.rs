@@ -197,7 +197,7 @@ fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
 }
 
 /// The one query of a text.
-fn parse(sql: &str) -> Result<Statement, QueryError> {
+pub(crate) fn parse(sql: &str) -> Result<Statement, QueryError> {
     let mut statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
     let problem = match statements.len() {
         1 => None,

@@ -34,7 +34,8 @@ const FLAG_TESTS: [(&str, u16); 12] = [
     ("is_duplicate", flags::DUPLICATE),
     ("is_supplementary", flags::SUPPLEMENTARY),
 ];
-const REGION: &str = "region";
+/// The row overlaps a region.
+pub(crate) const REGION: &str = "region";
 /// What says of a run that is not over which reads are duplicates: nobody knows yet, so it is null.
 const DUPLICATE: &str = "duplicate";
 

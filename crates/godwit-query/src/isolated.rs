@@ -14,12 +14,13 @@ use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures_util::stream;
 use godwit_flight::{
-    Access, Address, Batches, Caller, Client, Description, Download, FlightError, Pending, Ran, SqlEngine,
-    StatementWorkers, Status, Tuning,
+    Access, Address, Batches, Caller, Catalog, Client, Description, Download, FlightError, Pending, PlainRead, Ran,
+    SqlEngine, StatementWorkers, Status, Tuning,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+use crate::plain::plain_read;
 use crate::worker::{Request, schema_from_bytes};
 
 /// How long a process whose connection broke may take to be gone.
@@ -115,6 +116,11 @@ impl SqlEngine for Isolated {
         let busy = limit.saturating_sub(self.pool.places.available_permits());
         let idle = self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
         Some(StatementWorkers { busy, idle, limit })
+    }
+
+    /// Nobody counts the rows of what is read without a worker.
+    fn plain_read(&self, catalog: Arc<dyn Catalog>, sql: &str) -> Option<PlainRead> {
+        (self.pool.limits.rows == u64::MAX).then(|| plain_read(catalog, sql)).flatten()
     }
 
     fn describe(&self, caller: &Caller, sql: String) -> Pending<'_, Description> {

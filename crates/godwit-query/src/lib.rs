@@ -14,6 +14,7 @@ mod interval_join;
 mod intervals;
 mod isolated;
 mod overlap_rule;
+mod plain;
 mod print;
 mod remote;
 mod scan;

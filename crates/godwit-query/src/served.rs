@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
-use godwit_flight::{Caller, Description, Download, Pending, Ran, SqlEngine, Status};
+use godwit_flight::{Caller, Description, Download, Pending, Ran, SqlEngine, Status, told_columns};
 
 use crate::engine::{Engine, Rows};
 use crate::error::QueryError;
@@ -27,7 +27,10 @@ impl SqlEngine for Engine {
             parameters.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
             let fields: Vec<Field> =
                 parameters.into_iter().map(|(_, name, data_type)| Field::new(name, data_type, true)).collect();
-            Ok(Description { schema: columns_of(plan.schema().as_arrow()), parameters: Arc::new(Schema::new(fields)) })
+            Ok(Description {
+                schema: told_columns(plan.schema().as_arrow()),
+                parameters: Arc::new(Schema::new(fields)),
+            })
         })
     }
 
@@ -36,7 +39,7 @@ impl SqlEngine for Engine {
             let values = parameters.map(|row| values_in(&row)).transpose()?.unwrap_or_default();
             let plan = self.plan_with(&sql, values).await?;
             // Clients compare the columns of the rows with those that they were told.
-            let schema = columns_of(plan.schema().as_arrow());
+            let schema = told_columns(plan.schema().as_arrow());
             let rows = self.rows(plan).await?;
             let told = schema.clone();
             let batches = stream::try_unfold(rows, |mut rows: Rows| async move {
@@ -52,15 +55,6 @@ impl SqlEngine for Engine {
             Ok(Ran { download: Download { schema, batches: Box::pin(batches) }, touched: self.touched() })
         })
     }
-}
-
-/// Columns without metadata, any of which may be null: what is computed without data may say less.
-fn columns_of(schema: &Schema) -> SchemaRef {
-    let fields = schema
-        .fields()
-        .iter()
-        .map(|field| field.as_ref().clone().with_nullable(true).with_metadata(Default::default()));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 fn values_in(row: &RecordBatch) -> Result<Vec<ScalarValue>, Status> {

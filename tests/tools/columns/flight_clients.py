@@ -15,6 +15,21 @@ def connect(address):
     return flight.connect(f"grpc+tcp://{address}")
 
 
+def described(command):
+    """The descriptor of a dataset by the JSON of a command, or else of a statement (FlightSql.proto, CommandStatementQuery)."""
+    if command.startswith("{"):
+        return flight.FlightDescriptor.for_command(command.encode())
+
+    def field(number, content):
+        length, varint = len(content), b""
+        while length > 127:
+            varint, length = varint + bytes([length & 127 | 128]), length >> 7
+        return bytes([number << 3 | 2]) + varint + bytes([length]) + content
+
+    name = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    return flight.FlightDescriptor.for_command(field(1, name) + field(2, field(1, command.encode())))
+
+
 def rows(client, info):
     tables = [client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
     return pyarrow.concat_tables(tables)
@@ -57,6 +72,17 @@ def same_rows(address, command, other):
     print(tables[0].num_rows)
 
 
+def same_columns(address, *statements):
+    """Statements whose columns are the same, as they are told and as they come."""
+    client = connect(address)
+    schemas = []
+    for statement in statements:
+        info = client.get_flight_info(described(statement))
+        schemas += [info.schema, client.get_schema(described(statement)).schema, rows(client, info).schema]
+    for schema in schemas:
+        assert schema.equals(schemas[0], check_metadata=True), (statements, schema, schemas[0])
+
+
 def unreadable(address, command):
     """What is said of a dataset whose rows cannot be read."""
     client = connect(address)
@@ -69,7 +95,7 @@ def unreadable(address, command):
 def before_and_after(address, command, asked, changed):
     """Rows of a dataset by a ticket, and by the same and a new one after the dataset has changed."""
     client = connect(address)
-    descriptor = flight.FlightDescriptor.for_command(command.encode())
+    descriptor = described(command)
     info = client.get_flight_info(descriptor)
     print(rows(client, info).num_rows)
     open(asked, "w").close()
@@ -181,5 +207,5 @@ def guarded(address, certificate, header):
         print(type(error).__name__)
 
 
-WORK = {work.__name__: work for work in [same_rows, unreadable, guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
+WORK = {work.__name__: work for work in [same_rows, same_columns, unreadable, guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
 WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -128,7 +128,7 @@ impl Node {
         if request.transaction_id.is_some_and(|id| !id.is_empty()) {
             return Err(refused("a transaction"));
         }
-        let description = self.engine()?.describe(caller, request.query.clone()).await?;
+        let description = self.describe(caller, request.query.clone()).await?;
         let schema = description.schema.clone();
         let handle = self.inner.statements.add(caller, request.query, schema).map_err(|error| *error)?;
         let result = ActionCreatePreparedStatementResult {

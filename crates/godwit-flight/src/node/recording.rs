@@ -101,7 +101,7 @@ impl Node {
             Some(claim) => claim,
             None => return command_in(ticket).map_or_else(|_| "no ticket".to_owned(), |command| name_of(&command)),
         };
-        if let Some(part) = claim.part {
+        if let (Some(part), None) = (claim.part, &claim.statement) {
             let regions = part.regions.map(|regions| format!(" {}", regions.texts.join(" "))).unwrap_or_default();
             return shortened(format!("{}{regions}", part.name).as_bytes());
         }

@@ -1,0 +1,120 @@
+//! Statements that are reads of one dataset: their rows come from the dataset itself, in as many parts as it has.
+//!
+//! Nothing is computed for them, so no process is in between, and what holds for datasets holds for them: they begin at once,
+//! and every part is a ticket of its own.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_flight::{FlightDescriptor, FlightInfo};
+use arrow_schema::{Schema, SchemaRef};
+use futures_util::StreamExt as _;
+use tonic::{Code, Status};
+
+use super::placing::Asker;
+use super::{Node, blocking, info_with};
+use crate::dataset::{Part, Scan};
+use crate::gate::Caller;
+use crate::server::Download;
+use crate::sql::{Description, PlainRead, told_columns};
+use crate::tickets::{Claim, DatasetPart, Selected, StatementText};
+
+impl Node {
+    /// What a statement would give, without asking the engine where it is a read of one dataset.
+    pub(super) async fn describe(&self, caller: &Caller, sql: String) -> Result<Description, Status> {
+        let text = StatementText { sql, parameters: Vec::new() };
+        if let Some(read) = self.plain_read(caller, &text).await {
+            return Ok(Description { schema: selected_schema(&read)?, parameters: Arc::new(Schema::empty()) });
+        }
+        self.engine()?.describe(caller, text.sql).await
+    }
+
+    /// The dataset that a statement reads, where that is all it does. In a pool statements are run as such: another node would
+    /// not know the parts of this one's files.
+    pub(super) async fn plain_read(&self, caller: &Caller, text: &StatementText) -> Option<PlainRead> {
+        if self.inner.pool.is_some() || !text.parameters.is_empty() {
+            return None;
+        }
+        let (engine, catalog, sql) = (self.inner.engine.clone()?, self.catalog(caller), text.sql.clone());
+        blocking(move || Ok(engine.plain_read(catalog, &sql))).await.ok().flatten()
+    }
+
+    /// Where the rows of such a statement are.
+    pub(super) async fn plain_info(
+        &self,
+        caller: &Caller,
+        descriptor: FlightDescriptor,
+        text: StatementText,
+        read: PlainRead,
+        asker: Asker,
+    ) -> Result<FlightInfo, Status> {
+        let schema = selected_schema(&read)?;
+        let PlainRead { name, dataset, columns, regions } = read;
+        let mut ascending = columns.clone();
+        ascending.sort_unstable();
+        let place = |column| ascending.binary_search(column).unwrap_or_default() as u64;
+        let order: Vec<u64> = columns.iter().map(place).collect();
+        let rows = dataset.rows().filter(|_| regions.is_none());
+        let scan = Scan { columns: Some(ascending), regions };
+        let (mut parts, scan, dataset) = self.parts_of(dataset, scan, None).await?;
+        if parts.is_empty() {
+            // Clients want something to fetch; this one has no rows.
+            parts.push(Part::default());
+        }
+        let mut info = info_with(descriptor, &schema)?.with_ordered(true);
+        let places = self.places(asker, 0).await;
+        for (number, part) in parts.iter().enumerate() {
+            let selected = Selected { order: order.clone(), is_all: parts.len() == 1 };
+            let part =
+                DatasetPart { selected: Some(selected), ..DatasetPart::new(&name, dataset.version(), &scan, part) };
+            let claim = Claim {
+                part: Some(part),
+                statement: Some(text.clone()),
+                ..Claim::new(caller, self.inner.options.ticket_lifetime)
+            };
+            info = info.with_endpoint(places.of(number, self.endpoint(&claim)));
+        }
+        Ok(info.with_total_records(rows.map_or(-1, |rows| rows as i64)))
+    }
+
+    /// The rows of a part, as the statement has them. Where the dataset has changed and nobody has read another part of it, the
+    /// statement is run on what it is now.
+    pub(super) async fn read_plainly(
+        &self,
+        caller: &Caller,
+        mut part: DatasetPart,
+        statement: StatementText,
+    ) -> Result<Download, Status> {
+        let selected = part.selected.take().unwrap_or_default();
+        match self.read_part(caller, part).await {
+            Ok(download) => select(download, &selected),
+            Err(status) if selected.is_all && matches!(status.code(), Code::FailedPrecondition | Code::NotFound) => {
+                self.run_statement(caller, statement).await
+            }
+            Err(status) => Err(status),
+        }
+    }
+}
+
+fn selected_schema(read: &PlainRead) -> Result<SchemaRef, Status> {
+    let schema = read.dataset.schema();
+    schema.project(&read.columns).map(|schema| told_columns(&schema)).map_err(bug)
+}
+
+/// Batches with the columns that clients were told.
+fn select(download: Download, selected: &Selected) -> Result<Download, Status> {
+    let order: Vec<usize> = selected.order.iter().map(|place| *place as usize).collect();
+    let schema = told_columns(&download.schema.project(&order).map_err(bug)?);
+    let told = schema.clone();
+    let batches = download.batches.map(move |item| {
+        let (batch, said) = item?;
+        let columns = order.iter().map(|place| batch.column(*place).clone()).collect();
+        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok((RecordBatch::try_new_with_options(told.clone(), columns, &rows).map_err(bug)?, said))
+    });
+    Ok(Download { schema, batches: Box::pin(batches) })
+}
+
+fn bug(error: arrow_schema::ArrowError) -> Status {
+    Status::internal(format!("a bug in godwit: {error}"))
+}

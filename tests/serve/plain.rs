@@ -1,0 +1,136 @@
+//! Statements that ask for rows of one dataset as they are: a server answers them from the dataset itself, and the rows are
+//! those that the engine gives.
+
+use std::fs;
+use std::path::Path;
+
+use godwit_tests::binary::godwit;
+use godwit_tests::random::Random;
+use godwit_tests::served::Served;
+use godwit_tests::{needs, scratch};
+use serde_json::Value;
+
+use super::objects::of_every_kind;
+use super::regions::drawn;
+use crate::run::formats::{lines, run_python};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("scratch paths are text")
+}
+
+/// Rows of a statement, sorted: what is read by several threads comes in any order.
+fn rows(served: &Served, sql: &str) -> Vec<String> {
+    let url = format!("grpc+tcp://{}", served.address);
+    let told = godwit().args(["query", "--at", &url, "--format", "json", sql]).succeeds().stdout;
+    let mut rows = lines(&told);
+    rows.sort_unstable();
+    rows
+}
+
+/// Columns of a dataset.
+fn columns_of(served: &Served, dataset: &str) -> Vec<String> {
+    let url = format!("grpc+tcp://{}", served.address);
+    let sql = format!("SELECT * FROM \"{dataset}\" WHERE 1 = 1 LIMIT 1");
+    let told = godwit().args(["query", "--at", &url, "--format", "json", &sql]).succeeds().stdout;
+    let first: Value = serde_json::from_str(told.lines().next().expect("it has a row")).expect("a row is JSON");
+    first.as_object().expect("a row has columns").keys().cloned().collect()
+}
+
+#[test]
+fn what_is_read_from_datasets_is_what_the_engine_gives() {
+    needs!("bwa", "samtools", "bcftools");
+    let served = Served::start(&of_every_kind(), &[]);
+    let mut random = Random::new(7301);
+    for (dataset, function, has_regions) in [
+        ("deep/er one/sample.bam", Some("reads"), true),
+        ("s.sam", Some("reads"), true),
+        ("sample.parquet", Some("reads"), true),
+        ("sample.arrow", Some("reads"), true),
+        ("one & only.parquet", None, true),
+        ("z.vcf.gz", Some("variants"), true),
+        ("b.bcf", Some("variants"), true),
+        ("v.vcf", None, true),
+        ("t.csv", None, false),
+        ("t.tsv", None, false),
+        ("p.bed", None, true),
+        ("g.gff", None, true),
+        ("r.fa", None, false),
+        ("q.fastq", None, false),
+    ] {
+        let columns = columns_of(&served, dataset);
+        let quoted = format!("\"{dataset}\"");
+        let called = function.map_or_else(|| quoted.clone(), |function| format!("{function}('{dataset}')"));
+        let mut some: Vec<String> = Vec::new();
+        while some.is_empty() {
+            some = columns.iter().filter(|_| random.chance(0.4)).map(|name| format!("\"{name}\"")).collect();
+        }
+        some.reverse();
+        let some = some.join(", ");
+        for (what, table) in [("*", &quoted), (&some[..], &called)] {
+            let sql = format!("SELECT {what} FROM {table}");
+            let plain = rows(&served, &sql);
+            assert!(!plain.is_empty(), "{sql}");
+            let engines = format!("{sql} WHERE 1 = 1");
+            assert_eq!(plain, rows(&served, &engines), "{sql}");
+            // Stock clients compare columns to the letter.
+            run_python("flight_clients.py", Path::new("-"), &[&served.address, "same_columns", &sql, &engines]);
+        }
+        if !has_regions {
+            continue;
+        }
+        for region in
+            drawn(7302, 14).into_iter().filter(|region| region.starts_with("chr1") || region.starts_with("chr2"))
+        {
+            let sql = format!("SELECT {some} FROM {called} WHERE region('{region}')");
+            assert_eq!(rows(&served, &sql), rows(&served, &format!("{sql} AND 1 = 1")), "{sql}");
+        }
+    }
+}
+
+/// Processes that wait for statements: one more with the first that is run in one.
+fn waiting(served: &Served) -> String {
+    let told = super::web::ask(served, "/metrics", &[]).body;
+    let line = told.lines().find(|line| line.starts_with("godwit_statement_workers{state=\"idle\"}"));
+    line.and_then(|line| line.split(' ').next_back()).expect("it is told").to_owned()
+}
+
+#[test]
+fn nothing_is_computed_where_nothing_need_be() {
+    needs!("curl");
+    let root = scratch::directory("plain-workers");
+    fs::write(root.join("a.bed"), "chr1\t5\t9\nchr1\t50\t90\n").expect("it can be written");
+    let limited = Served::start(&root, &["--statement-rows", "1"]);
+    let served = Served::start(&root, &[]);
+    let (all, some) = ("SELECT * FROM a", "SELECT position, contig FROM \"a.bed\" WHERE region('chr1:51-60')");
+    assert_eq!(
+        (rows(&served, all).len(), rows(&served, some)),
+        (2, vec![r#"{"position":50,"contig":"chr1"}"#.to_owned()])
+    );
+    assert_eq!(waiting(&served), "0");
+    assert_eq!(rows(&served, "SELECT count(*) AS n FROM a"), [r#"{"n":2}"#]);
+    assert_eq!(waiting(&served), "1");
+    // Rows that are limited are counted.
+    let url = format!("grpc+tcp://{}", limited.address);
+    godwit().args(["query", "--at", &url, all]).run().refuses(&[3, 6, 2], &["more than 1 rows"]);
+}
+
+/// A dataset may be another one between the time that a client is told where rows are and the time that it fetches them.
+#[test]
+fn rows_of_a_dataset_that_has_changed_are_those_it_has_now() {
+    needs!("python3");
+    let root = scratch::directory("plain-changed");
+    let file = root.join("a.csv");
+    fs::write(&file, "n\n1\n2\n").expect("it can be written");
+    let served = Served::start(&root, &[]);
+    let (asked, changed) = (root.join("asked"), root.join("changed"));
+    let told = std::thread::scope(|scope| {
+        let words = [&served.address, "before_and_after", "SELECT n FROM a", text(&asked), text(&changed)];
+        let client = scope.spawn(move || run_python("flight_clients.py", Path::new("-"), &words));
+        godwit_tests::patience::wait_until("the client has its ticket", || asked.exists() || client.is_finished());
+        let other = root.join("other");
+        fs::write(&other, "n\n7\n8\n9\n").and_then(|()| fs::rename(&other, &file)).expect("it can be written");
+        fs::write(&changed, "").expect("it can be written");
+        client.join().expect("the client ends well")
+    });
+    assert_eq!(lines(&told), ["2", "taken 3", "3"]);
+}
