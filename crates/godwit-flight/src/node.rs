@@ -339,7 +339,7 @@ impl Node {
             }
             Wanted::Rows { text, told } => {
                 if let Some(read) = self.plain_read(caller, &text).await {
-                    return self.plain_info(caller, descriptor, text, read, asker).await;
+                    return self.plain_info(caller, descriptor, text, read).await;
                 }
                 let schema = match told {
                     Some(schema) => schema,

@@ -11,7 +11,6 @@ use arrow_schema::{Schema, SchemaRef};
 use futures_util::StreamExt as _;
 use tonic::{Code, Status};
 
-use super::placing::Asker;
 use super::{Node, blocking, info_with};
 use crate::dataset::{Part, Scan};
 use crate::gate::Caller;
@@ -39,14 +38,13 @@ impl Node {
         blocking(move || Ok(engine.plain_read(catalog, &sql))).await.ok().flatten()
     }
 
-    /// Where the rows of such a statement are.
+    /// The parts of such a statement's rows, all of them at this server.
     pub(super) async fn plain_info(
         &self,
         caller: &Caller,
         descriptor: FlightDescriptor,
         text: StatementText,
         read: PlainRead,
-        asker: Asker,
     ) -> Result<FlightInfo, Status> {
         let schema = selected_schema(&read)?;
         let PlainRead { name, dataset, columns, regions } = read;
@@ -62,8 +60,7 @@ impl Node {
             parts.push(Part::default());
         }
         let mut info = info_with(descriptor, &schema)?.with_ordered(true);
-        let places = self.places(asker, 0).await;
-        for (number, part) in parts.iter().enumerate() {
+        for part in &parts {
             let selected = Selected { order: order.clone(), is_all: parts.len() == 1 };
             let part =
                 DatasetPart { selected: Some(selected), ..DatasetPart::new(&name, dataset.version(), &scan, part) };
@@ -72,7 +69,7 @@ impl Node {
                 statement: Some(text.clone()),
                 ..Claim::new(caller, self.inner.options.ticket_lifetime)
             };
-            info = info.with_endpoint(places.of(number, self.endpoint(&claim)));
+            info = info.with_endpoint(self.endpoint(&claim));
         }
         Ok(info.with_total_records(rows.map_or(-1, |rows| rows as i64)))
     }
