@@ -75,6 +75,10 @@ fn what_is_read_from_datasets_is_what_the_engine_gives() {
             // Stock clients compare columns to the letter.
             run_python("flight_clients.py", Path::new("-"), &[&served.address, "same_columns", &sql, &engines]);
         }
+        let counted = format!("SELECT count(*) FROM {called}");
+        let computed = format!("{counted} WHERE 1 = 1");
+        assert_eq!(rows(&served, &counted), rows(&served, &computed), "{counted}");
+        run_python("flight_clients.py", Path::new("-"), &[&served.address, "same_columns", &counted, &computed]);
         if !has_regions {
             continue;
         }
@@ -82,6 +86,8 @@ fn what_is_read_from_datasets_is_what_the_engine_gives() {
             drawn(7302, 14).into_iter().filter(|region| region.starts_with("chr1") || region.starts_with("chr2"))
         {
             let sql = format!("SELECT {some} FROM {called} WHERE region('{region}')");
+            assert_eq!(rows(&served, &sql), rows(&served, &format!("{sql} AND 1 = 1")), "{sql}");
+            let sql = format!("SELECT count(*) AS n FROM {called} WHERE region('{region}')");
             assert_eq!(rows(&served, &sql), rows(&served, &format!("{sql} AND 1 = 1")), "{sql}");
         }
     }
@@ -106,7 +112,12 @@ fn nothing_is_computed_where_nothing_need_be() {
         (rows(&served, all).len(), rows(&served, some)),
         (2, vec![r#"{"position":50,"contig":"chr1"}"#.to_owned()])
     );
+    for (region, rows_there) in [("chr1:51-60", 1), ("chr1:10-20", 0), ("chr1", 2)] {
+        let sql = format!("SELECT count(*) AS n FROM a WHERE region('{region}')");
+        assert_eq!(rows(&served, &sql), [format!("{{\"n\":{rows_there}}}")], "{region}");
+    }
     assert_eq!(waiting(&served), "0");
+    // Nobody knows the lines of a text before it is read.
     assert_eq!(rows(&served, "SELECT count(*) AS n FROM a"), [r#"{"n":2}"#]);
     assert_eq!(waiting(&served), "1");
     // Rows that are limited are counted.

@@ -52,7 +52,7 @@ pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use rules::{FileUse, FileVerdict, Rules};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
 pub use sql::{
-    Description, Pending, PlainRead, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema,
+    Description, Pending, PlainColumns, PlainRead, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch, server_info_schema,
     told_columns,
 };
 pub use tickets::FilePart;

@@ -388,10 +388,7 @@ impl Node {
     async fn read_part(&self, caller: &Caller, part: DatasetPart) -> Result<Download, Status> {
         let catalog = self.catalog(caller);
         let (schema, batches) = blocking(move || {
-            let dataset = catalog.open(&part.name)?;
-            if dataset.version() != part.version {
-                return Err(crate::DatasetError::Changed { name: part.name }.into());
-            }
+            let dataset = of_part(&*catalog, &part)?;
             let (scan, part) = part.scan().map_err(|error| *error)?;
             Ok((scanned_schema(&*dataset, &scan)?, dataset.read(&scan, &part)?))
         })
@@ -399,12 +396,22 @@ impl Node {
         Ok(streamed(schema, batches))
     }
 
+
     async fn run_command(&self, caller: &Caller, command: Command) -> Result<Download, Status> {
         let catalog = self.catalog(caller);
         let batch = blocking(move || metadata_batch(command, &*catalog).map_err(|error| *error)).await?;
         let schema = batch.schema();
         Ok(Download { schema, batches: Box::pin(stream::iter([Ok((batch, Bytes::new()))])) })
     }
+}
+
+/// The dataset that a part is of, which has to be what it was when the part was made.
+fn of_part(catalog: &dyn Catalog, part: &DatasetPart) -> Result<Arc<dyn Dataset>, Status> {
+    let dataset = catalog.open(&part.name)?;
+    if dataset.version() != part.version {
+        return Err(crate::DatasetError::Changed { name: part.name.clone() }.into());
+    }
+    Ok(dataset)
 }
 
 impl DataPlane for Node {

@@ -44,17 +44,26 @@ pub struct Ran {
     pub touched: Vec<Touched>,
 }
 
-/// A statement that asks for rows of one dataset as they are: there is nothing to compute.
+/// A statement that asks for rows of one dataset as they are, or for their number: there is nothing to compute.
 #[derive(Debug)]
 pub struct PlainRead {
     /// The name of the dataset.
     pub name: String,
     /// The dataset.
     pub dataset: Arc<dyn Dataset>,
-    /// Columns of the rows, each once, by their 0-based index in its schema.
-    pub columns: Vec<usize>,
+    /// What is wanted of the rows.
+    pub columns: PlainColumns,
     /// Only rows that overlap one of these; `None`: all.
     pub regions: Option<Vec<Region>>,
+}
+
+/// What is wanted of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlainColumns {
+    /// Columns, each once, by their 0-based index in the schema of the dataset.
+    These(Vec<usize>),
+    /// How many there are, as one row whose column has this name. Where all rows are wanted, [`Dataset::rows`] says it.
+    Count(String),
 }
 
 /// Columns as clients of SQL are told them: without metadata, any of which may be null. What is computed without data may say

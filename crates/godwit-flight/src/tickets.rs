@@ -107,6 +107,9 @@ pub(crate) struct Selected {
     /// Whether the part has all rows of the statement.
     #[prost(bool, tag = "2")]
     pub(crate) is_all: bool,
+    /// Where only the number of rows is wanted: what it is called.
+    #[prost(string, optional, tag = "3")]
+    pub(crate) count: Option<String>,
 }
 
 /// A list, which may be empty, as opposed to none.

@@ -1,4 +1,5 @@
-//! Statements that ask for rows of one dataset as they are: some or all of its columns, everywhere or in a region.
+//! Statements that ask for rows of one dataset as they are: some or all of its columns, or how many there are, everywhere or in
+//! a region.
 //!
 //! A server answers these from the dataset itself. They are told by their text alone, before any plan is made, and only where
 //! nothing can be meant but that: everything else is for the engine, also to say what is wrong with it.
@@ -8,12 +9,15 @@ use std::sync::Arc;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use godwit_flight::{Catalog, Kind, PlainRead};
+use godwit_flight::{Catalog, Kind, PlainColumns, PlainRead};
 use godwit_model::Region;
 
 use crate::engine::parse;
 use crate::functions::REGION;
 use crate::table::Tables;
+
+/// The number of rows, as the engine names it.
+const COUNT: &str = "count(*)";
 
 /// Bytes of a statement that is looked at.
 const MOST_BYTES: usize = 16 << 10;
@@ -24,9 +28,16 @@ struct Named {
     dataset: String,
     /// What it has to hold, where the statement says so.
     kind: Option<Kind>,
-    /// `None`: all.
-    columns: Option<Vec<String>>,
+    columns: NamedColumns,
     region: Option<Region>,
+}
+
+#[derive(Debug, PartialEq)]
+enum NamedColumns {
+    All,
+    These(Vec<String>),
+    /// The number of rows, and what it is called.
+    Count(String),
 }
 
 /// The dataset that a statement reads, where that is all it does.
@@ -39,11 +50,21 @@ pub(crate) fn plain_read(catalog: Arc<dyn Catalog>, sql: &str) -> Option<PlainRe
     let schema = dataset.schema();
     let names: HashSet<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     let columns: Vec<usize> = match &named.columns {
-        Some(columns) => columns.iter().map(|column| schema.index_of(column).ok()).collect::<Option<_>>()?,
-        None => (0..schema.fields().len()).collect(),
+        NamedColumns::These(columns) => {
+            columns.iter().map(|column| schema.index_of(column).ok()).collect::<Option<_>>()?
+        }
+        NamedColumns::All => (0..schema.fields().len()).collect(),
+        NamedColumns::Count(_) => Vec::new(),
     };
     let each_once: HashSet<&usize> = columns.iter().collect();
-    let is_clear = names.len() == schema.fields().len() && each_once.len() == columns.len() && !columns.is_empty();
+    let (is_clear, columns) = match named.columns {
+        // A file that has to be read to its end for it is read by a statement, which has a time to end.
+        NamedColumns::Count(name) => (named.region.is_some() || dataset.rows().is_some(), PlainColumns::Count(name)),
+        _ => (
+            names.len() == schema.fields().len() && each_once.len() == columns.len() && !columns.is_empty(),
+            PlainColumns::These(columns),
+        ),
+    };
     let is_found =
         named.region.as_ref().is_none_or(|region| dataset.has_regions() && dataset.may_have_contig(&region.contig));
     let regions = named.region.map(|region| vec![region]);
@@ -67,8 +88,9 @@ fn named_in(sql: &str) -> Option<Named> {
         Some(args) => (Some(kind_of(table)?), literal(&args.args).filter(|name| !name.contains(['*', '?']))?),
     };
     let columns = match &select.projection[..] {
-        [ast::SelectItem::Wildcard(_)] => None,
-        items => Some(items.iter().map(column).collect::<Option<Vec<_>>>()?),
+        [ast::SelectItem::Wildcard(_)] => NamedColumns::All,
+        [item] if let Some(name) = count(item) => NamedColumns::Count(name),
+        items => NamedColumns::These(items.iter().map(column).collect::<Option<_>>()?),
     };
     let region = match &select.selection {
         None => None,
@@ -77,7 +99,7 @@ fn named_in(sql: &str) -> Option<Named> {
     // Written anew from what was understood of it, it says the same: there is nothing else in it.
     let again = [
         "SELECT ".to_owned(),
-        columns.as_ref().map_or_else(|| "*".to_owned(), |_| joined(&select.projection)),
+        if columns == NamedColumns::All { "*".to_owned() } else { joined(&select.projection) },
         format!(" FROM {table}"),
         args.as_ref().map(|args| format!("({})", joined(&args.args))).unwrap_or_default(),
         select.selection.as_ref().map(|condition| format!(" WHERE {condition}")).unwrap_or_default(),
@@ -98,6 +120,16 @@ fn column(item: &ast::SelectItem) -> Option<String> {
         ast::SelectItem::UnnamedExpr(ast::Expr::Identifier(name)) => Some(name.value.clone()),
         _ => None,
     }
+}
+
+/// What `count(*)` is called, by another name where it has one.
+fn count(item: &ast::SelectItem) -> Option<String> {
+    let (expr, name) = match item {
+        ast::SelectItem::UnnamedExpr(expr) => (expr, COUNT),
+        ast::SelectItem::ExprWithAlias { expr, alias } => (expr, alias.value.as_str()),
+        _ => return None,
+    };
+    expr.to_string().eq_ignore_ascii_case(COUNT).then(|| name.to_owned())
 }
 
 /// The one argument of a function, where it is text.
@@ -129,7 +161,9 @@ mod tests {
         let named = |dataset: &str, kind, columns: Option<&[&str]>, region: Option<&str>| Named {
             dataset: dataset.to_owned(),
             kind,
-            columns: columns.map(|columns| columns.iter().map(|&column| column.to_owned()).collect()),
+            columns: columns.map_or(NamedColumns::All, |columns| {
+                NamedColumns::These(columns.iter().map(|&column| column.to_owned()).collect())
+            }),
             region: region.map(|text| Region::parse(text).unwrap()),
         };
         for (sql, expected) in [
@@ -146,6 +180,14 @@ mod tests {
         ] {
             assert_eq!(named_in(sql), Some(expected), "{sql}");
         }
+        for (sql, name, region) in [
+            ("SELECT COUNT ( * ) FROM t", "count(*)", None),
+            ("SELECT count(*) AS \"how many\" FROM t WHERE region('a:1-2')", "how many", Some("a:1-2")),
+            ("SELECT count(*) n FROM t", "n", None),
+        ] {
+            let columns = NamedColumns::Count(name.to_owned());
+            assert_eq!(named_in(sql), Some(Named { columns, ..named("t", None, None, region) }), "{sql}");
+        }
         for sql in [
             "SELECT DISTINCT a FROM t",
             "SELECT a AS b FROM t",
@@ -154,7 +196,16 @@ mod tests {
             "SELECT *, a FROM t",
             "SELECT a + 1 FROM t",
             "SELECT 1 FROM t",
-            "SELECT count(*) FROM t",
+            "SELECT count(a) FROM t",
+            "SELECT count(DISTINCT a) FROM t",
+            "SELECT count(*), count(*) FROM t",
+            "SELECT count(*) + 1 FROM t",
+            "SELECT count(*) FILTER (WHERE a > 1) FROM t",
+            "SELECT count(*) OVER () FROM t",
+            "SELECT \"count\"(*) FROM t",
+            "SELECT count(*) FROM t GROUP BY a",
+            "SELECT count(*) FROM t LIMIT 0",
+            "SELECT count(*) FROM t WHERE a > 1",
             "SELECT a FROM t LIMIT 1",
             "SELECT a FROM t OFFSET 1",
             "SELECT a FROM t ORDER BY a",

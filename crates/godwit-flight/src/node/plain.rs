@@ -5,17 +5,18 @@
 
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_array::{Int64Array, RecordBatch, RecordBatchOptions};
 use arrow_flight::{FlightDescriptor, FlightInfo};
-use arrow_schema::{Schema, SchemaRef};
-use futures_util::StreamExt as _;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use tonic::{Code, Status};
 
-use super::{Node, blocking, info_with};
+use super::{Node, blocking, info_with, of_part};
 use crate::dataset::{Part, Scan};
 use crate::gate::Caller;
 use crate::server::Download;
-use crate::sql::{Description, PlainRead, told_columns};
+use crate::sql::{Description, PlainColumns, PlainRead, told_columns};
 use crate::tickets::{Claim, DatasetPart, Selected, StatementText};
 
 impl Node {
@@ -48,20 +49,25 @@ impl Node {
     ) -> Result<FlightInfo, Status> {
         let schema = selected_schema(&read)?;
         let PlainRead { name, dataset, columns, regions } = read;
+        let (columns, count) = match columns {
+            PlainColumns::These(columns) => (columns, None),
+            PlainColumns::Count(name) => (Vec::new(), Some(name)),
+        };
         let mut ascending = columns.clone();
         ascending.sort_unstable();
         let place = |column| ascending.binary_search(column).unwrap_or_default() as u64;
         let order: Vec<u64> = columns.iter().map(place).collect();
-        let rows = dataset.rows().filter(|_| regions.is_none());
+        let rows = if count.is_some() { Some(1) } else { dataset.rows().filter(|_| regions.is_none()) };
+        let most = count.is_some().then_some(1);
         let scan = Scan { columns: Some(ascending), regions };
-        let (mut parts, scan, dataset) = self.parts_of(dataset, scan, None).await?;
+        let (mut parts, scan, dataset) = self.parts_of(dataset, scan, most).await?;
         if parts.is_empty() {
             // Clients want something to fetch; this one has no rows.
             parts.push(Part::default());
         }
         let mut info = info_with(descriptor, &schema)?.with_ordered(true);
         for part in &parts {
-            let selected = Selected { order: order.clone(), is_all: parts.len() == 1 };
+            let selected = Selected { order: order.clone(), is_all: parts.len() == 1, count: count.clone() };
             let part =
                 DatasetPart { selected: Some(selected), ..DatasetPart::new(&name, dataset.version(), &scan, part) };
             let claim = Claim {
@@ -83,19 +89,50 @@ impl Node {
         statement: StatementText,
     ) -> Result<Download, Status> {
         let selected = part.selected.take().unwrap_or_default();
-        match self.read_part(caller, part).await {
-            Ok(download) => select(download, &selected),
+        let read = match &selected.count {
+            Some(name) => self.count_part(caller, part, name).await,
+            None => self.read_part(caller, part).await.and_then(|download| select(download, &selected)),
+        };
+        match read {
             Err(status) if selected.is_all && matches!(status.code(), Code::FailedPrecondition | Code::NotFound) => {
                 self.run_statement(caller, statement).await
             }
-            Err(status) => Err(status),
+            read => read,
         }
+    }
+
+    /// The number of rows of a part.
+    async fn count_part(&self, caller: &Caller, part: DatasetPart, name: &str) -> Result<Download, Status> {
+        let rows = if part.regions.is_none() {
+            let catalog = self.catalog(caller);
+            let rows = blocking(move || Ok(of_part(&*catalog, &part)?.rows())).await?;
+            rows.ok_or_else(|| Status::internal("a bug in godwit: nobody knows how many rows there are"))?
+        } else {
+            let mut batches = self.read_part(caller, part).await?.batches;
+            let mut rows = 0;
+            while let Some((batch, _)) = batches.next().await.transpose()? {
+                rows += batch.num_rows() as u64;
+            }
+            rows
+        };
+        let schema = count_schema(name);
+        let column = Int64Array::from(vec![rows as i64]);
+        let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(column)]).map_err(bug)?;
+        Ok(Download { schema, batches: Box::pin(stream::iter([Ok((batch, Bytes::new()))])) })
     }
 }
 
+fn count_schema(name: &str) -> SchemaRef {
+    told_columns(&Schema::new(vec![Field::new(name, DataType::Int64, false)]))
+}
+
 fn selected_schema(read: &PlainRead) -> Result<SchemaRef, Status> {
-    let schema = read.dataset.schema();
-    schema.project(&read.columns).map(|schema| told_columns(&schema)).map_err(bug)
+    match &read.columns {
+        PlainColumns::These(columns) => {
+            read.dataset.schema().project(columns).map(|schema| told_columns(&schema)).map_err(bug)
+        }
+        PlainColumns::Count(name) => Ok(count_schema(name)),
+    }
 }
 
 /// Batches with the columns that clients were told.
