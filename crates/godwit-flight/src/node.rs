@@ -396,7 +396,6 @@ impl Node {
         Ok(streamed(schema, batches))
     }
 
-
     async fn run_command(&self, caller: &Caller, command: Command) -> Result<Download, Status> {
         let catalog = self.catalog(caller);
         let batch = blocking(move || metadata_batch(command, &*catalog).map_err(|error| *error)).await?;

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::common::config::ConfigNonZeroUsize;
+use datafusion::common::tree_node::TreeNode as _;
 use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::dataframe::DataFrame;
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
@@ -42,6 +45,10 @@ pub struct Limits {
     /// Where scratch files go; `None`: there are none.
     pub scratch: Option<PathBuf>,
 }
+
+/// Rows of a batch where rows are grouped: finding the groups of a batch costs less a row the more rows there are, up to this many
+/// (70,000 groups of 10 million rows: 223 ms by batches of 8,192, 179 ms by these; no better beyond).
+const GROUPED_ROWS: usize = 65_536;
 
 /// Consumers of memory that an error names.
 const CONSUMERS_NAMED: usize = 3;
@@ -164,8 +171,11 @@ impl Engine {
     }
 
     pub(crate) async fn rows(&self, plan: LogicalPlan) -> Result<Rows, QueryError> {
-        let frame = self.context.execute_logical_plan(plan).await?;
-        let batches = frame.execute_stream().await?;
+        let mut state = self.context.state();
+        if groups(&plan) {
+            state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(GROUPED_ROWS)?;
+        }
+        let batches = DataFrame::new(state, plan).execute_stream().await?;
         Ok(Rows { schema: batches.schema(), batches })
     }
 
@@ -186,6 +196,12 @@ impl Engine {
             plan => Ok(plan),
         }
     }
+}
+
+/// Whether rows are grouped anywhere in a plan.
+fn groups(plan: &LogicalPlan) -> bool {
+    let is_grouping = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(of) if !of.group_expr.is_empty()));
+    plan.exists(is_grouping).unwrap_or_default()
 }
 
 /// The engine's own rules, and that which finds joins of intervals.

@@ -2,6 +2,7 @@
 
 mod checks;
 mod climb;
+mod connecting;
 mod events;
 mod packed;
 mod proof;
@@ -26,7 +27,7 @@ use crate::protocol::Have;
 use crate::ranges::RangeSet;
 use crate::select::Selection;
 use crate::service::blocking;
-use crate::session::{FileWork, SessionOptions, Sources, StreamId};
+use crate::session::{FileWork, SessionOptions, Sources};
 use crate::source::Hashes;
 use crate::streams::Direction;
 use crate::sums::{Sum, Sums};
@@ -35,6 +36,7 @@ use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
 use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
 use climb::Climb;
+use connecting::{Connecting, Early, connect_more};
 pub use events::{CopyEvent, CopyObserver, CopySummary};
 use packed::Packed;
 use runner::Runner;
@@ -131,6 +133,7 @@ pub async fn copy(
     check_is_possible(sources, downloads, options)?;
     let sums = Sums::read(&options.check)?;
     let mut into = goes_into(sources, destination);
+    let early = Early::begin(sources, destination, credentials, options);
     let Found { place, control, mut mirrors } =
         connect(sources, destination, into, credentials, options, observer).await?;
     let sources = place.as_ref().map_or(sources, std::slice::from_ref);
@@ -144,7 +147,7 @@ pub async fn copy(
         }
         None => None,
     };
-    let connecting = connect_more(streams, &control, &mirrors, relay.as_ref());
+    let connecting = connect_more(streams, &control, &mirrors, relay.as_ref(), early.of(streams, rtt));
     if let Place::Here(path) = destination
         && sources.len() == 1
         && path.is_dir()
@@ -244,19 +247,6 @@ async fn connect(
     Ok(Found { place: Some(place), control, mirrors })
 }
 
-/// Begins to make all connections but the first: their handshakes take as long as it takes to find out what is to be copied.
-fn connect_more(streams: u32, control: &Arc<Control>, mirrors: &[Mirror], relay: Option<&RelayWay>) -> Connecting {
-    let servers: Vec<_> = match relay {
-        Some(relay) => vec![&relay.control],
-        None => [control].into_iter().chain(mirrors.iter().map(|mirror| &mirror.control)).collect(),
-    };
-    let connecting = (1..streams).map(|stream| {
-        let control = servers[stream as usize % servers.len()].clone();
-        (stream, tokio::spawn(async move { control.another().await }))
-    });
-    connecting.collect()
-}
-
 /// Whether the only source is a file.
 async fn is_one_file(sources: &[Place], control: &Control) -> Result<bool, TransferError> {
     let Some(Place::There(remote)) = sources.first() else { return Ok(false) };
@@ -267,10 +257,6 @@ async fn is_one_file(sources: &[Place], control: &Control) -> Result<bool, Trans
     let entries = control.list(path).await?;
     Ok(matches!(&entries[..], [only] if !only.directory))
 }
-
-/// Connections that are being made.
-pub(crate) type Connecting =
-    HashMap<StreamId, tokio::task::JoinHandle<Result<godwit_flight::Client, godwit_flight::FlightError>>>;
 
 impl Copy<'_> {
     async fn run(

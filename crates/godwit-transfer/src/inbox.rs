@@ -24,6 +24,7 @@ use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
 use crate::ranges::RangeSet;
 use crate::sums::Sum;
 use crate::tree::{BlockHash, block_count, block_span, hash_block};
+use crate::write_back;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -250,6 +251,7 @@ impl Inbox {
             return self.take_whole(incoming, &data).map(|()| true);
         };
         part.write_all_at(&data, start).map_err(TransferError::file("write", &incoming.target))?;
+        write_back::begin(&part, start, end);
         match &mut *lock(&incoming.state) {
             State::Open(open) => {
                 open.journal.add(came.block, Some(&hash))?;

@@ -28,6 +28,7 @@ mod source;
 mod streams;
 mod sums;
 mod third_party;
+mod write_back;
 
 pub use control::Credentials;
 pub use copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};

@@ -160,6 +160,13 @@ impl Session {
         }
     }
 
+    /// The sources of a file of several blocks all of which have been asked for, and are not all here.
+    pub fn asked_for(&self, file: FileId) -> Option<Sources> {
+        let found = self.files.get(file as usize)?;
+        let is_asked_for = found.unasked.is_empty() && !found.absent.is_empty() && block_count(found.size_bytes) > 1;
+        is_asked_for.then_some(found.having)
+    }
+
     /// When [`Event::Tick`] is wanted next.
     pub fn wake_at(&self) -> Option<Duration> {
         if self.ended {

@@ -39,9 +39,14 @@ pub struct Manner {
 pub const FAIR_STREAMS: u32 = 2;
 /// The same for a polite one, each of which steers itself.
 const POLITE_STREAMS: u32 = 2;
-/// Connections of a fast copy on a path of some length. One stream with the send buffer that users get, 4 MB, carries 240
-/// Mbit/s at 100 ms; with iperf3, 1 stream filled 58 % of 1000 Mbit/s at 40 ms, 16 filled 93 %.
-const FAST_STREAMS: u32 = 16;
+/// Connections of a fast copy on a path of some length. With iperf3, 1 stream filled 58 % of 1000 Mbit/s at 40 ms; of 512 MiB by 8
+/// streams the last blocks come more evenly than by 16: 4.86 s in place of 4.93.
+const FAST_STREAMS: u32 = 8;
+/// The same on a long path, where one stream with the send buffer that users get, 4 MB, carries 240 Mbit/s, and more find the
+/// link's rate sooner: 5.4 s by 16 streams at 100 ms, 5.6 by 8.
+const LONG_STREAMS: u32 = 16;
+/// Round-trip times from this on are long.
+pub(crate) const LONG: Duration = Duration::from_millis(60);
 /// The same where a round trip takes no time, as within a machine: more only cost switches between threads.
 const NEAR_STREAMS: u32 = 2;
 /// Round-trip times below this are near.
@@ -59,7 +64,7 @@ pub fn streams(mode: CopyMode, wanted: Option<u32>, rtt: Duration) -> u32 {
         CopyMode::Fair => wanted.unwrap_or(FAIR_STREAMS).min(FAIR_STREAMS),
         CopyMode::Polite => wanted.unwrap_or(POLITE_STREAMS),
         CopyMode::Fast if is_near(rtt) => wanted.unwrap_or(NEAR_STREAMS),
-        CopyMode::Fast => wanted.unwrap_or(FAST_STREAMS),
+        CopyMode::Fast => wanted.unwrap_or(if rtt < LONG { FAST_STREAMS } else { LONG_STREAMS }),
     }
 }
 

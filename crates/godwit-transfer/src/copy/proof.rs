@@ -45,11 +45,32 @@ pub(super) struct Proof {
     pub(super) hashes: Arc<Hashes>,
     pub(super) item: Item,
     pub(super) file: FileId,
+    /// Where its hashes were asked for while its last blocks were under way.
+    pub(super) foretold: Option<Foretold>,
+}
+
+/// What a source says of a file: hashes of all its blocks, or why it does not have it.
+type Said = (u32, Result<Vec<BlockHash>, TransferError>);
+
+/// Hashes of a file that have been asked for. Dropping it gives them up.
+pub(super) struct Foretold(tokio::task::JoinHandle<Result<Said, TransferError>>);
+
+impl Drop for Foretold {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Foretold {
+    /// Asks who can prove a file for its hashes. What they say holds for the state of it that is being fetched, whenever that is.
+    pub(super) fn ask(provers: Vec<Prover>, patience: Duration) -> Self {
+        Self(tokio::spawn(async move { tree(&provers, patience).await }))
+    }
 }
 
 impl Proof {
     /// Has it proved; what is to be said of that.
-    pub(super) async fn note(self) -> Note {
+    pub(super) async fn note(mut self) -> Note {
         let file = self.file;
         match self.run().await {
             Ok(Proven::Lost(session)) => Note::ProveAgain { file, session },
@@ -67,10 +88,18 @@ impl Proof {
         }
     }
 
-    async fn run(&self) -> Result<Proven, TransferError> {
+    async fn run(&mut self) -> Result<Proven, TransferError> {
+        let foretold = match &mut self.foretold {
+            Some(Foretold(asked)) => asked.await.ok(),
+            None => None,
+        };
         match &self.direction {
             Direction::Download { inbox } => {
-                let (source, tree) = match self.tree().await? {
+                let said = match foretold {
+                    Some(Ok(said @ (_, Ok(_)))) => said,
+                    _ => tree(&self.provers, self.patience).await?,
+                };
+                let (source, tree) = match said {
                     (source, Ok(tree)) => (source, tree),
                     (source, Err(gone)) => return Ok(Proven::Gone(source, gone)),
                 };
@@ -91,24 +120,24 @@ impl Proof {
             }
         }
     }
+}
 
-    /// Hashes of all blocks from the first source that answers, or why it does not have the file.
-    async fn tree(&self) -> Result<(u32, Result<Vec<BlockHash>, TransferError>), TransferError> {
-        let started = Instant::now();
-        loop {
-            let mut failure = nobody();
-            for Prover { source, control, path, version } in &self.provers {
-                match control.tree(path, *version).await {
-                    Ok(Some(tree)) => return Ok((*source, Ok(tree))),
-                    Ok(None) => return Ok((*source, Err(TransferError::Changed { place: path.clone() }))),
-                    Err(TransferError::Flight(error)) if is_passing(&error) => failure = error.into(),
-                    Err(error) if self.provers.len() > 1 => return Ok((*source, Err(error))),
-                    Err(error) => return Err(error),
-                }
+/// Hashes of all blocks from the first source that answers, or why it does not have the file.
+async fn tree(provers: &[Prover], patience: Duration) -> Result<Said, TransferError> {
+    let started = Instant::now();
+    loop {
+        let mut failure = nobody();
+        for Prover { source, control, path, version } in provers {
+            match control.tree(path, *version).await {
+                Ok(Some(tree)) => return Ok((*source, Ok(tree))),
+                Ok(None) => return Ok((*source, Err(TransferError::Changed { place: path.clone() }))),
+                Err(TransferError::Flight(error)) if is_passing(&error) => failure = error.into(),
+                Err(error) if provers.len() > 1 => return Ok((*source, Err(error))),
+                Err(error) => return Err(error),
             }
-            if started.elapsed() >= self.patience {
-                return Err(failure);
-            }
+        }
+        if started.elapsed() >= patience {
+            return Err(failure);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::climb::Climb;
-use super::proof::{Proof, Prover};
+use super::proof::{Foretold, Proof, Prover};
 use super::{Connecting, Copy, CopyEvent, CopySummary};
 use crate::error::TransferError;
 use crate::plan::Item;
@@ -69,6 +69,8 @@ pub(super) struct Runner<'r, 'c> {
     arrived_bytes: u64,
     /// Where the number of connections is ours to choose.
     climb: Option<Climb>,
+    /// What files are proved by, asked for ahead.
+    foretold: HashMap<FileId, Foretold>,
     /// Times and bytes, for the rate.
     marks: std::collections::VecDeque<(Instant, u64)>,
 }
@@ -102,6 +104,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             started: Instant::now(),
             arrived_bytes: 0,
             climb,
+            foretold: HashMap::new(),
             marks: std::collections::VecDeque::new(),
         }
     }
@@ -136,7 +139,7 @@ impl<'r, 'c> Runner<'r, 'c> {
                         let silent = TransferError::Silent { seconds: patience.as_secs(), source: None };
                         return Err(self.unwritable.take().unwrap_or(silent));
                     }
-                    action => self.perform(action),
+                    action => self.perform(action, &session),
                 }
             }
             if cancelled.load(Ordering::Relaxed) {
@@ -243,10 +246,13 @@ impl<'r, 'c> Runner<'r, 'c> {
         Ok(())
     }
 
-    fn perform(&mut self, action: Action) {
+    fn perform(&mut self, action: Action, session: &Session) {
         match action {
             Action::Open { stream, source } => self.open(stream, source),
-            Action::Ask { stream, request, spans } => self.ask(stream, request, &spans),
+            Action::Ask { stream, request, spans } => {
+                self.ask(stream, request, &spans);
+                self.foretell(&spans, session);
+            }
             Action::Finish { file, sources } => self.finish(file, sources),
             Action::Refuse { file } => {
                 let place = self.copy.plan.items[file as usize].origin.clone();
@@ -305,16 +311,36 @@ impl<'r, 'c> Runner<'r, 'c> {
         }
     }
 
-    /// Has a file proved by one of its sources.
-    fn finish(&mut self, file: FileId, sources: Sources) {
-        let item = self.copy.plan.items[file as usize].clone();
+    /// Asks for the hashes of files whose last blocks were asked for, so that nobody waits a round trip for them at the end.
+    fn foretell(&mut self, spans: &[Span], session: &Session) {
+        if !matches!(self.direction, Direction::Download { .. }) {
+            return;
+        }
+        for span in spans {
+            if let Some(sources) = session.asked_for(span.file)
+                && !self.foretold.contains_key(&span.file)
+            {
+                let asked = Foretold::ask(self.provers(span.file, sources), self.copy.options.patience);
+                self.foretold.insert(span.file, asked);
+            }
+        }
+    }
+
+    fn provers(&self, file: FileId, sources: Sources) -> Vec<Prover> {
         let provers = sources.iter().filter_map(|source| {
             let (path, version) = self.copy.origin_of(source, file)?;
             Some(Prover { source, control: self.copy.control_of(source).clone(), path: path.to_owned(), version })
         });
+        provers.collect()
+    }
+
+    /// Has a file proved by one of its sources.
+    fn finish(&mut self, file: FileId, sources: Sources) {
+        let item = self.copy.plan.items[file as usize].clone();
         let (direction, hashes) = (self.direction.clone(), self.hashes.clone());
-        let proof =
-            Proof { provers: provers.collect(), patience: self.copy.options.patience, direction, hashes, item, file };
+        let (provers, patience) = (self.provers(file, sources), self.copy.options.patience);
+        let foretold = self.foretold.remove(&file);
+        let proof = Proof { provers, patience, direction, hashes, item, file, foretold };
         let notes = self.notes.clone();
         tokio::spawn(async move {
             let _ = notes.send(proof.note().await);
