@@ -60,13 +60,13 @@ def full():
 
 
 def bound_percent(cell, megabytes):
-    """What is left of the link when five round trips have gone (TCP and TLS twice, the first request), and slow start from 16 x 10
-    segments doubles each."""
+    """What is left of the link when four round trips have gone (TCP, TLS, what there is, the first request; other connections are made
+    meanwhile), and slow start from 16 x 10 segments doubles each."""
     payload = cell["rate"] * 1e6 * 1448 / 1500 / 8
     trip = cell["rtt"] / 1e3
     doublings = max(0.0, log2(payload * trip / (160 * 1448)))
     ideal = megabytes * 1e6 / payload
-    return 100 * ideal / (ideal + 5 * trip + doublings * trip * 0.5)
+    return 100 * ideal / (ideal + 4 * trip + doublings * trip * 0.5)
 
 
 class EmulatedPath:

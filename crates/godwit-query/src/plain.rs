@@ -156,16 +156,30 @@ fn region(condition: &ast::Expr) -> Option<Region> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn statements_that_only_read_are_told_from_all_others() {
-        let named = |dataset: &str, kind, columns: Option<&[&str]>, region: Option<&str>| Named {
+    fn named(dataset: &str, kind: Option<Kind>, columns: Option<&[&str]>, region: Option<&str>) -> Named {
+        let these = |columns: &[&str]| NamedColumns::These(columns.iter().map(|&column| column.to_owned()).collect());
+        Named {
             dataset: dataset.to_owned(),
             kind,
-            columns: columns.map_or(NamedColumns::All, |columns| {
-                NamedColumns::These(columns.iter().map(|&column| column.to_owned()).collect())
-            }),
+            columns: columns.map_or(NamedColumns::All, these),
             region: region.map(|text| Region::parse(text).unwrap()),
-        };
+        }
+    }
+
+    #[test]
+    fn counts_of_rows_are_told_and_named() {
+        for (sql, name, region) in [
+            ("SELECT COUNT ( * ) FROM t", "count(*)", None),
+            ("SELECT count(*) AS \"how many\" FROM t WHERE region('a:1-2')", "how many", Some("a:1-2")),
+            ("SELECT count(*) n FROM t", "n", None),
+        ] {
+            let columns = NamedColumns::Count(name.to_owned());
+            assert_eq!(named_in(sql), Some(Named { columns, ..named("t", None, None, region) }), "{sql}");
+        }
+    }
+
+    #[test]
+    fn statements_that_only_read_are_told_from_all_others() {
         for (sql, expected) in [
             ("SELECT * FROM taxi", named("taxi", None, None, None)),
             ("select b,\n a from \"x/y.bam\" ;", named("x/y.bam", None, Some(&["b", "a"]), None)),
@@ -179,14 +193,6 @@ mod tests {
             ),
         ] {
             assert_eq!(named_in(sql), Some(expected), "{sql}");
-        }
-        for (sql, name, region) in [
-            ("SELECT COUNT ( * ) FROM t", "count(*)", None),
-            ("SELECT count(*) AS \"how many\" FROM t WHERE region('a:1-2')", "how many", Some("a:1-2")),
-            ("SELECT count(*) n FROM t", "n", None),
-        ] {
-            let columns = NamedColumns::Count(name.to_owned());
-            assert_eq!(named_in(sql), Some(Named { columns, ..named("t", None, None, region) }), "{sql}");
         }
         for sql in [
             "SELECT DISTINCT a FROM t",

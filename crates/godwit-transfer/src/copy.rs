@@ -22,7 +22,7 @@ use crate::genomes::references::References;
 use crate::inbox::Inbox;
 use crate::manifest::{Entry, list};
 use crate::place::Place;
-use crate::plan::{Item, Plan, goes_into, server_of};
+use crate::plan::{Item, Naming, Plan, goes_into, server_of};
 use crate::protocol::Have;
 use crate::ranges::RangeSet;
 use crate::select::Selection;
@@ -132,7 +132,7 @@ pub async fn copy(
     }
     check_is_possible(sources, downloads, options)?;
     let sums = Sums::read(&options.check)?;
-    let mut into = goes_into(sources, destination);
+    let into = goes_into(sources, destination);
     let early = Early::begin(sources, destination, credentials, options);
     let Found { place, control, mut mirrors } =
         connect(sources, destination, into, credentials, options, observer).await?;
@@ -148,13 +148,13 @@ pub async fn copy(
         None => None,
     };
     let connecting = connect_more(streams, &control, &mirrors, relay.as_ref(), early.of(streams, rtt));
-    if let Place::Here(path) = destination
-        && sources.len() == 1
-        && path.is_dir()
-    {
-        into |= is_one_file(sources, &control).await?;
-    }
-    let plan = Plan::of(sources, Some(&control), &selection, into).await?;
+    let is_directory = || matches!(destination, Place::Here(path) if sources.len() == 1 && path.is_dir());
+    let naming = match into {
+        true => Naming::Below,
+        false if is_directory() => Naming::BelowIfFile,
+        false => Naming::AsTold,
+    };
+    let plan = Plan::of(sources, Some(&control), &selection, naming).await?;
     let base = base_of(destination)?;
     if let Some(Place::There(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
         for mirror in &mut mirrors {
@@ -245,17 +245,6 @@ async fn connect(
     }
     let (place, control, mirrors) = sources::find(sources, into, credentials, options, observer).await?;
     Ok(Found { place: Some(place), control, mirrors })
-}
-
-/// Whether the only source is a file.
-async fn is_one_file(sources: &[Place], control: &Control) -> Result<bool, TransferError> {
-    let Some(Place::There(remote)) = sources.first() else { return Ok(false) };
-    let path = remote.path.trim_matches('/');
-    if path.contains(['*', '?', '[']) {
-        return Ok(false);
-    }
-    let entries = control.list(path).await?;
-    Ok(matches!(&entries[..], [only] if !only.directory))
 }
 
 impl Copy<'_> {

@@ -46,7 +46,7 @@ fn joined(one: &str, other: &str) -> String {
 }
 
 impl Plan {
-    /// Lists every source. `into`: copies keep their names, below the destination.
+    /// Lists every source.
     ///
     /// # Errors
     /// Where a source cannot be listed, nothing fits a wildcard, or two files would have one name.
@@ -54,16 +54,16 @@ impl Plan {
         sources: &[Place],
         control: Option<&Arc<Control>>,
         selection: &Selection,
-        into: bool,
+        naming: Naming,
     ) -> Result<Self, TransferError> {
         let mut plan = Self::default();
         for source in sources {
             match source {
-                Place::Here(path) => plan.add_here(path.clone(), selection, into).await?,
+                Place::Here(path) => plan.add_here(path.clone(), selection, naming == Naming::Below).await?,
                 Place::There(remote) => {
                     let control =
                         control.ok_or_else(|| TransferError::Bug { problem: "no server is known".to_owned() })?;
-                    plan.add_there(remote, control, selection, into).await?;
+                    plan.add_there(remote, control, selection, naming).await?;
                 }
             }
         }
@@ -88,12 +88,14 @@ impl Plan {
         remote: &Remote,
         control: &Control,
         selection: &Selection,
-        into: bool,
+        naming: Naming,
     ) -> Result<(), TransferError> {
         let path = remote.path.trim_matches('/');
         let Some((directory, pattern)) = split_glob(path)? else {
             let entries = control.list(path).await?;
-            let prefix = if into { name_of(path)?.to_owned() } else { String::new() };
+            let is_file = matches!(&entries[..], [only] if !only.directory);
+            let is_below = naming == Naming::Below || naming == Naming::BelowIfFile && is_file;
+            let prefix = if is_below { name_of(path)?.to_owned() } else { String::new() };
             self.add(entries, selection, &prefix, path);
             return Ok(());
         };
@@ -165,6 +167,17 @@ impl Plan {
     pub(crate) fn is_one_file(&self) -> bool {
         matches!(&self.items[..], [only] if only.entry.path.is_empty() && !only.entry.directory)
     }
+}
+
+/// What copies are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// As the destination is.
+    AsTold,
+    /// By their own names below the destination.
+    Below,
+    /// The same where the only source is a file; a directory as the destination is.
+    BelowIfFile,
 }
 
 /// Whether copies keep their names below the destination.

@@ -281,3 +281,20 @@ fn connections_that_are_wanted_are_made_and_others_are_asked_for_nothing() {
     let again = session.handle(ms(8), Event::Streams { wanted: 3 });
     assert_eq!(asked(&again).iter().map(|ask| ask.0).collect::<Vec<_>>(), [2, 2]);
 }
+
+#[test]
+fn files_are_asked_for_when_their_last_block_is() {
+    let (mut session, _) = Session::new(vec![work(3 * BLOCK), work(BLOCK)], options(1), ms(0));
+    assert_eq!((session.asked_for(0), session.asked_for(2)), (None, None));
+    let asks = asked(&session.handle(ms(1), Event::Opened { stream: 0 }));
+    let blocks: u64 = asks.iter().flat_map(|ask| &ask.2).filter(|span| span.file == 0).map(|s| s.end - s.start).sum();
+    assert!(blocks < 3, "the first requests of a small copy are small");
+    assert_eq!(session.asked_for(0), None);
+    for block in 0..3 {
+        session.handle(ms(2), Event::Arrived { stream: 0, file: 0, block });
+        let is_last = block == 2;
+        // Once all are here there is nothing to wait for; a file of one block needs no proof.
+        assert_eq!(session.asked_for(0).is_some(), !is_last && session.files[0].unasked.is_empty());
+        assert_eq!(session.asked_for(1), None);
+    }
+}
