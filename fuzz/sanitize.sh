@@ -20,8 +20,8 @@ address_sanitizer() {
     # The runtime of the sanitizer comes with stable Rust, the flag that asks for it does not; objects are for one target, so that
     # build scripts are left alone.
     export RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address
-    # What gcc says of variables out of scope, the runtime of rustc's sanitizer takes for something else, and stops at a table of libzstd
-    # that is never out of scope.
+    # Of C, variables out of scope are left out: gcc's objects beside the runtime of rustc's sanitizer stop at a table of libzstd, which is
+    # a global and never out of scope.
     export CFLAGS="${CFLAGS:-} -fsanitize=address -fno-sanitize-address-use-after-scope" CXXFLAGS="${CXXFLAGS:-} -fsanitize=address"
     # Threads and caches that live as long as the program are no leaks to anybody; objects that are linked into a program twice
     # are the same ones.
