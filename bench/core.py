@@ -85,13 +85,13 @@ REASONS = {
     "count of a region of": "as rows of a region: a client that stays connected is below the bound.",
     "BAM to Arrow, CPU of polars-bio over godwit serve":
         "decoding is what `godwit query` takes, which keeps it; a third of the CPU time is sending the rows over TCP and taking them, which readers within one process do not do.",
-    "count(*) of": 
+    "count(*) of":
         "the server answers in 0.2 ms what the dataset knows of itself; ADBC makes four calls for a statement, 1.8 ms where it does nothing else, and a call within Python makes none."
         " From a start, godwit is faster.",
-    "7 groups of": 
+    "7 groups of":
         "DataFusion within one process takes 1.3 x DuckDB's time of 10 million rows, with batches of 8,192 rows or a million; of small tables ADBC's four calls are 1.8 ms, plans 1 ms."
         " A row's group is 27 % of its time, reading dictionaries of Parquet 15 %.",
-    "70,000 groups of": 
+    "70,000 groups of":
         "of 10 million rows it is kept since groups are found by batches of 65,536 rows (1.52 before). Of smaller tables DataFusion within one process finds them about as fast as DuckDB (8 and 28 ms beside 8 and 25 ms for 0.1 and 1 million);"
         " ADBC's calls, two plans and sending the groups from process to process to client come on top.",
     "100,000 rows, pyodbc over": "both take a tenth of what they take for a million rows; that is 23 ms here, of which asking is a few. From a million rows on it is kept.",

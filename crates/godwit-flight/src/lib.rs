@@ -53,7 +53,7 @@ pub use rules::{FileUse, FileVerdict, Rules};
 pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
 pub use sql::{
     Description, Pending, PlainColumns, PlainRead, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch,
-    server_info_schema, told_columns,
+    server_info_schema, told_batch, told_columns,
 };
 pub use tickets::FilePart;
 pub use tls::{ClientTls, ServerTls, TlsError, make_identity};

@@ -10,7 +10,7 @@ mod statements;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use godwit_model::Region;
 use tonic::Status;
@@ -74,6 +74,16 @@ pub fn told_columns(schema: &Schema) -> SchemaRef {
         .iter()
         .map(|field| field.as_ref().clone().with_nullable(true).with_metadata(Default::default()));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Rows with the columns that clients were told.
+///
+/// # Errors
+/// Where the columns are others: a bug in godwit.
+pub fn told_batch(told: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, Status> {
+    let rows = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(told.clone(), columns, &rows)
+        .map_err(|error| Status::internal(format!("a bug in godwit: {error}")))
 }
 
 /// Runs SQL.

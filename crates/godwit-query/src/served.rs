@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
-use godwit_flight::{Caller, Description, Download, Pending, Ran, SqlEngine, Status, told_columns};
+use godwit_flight::{Caller, Description, Download, Pending, Ran, SqlEngine, Status, told_batch, told_columns};
 
 use crate::engine::{Engine, Rows};
 use crate::error::QueryError;
@@ -47,10 +47,7 @@ impl SqlEngine for Engine {
             });
             let batches = batches.map(move |batch| {
                 let batch = batch?;
-                let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-                let batch = RecordBatch::try_new_with_options(told.clone(), batch.columns().to_vec(), &rows);
-                let batch = batch.map_err(|error| Status::internal(format!("a bug in godwit: {error}")))?;
-                Ok((batch, Default::default()))
+                Ok((told_batch(&told, batch.columns().to_vec(), batch.num_rows())?, Default::default()))
             });
             Ok(Ran { download: Download { schema, batches: Box::pin(batches) }, touched: self.touched() })
         })

@@ -162,12 +162,8 @@ pub(crate) async fn client(remote: &Remote, access: &Access<ClientTls>) -> Resul
 }
 
 impl Control {
-    /// Connects once: a server that is not there is told at once; one of a pool is waited for.
-    pub(crate) async fn connect(
-        remote: &Remote,
-        credentials: &Credentials,
-        patience: Duration,
-    ) -> Result<Self, TransferError> {
+    /// A server that is not connected to yet.
+    pub(crate) fn new(remote: &Remote, credentials: &Credentials, patience: Duration) -> Result<Self, TransferError> {
         let way = if remote.pool {
             let none = || TransferError::refused(format!("{} is no pool that is known here", remote.server()));
             let pool = credentials.pools.get(&remote.host).ok_or_else(none)?;
@@ -179,10 +175,30 @@ impl Control {
             Way::Pool(pool, _) => patience.min(pool.patience()),
             Way::Server(_) => patience,
         };
-        let control = Self { remote: remote.clone(), way, client: Mutex::new(None), patience };
-        let client = control.another().await?;
-        control.set(Some(client));
+        Ok(Self { remote: remote.clone(), way, client: Mutex::new(None), patience })
+    }
+
+    /// Connects once: a server that is not there is told at once; one of a pool is waited for.
+    pub(crate) async fn open(&self) -> Result<(), TransferError> {
+        let client = self.another().await?;
+        self.set(Some(client));
+        Ok(())
+    }
+
+    /// A server, connected to.
+    pub(crate) async fn connect(
+        remote: &Remote,
+        credentials: &Credentials,
+        patience: Duration,
+    ) -> Result<Self, TransferError> {
+        let control = Self::new(remote, credentials, patience)?;
+        control.open().await?;
         Ok(control)
+    }
+
+    /// Whether it is one of several servers, which grant connections.
+    pub(crate) fn is_pool(&self) -> bool {
+        matches!(self.way, Way::Pool(..))
     }
 
     fn set(&self, client: Option<Client>) {

@@ -133,8 +133,7 @@ pub async fn copy(
     check_is_possible(sources, downloads, options)?;
     let sums = Sums::read(&options.check)?;
     let into = goes_into(sources, destination);
-    let early = Early::begin(sources, destination, credentials, options);
-    let Found { place, control, mut mirrors } =
+    let Found { place, control, mut mirrors, early } =
         connect(sources, destination, into, credentials, options, observer).await?;
     let sources = place.as_ref().map_or(sources, std::slice::from_ref);
     let rtt = control.rtt();
@@ -223,6 +222,7 @@ struct Found {
     place: Option<Place>,
     control: Arc<Control>,
     mirrors: Vec<Mirror>,
+    early: Early,
 }
 
 /// Connects to the servers of a copy.
@@ -239,12 +239,14 @@ async fn connect(
     }
     if options.also_from.is_empty() {
         let places: Vec<&Place> = sources.iter().chain([destination]).collect();
-        let control = server_of(&places, credentials, options.patience).await?;
+        let control = server_of(&places, credentials, options.patience)?;
         let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
-        return Ok(Found { place: None, control, mirrors: Vec::new() });
+        let early = Early::begin(&control, options);
+        control.open().await?;
+        return Ok(Found { place: None, control, mirrors: Vec::new(), early });
     }
     let (place, control, mirrors) = sources::find(sources, into, credentials, options, observer).await?;
-    Ok(Found { place: Some(place), control, mirrors })
+    Ok(Found { place: Some(place), control, mirrors, early: Early::default() })
 }
 
 impl Copy<'_> {

@@ -189,8 +189,8 @@ pub(crate) fn goes_into(sources: &[Place], destination: &Place) -> bool {
     sources.len() > 1 || ends_with_slash
 }
 
-/// The servers of places, connected to; one for all of them.
-pub(crate) async fn server_of(
+/// The server of places, one for all of them.
+pub(crate) fn server_of(
     places: &[&Place],
     credentials: &Credentials,
     patience: std::time::Duration,
@@ -204,5 +204,5 @@ pub(crate) async fn server_of(
         let problem = format!("{} and {} are two servers; copy from one at a time", first.server(), other.server());
         return Err(TransferError::refused(problem));
     }
-    Ok(Some(Arc::new(Control::connect(first, credentials, patience).await?)))
+    Ok(Some(Arc::new(Control::new(first, credentials, patience)?)))
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_array::Int64Array;
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use super::{Node, blocking, info_with, of_part};
 use crate::dataset::{Part, Scan};
 use crate::gate::Caller;
 use crate::server::Download;
-use crate::sql::{Description, PlainColumns, PlainRead, told_columns};
+use crate::sql::{Description, PlainColumns, PlainRead, told_batch, told_columns};
 use crate::tickets::{Claim, DatasetPart, Selected, StatementText};
 
 impl Node {
@@ -117,7 +117,7 @@ impl Node {
         };
         let schema = count_schema(name);
         let column = Int64Array::from(vec![rows as i64]);
-        let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(column)]).map_err(bug)?;
+        let batch = told_batch(&schema, vec![Arc::new(column)], 1)?;
         Ok(Download { schema, batches: Box::pin(stream::iter([Ok((batch, Bytes::new()))])) })
     }
 }
@@ -143,8 +143,7 @@ fn select(download: Download, selected: &Selected) -> Result<Download, Status> {
     let batches = download.batches.map(move |item| {
         let (batch, said) = item?;
         let columns = order.iter().map(|place| batch.column(*place).clone()).collect();
-        let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        Ok((RecordBatch::try_new_with_options(told.clone(), columns, &rows).map_err(bug)?, said))
+        Ok((told_batch(&told, columns, batch.num_rows())?, said))
     });
     Ok(Download { schema, batches: Box::pin(batches) })
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::sources::Mirror;
 use super::{CopyOptions, RelayWay};
-use crate::control::{Control, Credentials, client};
-use crate::place::Place;
+use crate::control::Control;
 use crate::session::StreamId;
 use crate::tune;
 
@@ -19,33 +18,24 @@ pub(crate) type Connecting =
 const IS_FAR: Duration = Duration::from_millis(5);
 
 /// Connections that are made beside the first one, before it is known how many there are to be. Those that are not wanted end.
+#[derive(Default)]
 pub(super) struct Early(Connecting);
 
 impl Early {
     /// Begins to make them where the first connection takes its time: each then costs no round trip.
-    pub(super) fn begin(
-        sources: &[Place],
-        destination: &Place,
-        credentials: &Credentials,
-        options: &CopyOptions,
-    ) -> Self {
-        let mut remotes = sources.iter().chain([destination]).filter_map(|place| match place {
-            Place::There(remote) if !remote.pool => Some(remote),
-            _ => None,
-        });
-        let is_plain = options.also_from.is_empty() && options.relay.is_none();
-        let Some(remote) = remotes.next().filter(|_| is_plain) else { return Self(Connecting::new()) };
-        // What is wrong with it is said of the first connection.
-        let Ok(access) = credentials.access(remote) else { return Self(Connecting::new()) };
+    pub(super) fn begin(control: &Arc<Control>, options: &CopyOptions) -> Self {
+        if control.is_pool() || options.relay.is_some() {
+            return Self::default();
+        }
         let streams = |rtt| tune::streams(options.mode, options.streams, rtt);
         let (few, many) = (streams(IS_FAR), streams(tune::LONG));
         let connecting = (1..many).map(|stream| {
-            let (remote, access) = (remote.clone(), access.clone());
+            let control = control.clone();
             // A connection takes two round trips, one of TCP and one of TLS.
             let wait = if stream < few { IS_FAR } else { 2 * tune::LONG };
             let connecting = async move {
                 tokio::time::sleep(wait).await;
-                client(&remote, &access).await
+                control.another().await
             };
             (stream, tokio::spawn(connecting))
         });
@@ -66,7 +56,8 @@ impl Drop for Early {
     }
 }
 
-/// Begins to make all connections but the first and those that are being made: their handshakes take as long as it takes to find out what is to be copied.
+/// Begins to make all connections but the first and those that are being made: their handshakes take as long as it takes to find
+/// out what is to be copied.
 pub(super) fn connect_more(
     streams: u32,
     control: &Arc<Control>,
