@@ -1,6 +1,7 @@
 //! Datasets asked with SQL and over Arrow Flight, against samtools, bcftools and clients that nobody here wrote.
 
 mod access;
+mod changing;
 mod clients;
 mod grpc;
 mod guide;
@@ -8,6 +9,7 @@ mod hostile;
 mod htsget;
 mod joins;
 mod kinds;
+mod limits;
 mod live;
 mod metrics;
 mod objects;
@@ -15,6 +17,7 @@ mod packed;
 mod plain;
 mod puts;
 mod query;
+mod refget;
 mod refusals;
 mod regions;
 mod remote;

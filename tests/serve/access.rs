@@ -35,7 +35,7 @@ pub fn certificate(directory: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// A root with one table, and a file with one token, which is returned.
-fn guarded() -> (PathBuf, PathBuf, String) {
+pub fn guarded() -> (PathBuf, PathBuf, String) {
     let directory = scratch::directory("access");
     let root = directory.join("root");
     std::fs::create_dir(&root).expect("it can be made");
@@ -45,7 +45,8 @@ fn guarded() -> (PathBuf, PathBuf, String) {
     (root, tokens, told.trim().to_owned())
 }
 
-fn asked(served: &Served, words: &[&str]) -> String {
+/// What a client of pyarrow finds there, with the certificate it trusts and the header it shows.
+pub fn asked(served: &Served, words: &[&str]) -> String {
     let words: Vec<&str> = [served.address.as_str(), "guarded"].into_iter().chain(words.iter().copied()).collect();
     lines(&run_python("flight_clients.py", Path::new("-"), &words)).join(";")
 }
@@ -155,33 +156,52 @@ fn base64url(bytes: &[u8]) -> String {
     text.trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
+/// Somebody who signs tokens.
+pub struct Signer {
+    key: PathBuf,
+}
+
+impl Signer {
+    /// With a key of its own.
+    pub fn new(directory: &Path) -> Self {
+        let key = directory.join("key.pem");
+        by_openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", text(&key)], b"");
+        Self { key }
+    }
+
+    /// The set of its keys, as it publishes them.
+    pub fn keys(&self) -> String {
+        let modulus = by_openssl(&["rsa", "-in", text(&self.key), "-modulus", "-noout"], b"");
+        let modulus = String::from_utf8(modulus).expect("it is text");
+        let digits = modulus.trim().strip_prefix("Modulus=").expect("openssl names it");
+        let modulus: Vec<u8> = (0..digits.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("it is hexadecimal"))
+            .collect();
+        let modulus = base64url(&modulus);
+        format!("{{\"keys\":[{{\"kty\":\"RSA\",\"kid\":\"k\",\"use\":\"sig\",\"n\":\"{modulus}\",\"e\":\"AQAB\"}}]}}")
+    }
+
+    /// A token for somebody, as a header shows it; its end is in seconds since 1970.
+    pub fn token(&self, name: &str, audience: &str, end: u64) -> String {
+        let claims = format!("{{\"iss\":\"login\",\"aud\":\"{audience}\",\"email\":\"{name}\",\"exp\":{end}}}");
+        let signed = format!("{}.{}", base64url(b"{\"alg\":\"RS256\",\"kid\":\"k\"}"), base64url(claims.as_bytes()));
+        let mark = by_openssl(&["dgst", "-sha256", "-sign", text(&self.key)], signed.as_bytes());
+        format!("Bearer {signed}.{}", base64url(&mark))
+    }
+}
+
 #[test]
 fn who_shows_a_token_that_an_issuer_signed_is_let_in_by_its_name() {
     needs!("python3", "openssl");
     let (root, _, _) = guarded();
     let directory = root.parent().expect("it is in a directory");
-    let (key, keys, policy) = (directory.join("key.pem"), directory.join("jwks.json"), directory.join("policy.toml"));
-    by_openssl(&["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", text(&key)], b"");
-    let modulus = by_openssl(&["rsa", "-in", text(&key), "-modulus", "-noout"], b"");
-    let modulus = String::from_utf8(modulus).expect("it is text");
-    let digits = modulus.trim().strip_prefix("Modulus=").expect("openssl names it");
-    let modulus: Vec<u8> = (0..digits.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("it is hexadecimal"))
-        .collect();
-    let set = format!(
-        "{{\"keys\":[{{\"kty\":\"RSA\",\"kid\":\"k\",\"use\":\"sig\",\"n\":\"{}\",\"e\":\"AQAB\"}}]}}",
-        base64url(&modulus)
-    );
-    std::fs::write(&keys, set).expect("it can be written");
+    let (keys, policy) = (directory.join("jwks.json"), directory.join("policy.toml"));
+    let signer = Signer::new(directory);
+    std::fs::write(&keys, signer.keys()).expect("it can be written");
     std::fs::write(&policy, "[[rule]]\nname = 'one'\nwho = ['alice@example.org']\ndatasets = ['a.bed']\n")
         .expect("it can be written");
-    let token = |name: &str, audience: &str, end: u64| {
-        let claims = format!("{{\"iss\":\"login\",\"aud\":\"{audience}\",\"email\":\"{name}\",\"exp\":{end}}}");
-        let signed = format!("{}.{}", base64url(b"{\"alg\":\"RS256\",\"kid\":\"k\"}"), base64url(claims.as_bytes()));
-        let mark = by_openssl(&["dgst", "-sha256", "-sign", text(&key)], signed.as_bytes());
-        format!("Bearer {signed}.{}", base64url(&mark))
-    };
+    let token = |name: &str, audience: &str, end: u64| signer.token(name, audience, end);
     let words = ["--jwks", text(&keys), "--jwt-issuer", "login", "--jwt-audience", "godwit", "--jwt-name", "email"];
     let served = Served::start(&root, &[&words[..], &["--policy", text(&policy)]].concat());
     let far = 4_000_000_000;

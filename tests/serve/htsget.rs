@@ -5,7 +5,6 @@
 //! asked for the same region, and everything in it has to be in the file that it came from, in the same order.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use godwit_tests::binary::godwit;
@@ -17,7 +16,7 @@ use godwit_tests::{needs, scratch};
 use serde_json::Value;
 
 use super::regions::drawn;
-use super::web::{ask, by_python, curl, shell_blocks, text};
+use super::web::{ask, by_python, curl, run_page, text};
 use crate::run::formats::aligned;
 
 fn run(tool: &str, words: &[&str]) -> String {
@@ -465,14 +464,5 @@ fn every_command_of_the_page_about_htsget_works() {
         std::os::unix::fs::symlink(from.join(name), root.join(link)).expect("a link can be made");
     }
     let served = Served::start(&root, &[]);
-    let blocks = shell_blocks("htsget.md");
-    assert!(blocks.len() >= 3, "the page has lost its commands");
-    let python = Path::new(super::web::script().get_program()).parent().expect("it is in a directory").to_owned();
-    let path = format!("{}:{}", python.display(), std::env::var("PATH").unwrap_or_default());
-    for block in blocks {
-        let block = block.replace("127.0.0.1:8815", &served.address);
-        let mut command: Command = Tool::need("bash").command();
-        let told = succeed(command.args(["-euo", "pipefail", "-c", &block]).current_dir(&root).env("PATH", &path));
-        assert!(!told.stdout.is_empty(), "{block} prints nothing");
-    }
+    run_page("htsget.md", &served, &root);
 }

@@ -78,3 +78,20 @@ pub fn shell_blocks(page: &str) -> Vec<String> {
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("scratch paths are text")
 }
+
+/// Runs each `sh` block of a page of the guide in a directory, against a server.
+///
+/// # Panics
+/// When one fails or prints nothing, or the page has none.
+pub fn run_page(page: &str, served: &Served, directory: &Path) {
+    let blocks = shell_blocks(page);
+    assert!(blocks.len() >= 2, "the page has lost its commands");
+    let python = Path::new(script().get_program()).parent().expect("it is in a directory").to_owned();
+    let path = format!("{}:{}", python.display(), std::env::var("PATH").unwrap_or_default());
+    for block in blocks {
+        let block = block.replace("127.0.0.1:8815", &served.address);
+        let mut command: Command = Tool::need("bash").command();
+        let told = succeed(command.args(["-euo", "pipefail", "-c", &block]).current_dir(directory).env("PATH", &path));
+        assert!(!told.stdout.is_empty(), "{block} prints nothing");
+    }
+}

@@ -12,8 +12,9 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tonic::Status;
 
-use crate::base64::decode_base64;
+use crate::current::Current;
 use crate::dataset::Touches;
+use crate::encoding::decode_base64;
 use crate::transport::Token;
 use crate::wire::Wire;
 
@@ -148,7 +149,7 @@ pub enum Gate {
     /// Whoever has one token.
     Token(Token),
     /// Whoever has the token of an identity.
-    Identities(Arc<Identities>),
+    Identities(Current<Identities>),
 }
 
 impl Gate {
@@ -166,7 +167,7 @@ impl Gate {
             }
             Self::Identities(identities) => {
                 let (name, token) = header.and_then(shown).ok_or_else(refused)?;
-                let found = identities.who_has(&token).ok_or_else(refused)?;
+                let found = identities.get().who_has(&token).ok_or_else(refused)?;
                 // Who gives a name gives the right one.
                 let fitting = name.is_none_or(|name| name == found.as_bytes());
                 fitting.then(|| Caller { name: Some(found), ..Caller::default() }).ok_or_else(refused)
@@ -207,7 +208,7 @@ mod tests {
     fn an_identity_is_let_in_by_its_token_and_nobody_else() {
         let token = Token::new("t0ken-of-alice").unwrap();
         let text = format!("# people\n\n{}", Identities::line_of("alice", &token));
-        let gate = Gate::Identities(Arc::new(Identities::parse(&text).unwrap()));
+        let gate = Gate::Identities(Current::new(Identities::parse(&text).unwrap()));
         let admitted = |value: &str| gate.admit(&headers(value)).map(|caller| caller.name().to_owned()).ok();
         assert_eq!(admitted("Bearer t0ken-of-alice").as_deref(), Some("alice"));
         assert_eq!(admitted("bearer t0ken-of-alice").as_deref(), Some("alice"));
@@ -218,6 +219,20 @@ mod tests {
             assert_eq!(admitted(wrong), None, "{wrong}");
         }
         assert!(gate.admit(&HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn identities_that_are_others_by_now_are_let_in_and_no_more() {
+        let [alice, bob] = ["t0ken-of-alice", "t0ken-of-bob"].map(|text| Token::new(text).unwrap());
+        let known = |name: &str, token| Identities::parse(&Identities::line_of(name, token)).unwrap();
+        let current = Current::new(known("alice", &alice));
+        let gate = Gate::Identities(current.clone());
+        assert!(gate.admit(&headers("Bearer t0ken-of-alice")).is_ok());
+        current.set(known("bob", &bob));
+        assert!(gate.admit(&headers("Bearer t0ken-of-alice")).is_err());
+        assert_eq!(gate.admit(&headers("Bearer t0ken-of-bob")).unwrap().name(), "bob");
+        current.set(Identities::default());
+        assert!(gate.admit(&headers("Bearer t0ken-of-bob")).is_err(), "nobody is let in where nobody is known");
     }
 
     #[test]

@@ -8,11 +8,12 @@
 //! What tickets mean, who may see what and where data comes from is decided by the caller's [`DataPlane`].
 
 mod access;
-mod base64;
 pub mod client;
 mod codec;
+mod current;
 mod cut;
 mod dataset;
+mod encoding;
 mod error;
 mod files;
 mod first_words;
@@ -36,21 +37,22 @@ mod wire;
 
 pub use access::{AccessLog, Accessed};
 pub use arrow_flight::FlightDescriptor;
-pub use base64::encode_base64;
 pub use client::{Answers as Answered, Batches, Client, Sender};
 pub use codec::Chunk;
+pub use current::Current;
 pub use cut::{PIECE_BYTES, cut};
 pub use dataset::{
     BatchReader, Catalog, Dataset, DatasetError, DatasetWriter, Existing, Kind, Part, Put, Scan, Stored, TEMPORARY,
     Touched, Touches, read_only,
 };
+pub use encoding::{decode_base64, encode_base64, encode_base64_url};
 pub use error::FlightError;
 pub use files::{FILES_MARK, FileInfo, FileService};
 pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT};
 pub use metrics::{Metrics, StatementWorkers};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use rules::{FileUse, FileVerdict, Rules};
-pub use server::{Answers, Chunks, DataPlane, Download, Server, Upload};
+pub use server::{Answers, CallerLimits, Chunks, DataPlane, Download, Server, Upload};
 pub use sql::{
     Description, Pending, PlainColumns, PlainRead, Ran, SQL_CATALOG, SQL_SCHEMA, SqlEngine, server_info_batch,
     server_info_schema, told_batch, told_columns,

@@ -19,7 +19,7 @@ use tonic::Code;
 
 use crate::access::{AccessLog, Accessed};
 use crate::sql::Pending;
-use crate::web::{FILE_DATA, READS, VARIANTS};
+use crate::web::{FILE_DATA, READS, SEQUENCES, VARIANTS};
 
 /// Where metrics are told.
 pub(crate) const METRICS: &str = "/metrics";
@@ -49,12 +49,14 @@ pub(crate) enum Verb {
     Htsget,
     /// Bytes of files that those tickets are for.
     HtsgetData,
+    /// Sequences by their digests.
+    Refget,
     /// What is none of these.
     Other,
 }
 
 impl Verb {
-    const ALL: [(Self, &str); 14] = [
+    const ALL: [(Self, &str); 15] = [
         (Self::DoGet, "DoGet"),
         (Self::DoPut, "DoPut"),
         (Self::DoExchange, "DoExchange"),
@@ -68,6 +70,7 @@ impl Verb {
         (Self::Metrics, "Metrics"),
         (Self::Htsget, "Htsget"),
         (Self::HtsgetData, "HtsgetData"),
+        (Self::Refget, "Refget"),
         (Self::Other, "Other"),
     ];
 
@@ -83,6 +86,7 @@ impl Verb {
             "/healthz" => Self::Health,
             health if health.starts_with("/grpc.health.v1.Health/") => Self::Health,
             page if page.starts_with(READS) || page.starts_with(VARIANTS) => Self::Htsget,
+            page if page.starts_with(SEQUENCES) => Self::Refget,
             _ => Self::Other,
         }
     }
@@ -184,6 +188,8 @@ pub(crate) enum RefusedFor {
     Host,
     /// There were too many connections.
     Connections,
+    /// It had as many calls open as it may.
+    Limit,
 }
 
 impl Metrics {
@@ -210,6 +216,7 @@ impl Metrics {
             RefusedFor::Grant => "grant",
             RefusedFor::Host => "host",
             RefusedFor::Connections => "connections",
+            RefusedFor::Limit => "limit",
         };
         self.refused.get_or_create(&[("reason", reason)]).inc();
     }
@@ -358,6 +365,7 @@ mod tests {
         assert_eq!(Verb::of("/arrow.flight.protocol.FlightService/DoGet"), Verb::DoGet);
         assert_eq!(Verb::of("/arrow.flight.protocol.FlightService/Metrics"), Verb::Other);
         assert_eq!(Verb::of("/reads/a/b.bam"), Verb::Htsget);
+        assert_eq!(Verb::of("/sequence/service-info"), Verb::Refget);
         assert_eq!(Verb::of("/x"), Verb::Other);
     }
 

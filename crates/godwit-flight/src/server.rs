@@ -6,6 +6,7 @@
 //! Batches of a [`Download`] are pulled as fast as the client takes them and no faster; those of an [`Upload`] are taken as
 //! fast as the [`DataPlane`] asks for them, and HTTP/2's windows hold the client back. An exchange is both at once.
 
+mod callers;
 mod pages;
 mod reply;
 
@@ -42,11 +43,14 @@ use crate::gate::{Caller, Gate, shown_token};
 use crate::message::{Assembler, PREFIX_BYTES};
 use crate::metrics::{Metrics, RefusedFor, Verb, VerbCounts};
 use crate::pool::{ConnectionUse, Meter};
-use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response};
+use crate::server::callers::{Callers, Seat};
+use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response, seated};
 use crate::tls::ServerTls;
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 use crate::web::{WebBody, WebRequest, plain};
 use crate::wire::{Wire, WireOwner};
+
+pub use callers::CallerLimits;
 
 const HEALTH: &str = "/grpc.health.v1.Health/";
 const FLIGHT: &str = <FlightServiceServer<()> as NamedService>::NAME;
@@ -192,6 +196,7 @@ struct Plane<D> {
     tuning: Tuning,
     address: Address,
     metrics: Option<Arc<Metrics>>,
+    callers: Arc<Callers>,
 }
 
 impl<D: DataPlane> Server<D> {
@@ -228,7 +233,8 @@ impl<D: DataPlane> Server<D> {
         health.set_service_status(FLIGHT, ServingStatus::Serving).await;
         let rest = rest.add_service(service);
         let metrics = data.metrics();
-        let plane = Plane { data, rest, health, gate, tls, tuning, address, metrics };
+        let callers = Arc::new(Callers::new(tuning.callers));
+        let plane = Plane { data, rest, health, gate, tls, tuning, address, metrics, callers };
         Ok(Self { listener, plane: Arc::new(plane) })
     }
 
@@ -373,6 +379,11 @@ impl<D: DataPlane> Plane<D> {
         })
     }
 
+    /// A call of somebody begins.
+    fn enter(&self, name: &str) -> Result<Option<Seat>, Box<Status>> {
+        self.callers.enter(name).inspect_err(|_| self.refuse(RefusedFor::Limit))
+    }
+
     /// A call of gRPC.
     async fn call(
         &self,
@@ -392,6 +403,10 @@ impl<D: DataPlane> Plane<D> {
             self.refuse(RefusedFor::Grant);
             return refused(Status::permission_denied(GRANTED_ONLY));
         }
+        let seat = match self.enter(caller.name()) {
+            Ok(seat) => seat,
+            Err(status) => return refused(*status),
+        };
         if [DO_GET, DO_PUT, DO_EXCHANGE].contains(&request.uri().path()) {
             used.data(request.headers());
         }
@@ -401,10 +416,10 @@ impl<D: DataPlane> Plane<D> {
             DO_EXCHANGE => self.exchange(caller, request.into_body(), self.counts(verb)).await,
             _ => {
                 request.extensions_mut().insert(caller);
-                return self.by_tonic(request).await;
+                return seated(self.by_tonic(request).await, seat);
             }
         };
-        answered.map_or_else(refused, |reply| response(reply, None))
+        seated(answered.map_or_else(refused, |reply| response(reply, None)), seat)
     }
 
     async fn by_tonic(&self, request: Request<Incoming>) -> Response<Reply> {

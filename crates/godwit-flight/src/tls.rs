@@ -14,6 +14,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
 
+use crate::current::Current;
+
 /// HTTP/2 in the handshake (RFC 9113 §3.3).
 const PROTOCOL: &[u8] = b"h2";
 /// HTTP/1.1 (RFC 7301 §6), which a server knows besides.
@@ -62,7 +64,7 @@ pub enum TlsError {
 /// A server's certificate and key.
 #[derive(Clone)]
 pub struct ServerTls {
-    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) config: Current<ServerConfig>,
 }
 
 /// Which servers a client trusts.
@@ -95,7 +97,12 @@ impl ServerTls {
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(error.into()))?;
         config.alpn_protocols = vec![PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Current::new(config) })
+    }
+
+    /// Connections that are made from now on are shown what another has; those that are open stay as they are.
+    pub fn replace(&self, other: &Self) {
+        self.config.set(other.config.get());
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use crate::error::FlightError;
 use crate::frames::FrameEnds;
 use crate::low_water::wake_at;
+use crate::server::CallerLimits;
 use crate::sql::random_bytes;
 use crate::tls::{ClientTls, ServerTls};
 
@@ -64,6 +65,8 @@ pub struct Tuning {
     pub connections: usize,
     /// Calls of a connection at a time; HTTP/2 has others wait.
     pub calls_per_connection: u32,
+    /// What an identity may take of a server.
+    pub callers: CallerLimits,
 }
 
 impl Default for Tuning {
@@ -79,6 +82,7 @@ impl Default for Tuning {
             connect_timeout: Duration::from_secs(10),
             connections: usize::MAX,
             calls_per_connection: 256,
+            callers: CallerLimits::default(),
         }
     }
 }
@@ -230,7 +234,7 @@ impl Socket {
     pub(crate) async fn accept(self, tls: Option<&ServerTls>) -> io::Result<Self> {
         match (self, tls) {
             (Self::Tcp(stream), Some(tls)) => {
-                let acceptor = TlsAcceptor::from(tls.config.clone());
+                let acceptor = TlsAcceptor::from(tls.config.get());
                 Ok(Self::Tls(Box::new(acceptor.accept(stream).await?.into())))
             }
             (socket, _) => Ok(socket),

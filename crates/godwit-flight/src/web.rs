@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use tonic::Status;
 
 use crate::access::Accessed;
-use crate::base64::{decode_base64, encode_base64_url};
+use crate::encoding::{decode_base64, encode_base64_url};
 use crate::gate::Caller;
 use crate::tickets::{Claim, FilePart, TicketKey};
 
@@ -21,6 +21,8 @@ use crate::tickets::{Claim, FilePart, TicketKey};
 pub const READS: &str = "/reads/";
 /// What paths begin with that are about variants.
 pub const VARIANTS: &str = "/variants/";
+/// What paths begin with that are about sequences (refget 2.0).
+pub const SEQUENCES: &str = "/sequence/";
 /// Where bytes of files are had, by a ticket.
 pub const FILE_DATA: &str = "/htsget/data";
 
@@ -71,6 +73,10 @@ pub struct WebReply {
     /// What is recorded of it; `None` where nobody had access to anything.
     pub access: Option<Accessed>,
 }
+
+/// Who an answer is for, beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct AnsweredTo(pub(crate) String);
 
 /// A future that may go to another thread.
 pub type Replying<'a> = Pin<Box<dyn Future<Output = WebReply> + Send + 'a>>;

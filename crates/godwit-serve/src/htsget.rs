@@ -13,15 +13,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use godwit_flight::web::{
-    FILE_DATA, FileTickets, READS, Replying, VARIANTS, WebBody, WebReply, WebRequest, WebService,
-};
+use godwit_flight::web::{FILE_DATA, FileTickets, READS, VARIANTS, WebBody, WebRequest};
 use godwit_flight::{
     Accessed, Caller, Catalog as _, DatasetError, FilePart, FileUse, FileVerdict, Rules, encode_base64,
 };
 use godwit_formats::bgzf::{Cut, cut};
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, ORIGIN, VARY, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,36 +27,26 @@ use self::error::HtsgetError;
 use self::layout::{Layout, Plan, Stretch};
 use self::question::{Question, percent_decoded};
 use crate::batches::blamed;
+use crate::pages::{accessed, blocking, described};
 use crate::root::{FileKind, OneFile, Root};
 
 /// The version that is spoken, as the type of answers says it.
 const JSON: &str = "application/vnd.ga4gh.htsget.v1.3.0+json; charset=utf-8";
 /// Files of which it is known where things are in them, at most.
 const MOST_KNOWN: usize = 64;
-/// Bytes of a request that are recorded.
-const RECORDED_BYTES: usize = 4096;
-/// How long a browser may remember what it was let ask, seconds (htsget 1.3, "CORS").
-const REMEMBERED_S: &str = "2592000";
-
-/// What of a server htsget depends on.
-#[derive(Clone, Debug, Default)]
-pub struct HtsgetOptions {
-    /// Who may see what; `None`: whoever is let in sees everything.
-    pub rules: Option<Arc<dyn Rules>>,
-    /// Where clients find this server, as `https://HOST[:PORT][/PATH]`; `None`: where they found it.
-    pub public_url: Option<String>,
-}
-
 /// The reads and variants of a root, by htsget. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct Htsget {
+pub(crate) struct Htsget {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
     root: Arc<Root>,
-    options: HtsgetOptions,
+    /// Who may see what; `None`: whoever is let in sees everything.
+    rules: Option<Arc<dyn Rules>>,
+    /// Where clients find this server; `None`: where they found it.
+    public_url: Option<String>,
     known: Mutex<HashMap<String, Arc<Layout>>>,
 }
 
@@ -113,23 +101,20 @@ type Answered = Result<Response<WebBody>, HtsgetError>;
 
 impl Htsget {
     /// The files of a root.
-    pub fn new(root: Arc<Root>, options: HtsgetOptions) -> Self {
-        Self { inner: Arc::new(Inner { root, options, known: Mutex::default() }) }
+    pub(crate) fn new(root: Arc<Root>, rules: Option<Arc<dyn Rules>>, public_url: Option<String>) -> Self {
+        Self { inner: Arc::new(Inner { root, rules, public_url, known: Mutex::default() }) }
     }
 
-    async fn reply(&self, request: WebRequest, tickets: FileTickets) -> WebReply {
-        let origin = allowed_origin(&request);
-        let (mut response, access) = match request.method {
-            Method::OPTIONS => (preflight(&request.headers), None),
-            _ if request.path == FILE_DATA => self.data(&request, &tickets).await,
+    /// A ticket, data, or what the service is.
+    pub(crate) async fn answer(
+        &self,
+        request: WebRequest,
+        tickets: FileTickets,
+    ) -> (Response<WebBody>, Option<Accessed>) {
+        match &*request.path {
+            FILE_DATA => self.data(&request, &tickets).await,
             _ => self.ticket(request, tickets).await,
-        };
-        let headers = response.headers_mut();
-        headers.insert(VARY, HeaderValue::from_static("Origin"));
-        if let Some(origin) = origin {
-            headers.insert(http::header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         }
-        WebReply { response, access }
     }
 
     /// A ticket, or what the service is.
@@ -177,16 +162,16 @@ impl Htsget {
                 return Err(DatasetError::NotFound { name }.into());
             }
             let layout = this.layout(&file)?;
-            Ok((file, layout))
+            Ok::<_, HtsgetError>((file, layout))
         })
-        .await?;
+        .await??;
         let wanted = question.format.as_deref().unwrap_or(datatype.formats()[0]);
         if wanted != layout.format {
             let problem = format!("{} is {}; ask with format={1}", file.name, layout.format);
             return Err(HtsgetError::UnsupportedFormat { problem });
         }
         let plan = layout.plan(&question, &file.name)?;
-        let found_at = self.inner.options.public_url.as_deref().unwrap_or(&request.origin).trim_end_matches('/');
+        let found_at = self.inner.public_url.as_deref().unwrap_or(&request.origin).trim_end_matches('/');
         let url = format!("{found_at}{FILE_DATA}");
         let ticket = ticket_of(&plan, &layout, &url, question.header_only, |stretch| {
             let Stretch { start, end, cut, .. } = *stretch;
@@ -232,9 +217,9 @@ impl Htsget {
                 true => cut(&source, part.start, part.end).map_err(blamed)?,
                 false => Cut { whole: part.start..part.end.min(source.bytes()), ..Cut::default() },
             };
-            Ok((source, cut))
+            Ok::<_, HtsgetError>((source, cut))
         })
-        .await?;
+        .await??;
         let body = WebBody::Stream { bytes: cut.bytes(), stream: data::streamed(source, cut) };
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -243,9 +228,9 @@ impl Htsget {
 
     /// The file of a name, as it is now, where a caller may see all of it.
     fn seen_by(&self, caller: &Caller, name: &str) -> Result<OneFile, HtsgetError> {
-        let Inner { root, options, .. } = &*self.inner;
+        let Inner { root, rules, .. } = &*self.inner;
         let hidden = || DatasetError::NotFound { name: name.to_owned() };
-        if let Some(rules) = &options.rules {
+        if let Some(rules) = rules {
             let canonical = root.canonical_name(name).map_err(|_| hidden())?;
             match rules.file(caller, &canonical, FileUse::Read) {
                 FileVerdict::Allowed(rule) => caller.touches().add(&canonical, &rule),
@@ -272,57 +257,12 @@ impl Htsget {
     }
 }
 
-impl WebService for Htsget {
-    fn answer(&self, request: WebRequest, tickets: FileTickets) -> Replying<'_> {
-        Box::pin(self.reply(request, tickets))
-    }
-}
-
-/// Work that waits for files.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, HtsgetError> + Send + 'static,
-) -> Result<T, HtsgetError> {
-    let broken = |error| HtsgetError::Damaged { problem: format!("a bug in godwit: {error}") };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(broken(error)))
-}
-
-/// What was asked, for the record.
-fn described(request: &WebRequest) -> String {
-    let query = request.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-    let body = request.body.as_deref().unwrap_or_default();
-    let mut text = format!("{} {}{query} {}", request.method, request.path, String::from_utf8_lossy(body));
-    text.truncate(text.trim_end().len());
-    if text.len() > RECORDED_BYTES {
-        let end = text.floor_char_boundary(RECORDED_BYTES);
-        text = format!("{}… ({} bytes)", &text[..end], text.len());
-    }
-    text
-}
-
 /// The answer, and what is recorded of it.
 fn finished(caller: &Caller, call: &str, what: String, answered: Answered) -> (Response<WebBody>, Option<Accessed>) {
-    let outcome = match &answered {
-        Ok(_) => "done".to_owned(),
-        Err(error) => format!("{}: {error}", error.kind().0),
-    };
-    let access = Accessed {
-        who: caller.name().to_owned(),
-        call: call.to_owned(),
-        what,
-        touched: caller.touches().all(),
-        bytes: answered.as_ref().map_or(0, held_bytes),
-        outcome,
-        ..Accessed::default()
-    };
-    (answered.unwrap_or_else(|error| shown_error(&error)), Some(access))
-}
-
-/// Bytes of an answer that is held; those of one that is streamed are counted as they leave.
-fn held_bytes(response: &Response<WebBody>) -> u64 {
-    match response.body() {
-        WebBody::Whole(bytes) => bytes.len() as u64,
-        WebBody::Stream { .. } => 0,
-    }
+    let problem = answered.as_ref().err().map(|error| format!("{}: {error}", error.kind().0));
+    let response = answered.unwrap_or_else(|error| shown_error(&error));
+    let access = accessed(caller, call, what, problem, &response);
+    (response, Some(access))
 }
 
 fn ticket_of(
@@ -393,69 +333,5 @@ fn unknown(status: &godwit_flight::Status) -> HtsgetError {
     match status.code() {
         godwit_flight::Code::PermissionDenied => HtsgetError::PermissionDenied { problem },
         _ => HtsgetError::InvalidAuthentication { problem },
-    }
-}
-
-/// The site whose pages may read an answer. Where callers show who they are, any: a page has to have a token. Where nobody is
-/// asked, only sites of this machine: else whatever page somebody looks at could read what the machine serves to itself.
-fn allowed_origin(request: &WebRequest) -> Option<HeaderValue> {
-    let origin = request.headers.get(ORIGIN)?;
-    let is_local = || {
-        let host = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok())?;
-        let host = host.host()?.trim_matches(['[', ']']).to_ascii_lowercase();
-        let address = host.parse::<std::net::IpAddr>();
-        Some(host == "localhost" || address.is_ok_and(|address| address.is_loopback()))
-    };
-    (!request.is_open || is_local() == Some(true)).then(|| origin.clone())
-}
-
-/// What a browser is told that asks whether it may ask.
-fn preflight(asked: &HeaderMap) -> Response<WebBody> {
-    let mut response = Response::new(WebBody::Whole(Bytes::new()));
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    let headers = response.headers_mut();
-    let mut tell = |name: HeaderName, value: &'static str| headers.insert(name, HeaderValue::from_static(value));
-    tell(http::header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, POST, OPTIONS");
-    tell(http::header::ACCESS_CONTROL_MAX_AGE, REMEMBERED_S);
-    let wanted = asked.get(http::header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
-    let wanted = wanted.unwrap_or_else(|| HeaderValue::from_static("Authorization, Content-Type"));
-    headers.insert(http::header::ACCESS_CONTROL_ALLOW_HEADERS, wanted);
-    response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(origin: &str, is_open: bool) -> WebRequest {
-        WebRequest {
-            caller: Ok(Caller::default()),
-            is_open,
-            origin: "http://localhost:1".to_owned(),
-            method: Method::POST,
-            path: "/reads/x".to_owned(),
-            query: Some("a=b".to_owned()),
-            headers: HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]),
-            body: Some(Bytes::from_static(b"{}")),
-        }
-    }
-
-    #[test]
-    fn pages_of_other_sites_read_nothing_where_nobody_is_asked_who_they_are() {
-        let allowed = |origin: &str, is_open| allowed_origin(&request(origin, is_open)).is_some();
-        for origin in ["http://localhost:8000", "https://127.0.0.1", "http://[::1]:3"] {
-            assert!(allowed(origin, true) && allowed(origin, false), "{origin}");
-        }
-        for origin in ["https://example.org", "null", "http://localhost.example.org", "http://10.0.0.1"] {
-            assert!(!allowed(origin, true) && allowed(origin, false), "{origin}");
-        }
-    }
-
-    #[test]
-    fn what_is_recorded_of_a_request_is_bounded() {
-        assert_eq!(described(&request("null", true)), "POST /reads/x?a=b {}");
-        let long = WebRequest { body: Some(Bytes::from("é".repeat(9000))), ..request("null", true) };
-        let text = described(&long);
-        assert!(text.len() < RECORDED_BYTES + 40 && text.ends_with("… (18018 bytes)"), "{}", &text[4000..]);
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. Which file is what goes by
 //! its name, as users see it; what is in it is looked at when it is opened. What clients put is kept beside it, as Parquet; no
-//! other file is written. Nothing is asked of who reads or puts. [`Htsget`] gives out the files of reads and variants as they are, over
-//! plain HTTP.
+//! other file is written. Nothing is asked of who reads or puts. [`Pages`] gives out the files of reads and variants as they are, and
+//! sequences, over plain HTTP.
 
 mod batches;
 mod bucket;
 mod htsget;
 mod live;
 mod packed;
+mod pages;
 mod puts;
 mod reads;
+mod refget;
 mod region_lookup;
 mod root;
 mod store;
@@ -20,8 +22,8 @@ mod tables;
 mod variants;
 mod whole_files;
 
-pub use htsget::{Htsget, HtsgetOptions};
 pub use live::{LiveReads, LiveRuns};
+pub use pages::{Pages, PagesOptions};
 pub use puts::Temporary;
 pub use root::Root;
 pub use streamed_reads::CramAccess;

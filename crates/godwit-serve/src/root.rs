@@ -209,10 +209,17 @@ impl Root {
         Self { references: Arc::new(references), ..self }
     }
 
-    /// FASTA files below the directory.
-    fn fasta_files(&self) -> Result<Vec<PathBuf>, DatasetError> {
-        let is_fasta = |name: &&String| Format::of(name) == Some(Format::Whole(Content::Fasta));
-        self.names()?.iter().filter(is_fasta).map(|name| self.path_of(name)).collect()
+    /// FASTA files of this machine below the directory: their names and paths.
+    ///
+    /// # Errors
+    /// [`DatasetError::Machine`].
+    pub(crate) fn fasta_files(&self) -> Result<Vec<(String, PathBuf)>, DatasetError> {
+        if !matches!(self.store, Store::Here) {
+            return Ok(Vec::new());
+        }
+        let is_fasta = |name: &String| Format::of(name) == Some(Format::Whole(Content::Fasta));
+        let names = self.names()?.into_iter().filter(is_fasta);
+        names.map(|name| self.path_of(&name).map(|path| (name, path))).collect()
     }
 
     /// Lets clients put datasets, and remove what they put; temporary ones are in memory up to so many bytes.
@@ -330,7 +337,9 @@ impl Root {
                     format!("{} is a packed genome, which is read on this machine only; fetch it", seen.path.display());
                 return Err(DatasetError::Refused { problem });
             }
-            Format::Packed => Arc::new(PackedDataset::open(seen, &self.references, || self.fasta_files())?),
+            Format::Packed => Arc::new(PackedDataset::open(seen, &self.references, || {
+                Ok(self.fasta_files()?.into_iter().map(|(_, path)| path).collect())
+            })?),
             Format::Whole(content) => Arc::new(WholeFile::open(store, seen, content)?),
         })
     }

@@ -70,7 +70,7 @@ pub use run::RunArgs;
 #[cfg(feature = "sql")]
 pub use score::ScoreArgs;
 pub use search::{SearchArgs, SearchEngine, SearchWorkerArgs};
-pub use serve::{ServeArgs, TokenArgs};
+pub use serve::{KeysAt, ServeArgs, TokenArgs};
 pub use shuffle::BenchShuffleArgs;
 #[cfg(feature = "sql")]
 pub use sql_worker::SqlWorkerArgs;

@@ -101,8 +101,13 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 
 /// A flag that the first Ctrl-C, SIGTERM or lost terminal sets; the second ends the process at once.
 fn cancel_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    cancel_on(&[SIGHUP, SIGINT, SIGTERM])
+}
+
+/// The same for some signals.
+fn cancel_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
+    for &signal in signals {
         signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, cancelled.clone())
             .and_then(|_| signal_hook::flag::register(signal, cancelled.clone()))
             .map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;

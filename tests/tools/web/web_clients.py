@@ -1,14 +1,19 @@
-"""Asks a server over plain HTTP with clients of others: the htsget package of GA4GH's community, and Prometheus' own parsers.
+"""Asks a server over plain HTTP with clients of others: the htsget package of GA4GH's community, their compliance suite of
+refget, and Prometheus' own parsers.
 
 Arguments: what to do, and words for it. Prints what was found, a line each.
 """
 
 import base64
 import json
+import pathlib
+import shutil
 import sys
 import urllib.error
 import urllib.request
 
+import compliance_suite.test_runner
+import compliance_suite.utils
 import htsget
 import prometheus_client.openmetrics.parser
 import prometheus_client.parser
@@ -78,6 +83,20 @@ def samples(url, accept, token=""):
         for sample in family.samples:
             labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
             print(family.name, sample.name, labels or "-", sample.value, sep="\t")
+
+
+def refget_sequences(directory):
+    """The sequences that the compliance suite asks for, as FASTA files."""
+    for path in pathlib.Path(compliance_suite.utils.SEQUENCE_FILES).glob("*.faa"):
+        shutil.copy(path, pathlib.Path(directory) / f"{path.stem}.fa")
+
+
+def refget_suite(url):
+    """The results of the compliance suite: 1 passed, 0 left out, -1 failed, and the name of the test."""
+    runner = compliance_suite.test_runner.TestRunner(url)
+    runner.run_tests()
+    for result in runner.generate_final_json()["test_results"]:
+        print(result["result"], result["name"], [case for case in result["edge_cases"] if case["result"] == -1] or "")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 
 use super::Node;
 use crate::access::{Accessed, Recorded};
-use crate::web::{FileTickets, WebBody, WebReply, WebRequest, plain};
+use crate::web::{AnsweredTo, FileTickets, WebBody, WebReply, WebRequest, plain};
 
 impl Node {
     /// Answers a request by whoever knows its page. What cannot be recorded does not leave.
@@ -13,7 +13,10 @@ impl Node {
             return plain(StatusCode::NOT_FOUND, "there is no page of that name");
         };
         let tickets = FileTickets::new(self.inner.key.clone(), self.inner.options.ticket_lifetime);
-        let WebReply { response, access } = web.answer(request, tickets).await;
+        let WebReply { mut response, access } = web.answer(request, tickets).await;
+        if let Some(access) = &access {
+            response.extensions_mut().insert(AnsweredTo(access.who.clone()));
+        }
         match access {
             Some(access) => self.recorded(response, access).await,
             None => response,

@@ -11,12 +11,12 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tonic::Status;
 
-use super::reply::{Reply, page};
+use super::reply::{Reply, page, seated};
 use super::{DataPlane, GRANTED_ONLY, Plane};
-use crate::gate::Gate;
+use crate::gate::{Caller, Gate};
 use crate::metrics::{RefusedFor, Verb};
 use crate::transport::Address;
-use crate::web::{WebBody, WebRequest, plain};
+use crate::web::{AnsweredTo, WebBody, WebRequest, plain};
 use crate::wire::Wire;
 
 /// Most bytes that come with a request: a list of thousands of regions.
@@ -81,6 +81,11 @@ impl<D: DataPlane> Plane<D> {
                 Err(Status::permission_denied(GRANTED_ONLY))
             }
         });
+        let name = caller.as_ref().map(Caller::name).unwrap_or_default();
+        let seat = match self.enter(name) {
+            Ok(seat) => seat,
+            Err(status) => return crowded(&status),
+        };
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let found_at = authority(&request).map_or_else(|| self.address.to_string(), |found| found.to_string());
         let is_open = matches!(self.gate, Gate::Open);
@@ -99,7 +104,14 @@ impl<D: DataPlane> Plane<D> {
             headers: head.headers,
             body,
         };
-        self.data.page(asked).await
+        let answer = self.data.page(asked).await;
+        // Who shows a ticket is known only by whoever reads it.
+        let named = answer.extensions().get::<AnsweredTo>().map(|named| named.0.clone());
+        let seat = match named.filter(|_| seat.is_none()).map(|name| self.enter(&name)).transpose() {
+            Ok(found) => seat.or(found.flatten()),
+            Err(status) => return crowded(&status),
+        };
+        seated(answer, seat)
     }
 }
 
@@ -129,6 +141,13 @@ fn with_methods(method: &Method, answer: impl FnOnce() -> Response<WebBody>) -> 
 fn unauthenticated(status: &Status) -> Response<WebBody> {
     let mut refused = plain(StatusCode::UNAUTHORIZED, status.message());
     refused.headers_mut().insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    refused
+}
+
+/// Whoever has as many calls open as it may (RFC 6585 §4).
+fn crowded(status: &Status) -> Response<WebBody> {
+    let mut refused = plain(StatusCode::TOO_MANY_REQUESTS, status.message());
+    refused.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
     refused
 }
 

@@ -1,7 +1,9 @@
 //! Answers on their way out: batches of the data plane, messages of gRPC, and pages.
 
+use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use arrow_flight::PutResult;
 use bytes::{Buf as _, Bytes};
@@ -9,8 +11,10 @@ use futures_core::Stream;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::{Body, Frame};
 use prometheus_client::metrics::counter::Counter;
+use tokio::time::Sleep;
 use tonic::Status;
 
+use super::callers::Seat;
 use super::{Answers, Chunks, Item};
 use crate::codec::{BatchEncoder, Chunk, encode_metadata};
 use crate::error::FlightError;
@@ -119,6 +123,14 @@ impl Body for Reply {
     }
 }
 
+/// An answer to somebody whose call is open until the last of it has left.
+pub(super) fn seated<B>(mut answer: Response<B>, seat: Option<Seat>) -> Response<B> {
+    if let Some(seat) = seat {
+        answer.extensions_mut().insert(seat);
+    }
+    answer
+}
+
 /// The trailers that close a call.
 fn end(ended: &mut bool, status: &Status) -> Frame<Segments> {
     *ended = true;
@@ -196,6 +208,10 @@ impl Outgoing {
 /// An answer, counted as it leaves.
 pub(super) struct Counted {
     reply: Reply,
+    /// Whose call it is, where that is limited.
+    seat: Option<Seat>,
+    /// Until when nothing more is sent.
+    waiting: Option<Pin<Box<Sleep>>>,
     /// `None` where nothing is counted, and once the call has ended.
     call: Option<Call>,
     /// What came of it once all has left, where it is no gRPC.
@@ -205,12 +221,14 @@ pub(super) struct Counted {
 impl Counted {
     /// An answer of gRPC, or a page.
     pub(super) fn over(answer: Response<Reply>, mut call: Option<Call>, is_page: bool) -> Response<Self> {
+        let mut answer = answer;
+        let seat = answer.extensions_mut().remove::<Seat>();
         let status = is_page.then(|| answer.status());
         if let Some(call) = call.as_mut().filter(|_| !is_page) {
             call.note_grpc(answer.headers());
         }
         answer.map(|reply| {
-            let mut counted = Self { reply, call, status };
+            let mut counted = Self { reply, seat, waiting: None, call, status };
             counted.end_if_over();
             counted
         })
@@ -234,7 +252,16 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Segments>, Status>>> {
+        if let Some(waiting) = &mut self.waiting {
+            ready!(waiting.as_mut().poll(context));
+            self.waiting = None;
+        }
         let frame = ready!(Pin::new(&mut self.reply).poll_frame(context));
+        if let (Some(seat), Some(data)) = (&self.seat, frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()))
+        {
+            let until = seat.pay(data.remaining() as u64, Instant::now());
+            self.waiting = until.map(|until| Box::pin(tokio::time::sleep_until(until.into())));
+        }
         if let (Some(call), Some(Ok(frame))) = (&mut self.call, &frame) {
             if let Some(data) = frame.data_ref() {
                 call.counts().sent_bytes.inc_by(data.remaining() as u64);
@@ -244,7 +271,7 @@ impl Body for Counted {
             }
         }
         match frame {
-            None => self.call = None,
+            None => (self.call, self.seat) = (None, None),
             Some(_) => self.end_if_over(),
         }
         Poll::Ready(frame)

@@ -4,6 +4,8 @@ use godwit_flight::DatasetError;
 use godwit_formats::with_causes;
 use http::StatusCode;
 
+use crate::pages::BrokenWork;
+
 /// Why there is no answer (htsget 1.3, "Error Response").
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HtsgetError {
@@ -94,5 +96,11 @@ impl From<DatasetError> for HtsgetError {
             DatasetError::Data(_) => Self::Damaged { problem },
             DatasetError::Remote(_) | DatasetError::Machine(_) => Self::Unavailable { problem },
         }
+    }
+}
+
+impl From<BrokenWork> for HtsgetError {
+    fn from(error: BrokenWork) -> Self {
+        Self::Damaged { problem: error.to_string() }
     }
 }

@@ -35,14 +35,7 @@ impl Digest {
 /// base64url (RFC 4648 §5) without padding, which 24 bytes do not need.
 impl std::fmt::Display for Digest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        for three in self.0.chunks(3) {
-            let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-            for shift in [18, 12, 6, 0] {
-                write!(formatter, "{}", char::from(ALPHABET[(bits >> shift & 63) as usize]))?;
-            }
-        }
-        Ok(())
+        formatter.write_str(&godwit_flight::encode_base64_url(&self.0))
     }
 }
 

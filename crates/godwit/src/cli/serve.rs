@@ -1,11 +1,12 @@
 //! What is served, where, and to whom.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::Common;
-use super::values::{parse_duration, parse_server, parse_size, parse_web_url};
+use super::values::{parse_duration, parse_rate, parse_server, parse_size, parse_web_url};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -28,9 +29,10 @@ pub struct ServeArgs {
     /// Let in only who shows a token of this file, made by `godwit token`
     #[arg(long, value_name = "FILE")]
     pub tokens: Option<PathBuf>,
-    /// Let in who shows a JSON Web Token that one of these keys signed, a JSON Web Key Set (RS256, ES256, EdDSA)
-    #[arg(long, value_name = "FILE", requires_all = ["jwt_issuer", "jwt_audience"])]
-    pub jwks: Option<PathBuf>,
+    /// Let in who shows a JSON Web Token that one of these keys signed, a JSON Web Key Set (RS256, ES256, EdDSA); from an https:// address
+    /// they are fetched, and every five minutes again
+    #[arg(long, value_name = "FILE|URL", value_parser = KeysAt::parse, requires_all = ["jwt_issuer", "jwt_audience"])]
+    pub jwks: Option<KeysAt>,
     /// Who has to have made the token, its claim `iss`
     #[arg(long, value_name = "NAME", requires = "jwks")]
     pub jwt_issuer: Option<String>,
@@ -73,6 +75,12 @@ pub struct ServeArgs {
     /// Connections at a time; others are closed at once
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub connections: u32,
+    /// Calls that a caller with a name may have open at a time; others are refused [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub calls_per_caller: Option<u32>,
+    /// What all calls of a caller with a name may be sent together, in bits a second (500M) [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub rate_per_caller: Option<u64>,
     /// Largest message that is taken, a batch of rows and what is said beside it
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub message_limit: u64,
@@ -112,4 +120,51 @@ pub struct TokenArgs {
     /// Append the hash of the token to this file, which `godwit serve --tokens` reads
     #[arg(long, value_name = "FILE", help_heading = THIS_RUN)]
     pub tokens: PathBuf,
+}
+
+/// What an address begins with.
+const SCHEME: &str = "https://";
+
+/// Where keys are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeysAt {
+    /// In a file.
+    File(PathBuf),
+    /// At an address that begins with `https://`.
+    Url(String),
+}
+
+impl KeysAt {
+    /// A path, or an address.
+    ///
+    /// # Errors
+    /// Where an address is one that anybody on the way could answer for.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.starts_with("http://") {
+            return Err(format!("keys are fetched over {SCHEME} only: whoever changes them lets himself in"));
+        }
+        Ok(if text.starts_with(SCHEME) { Self::Url(text.to_owned()) } else { Self::File(text.into()) })
+    }
+}
+
+impl fmt::Display for KeysAt {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(formatter),
+            Self::Url(url) => formatter.write_str(url),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_a_file_or_at_an_address_that_is_encrypted() {
+        assert_eq!(KeysAt::parse("keys.json"), Ok(KeysAt::File("keys.json".into())));
+        let url = "https://issuer.example.org/keys";
+        assert_eq!(KeysAt::parse(url), Ok(KeysAt::Url(url.to_owned())));
+        assert!(KeysAt::parse("http://issuer.example.org/keys").is_err());
+    }
 }

@@ -1,5 +1,10 @@
 //! `godwit serve`: the datasets below a directory, over Arrow Flight and htsget.
 
+mod admission;
+mod keys;
+mod manager;
+
+use std::io::IsTerminal as _;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,15 +14,16 @@ use std::time::Duration;
 use godwit_flight::pool::{Membership, MembershipOptions};
 use godwit_flight::web::WebService;
 use godwit_flight::{
-    Address, Catalog, FileService, Gate, Identities, Issuer, Node, NodeOptions, Rules, Server, ServerTls, SqlEngine,
-    Tuning,
+    Address, CallerLimits, Catalog, FileService, Gate, Identities, Node, NodeOptions, Rules, Server, SqlEngine, Tuning,
 };
 use godwit_rules::Rulebook;
-use godwit_serve::{Htsget, HtsgetOptions, Root, Temporary};
+use godwit_serve::{Pages, PagesOptions, Root, Temporary};
 use godwit_transfer::{Credentials, Files, FilesOptions, References};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use self::admission::Admission;
 use super::rules::{keep_fresh, log_of, rulebook_of};
-use super::{cancel_on_signal, closed, root_of};
+use super::{cancel_on, cancel_on_signal, closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
 use crate::pool_file::PoolFile;
@@ -33,11 +39,13 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Serves until it is told to end.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let (cancelled, reload) = signals()?;
     let address = address_of(&args.listen)?;
-    let gate = gate_of(args)?;
-    let tls = tls_of(args)?;
-    refuse_the_open(args, address, &gate, tls.is_some())?;
+    let threads = args.common.thread_count();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
+    let admission = runtime.block_on(Admission::of(args))?;
+    admission.refuse_the_open(args, address)?;
     if args.writable && Root::is_elsewhere(&args.root) {
         let problem = format!("datasets of {} are only read; leave --writable out", args.root.display());
         return Err(Failure::new(Exit::Usage, problem));
@@ -58,15 +66,14 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let datasets = root.names()?.len();
     let (book, log) = (rulebook_of(args, &root)?, log_of(args)?);
     let rules = book.clone().map(|book| book as Arc<dyn Rules>);
-    let threads = args.common.thread_count();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(async {
         let files = files_of(args, rules.clone())?;
+        let (gate, tls) = (admission.gate(), admission.tls());
         let pool = pool_of(args, &gate)?;
         let engine = engine_of(args, temporary.as_ref(), book.clone());
-        let pages = HtsgetOptions { rules: rules.clone(), public_url: args.public_url.clone() };
-        let web: Option<Arc<dyn WebService>> = Some(Arc::new(Htsget::new(root.clone(), pages)));
+        let (public_url, references) = (args.public_url.clone(), args.reference.clone());
+        let pages = PagesOptions { rules: rules.clone(), public_url, references };
+        let web: Option<Arc<dyn WebService>> = Some(Arc::new(Pages::new(root.clone(), pages)));
         let options = NodeOptions { rules, log: log.clone(), web, ..NodeOptions::default() };
         let node = Node::in_pool(root, engine, files, pool.clone(), options);
         let encrypted = tls.is_some();
@@ -75,6 +82,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
+        manager::told(manager::READY);
+        tokio::spawn(admission.keep_fresh(reload, log.clone()));
         if let Some((book, path)) = book.zip(args.policy.clone()) {
             tokio::spawn(keep_fresh(book, path, log));
         }
@@ -83,6 +92,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         let until_told = async {
             until(&cancelled, args.until_stdin_closes).await;
+            manager::told(manager::STOPPING);
             // Whoever still asks is sent elsewhere.
             if let Some(pool) = &pool {
                 pool.drain();
@@ -161,6 +171,10 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
     Tuning {
         message_limit_bytes: args.message_limit,
         connections: args.connections as usize,
+        callers: CallerLimits {
+            calls: args.calls_per_caller,
+            bytes_per_s: args.rate_per_caller.map(|bits| (bits / 8).max(1)),
+        },
         keep_alive_interval: SILENCE,
         keep_alive_timeout: SILENCE,
         ..Tuning::default()
@@ -239,6 +253,18 @@ fn no_files(status: godwit_flight::Status) -> Failure {
     Failure::new(Exit::Machine, status.message().to_owned())
 }
 
+/// Flags that signals set: to end, and to read again what says who is let in. A terminal that is lost ends a server that was started
+/// at one; to others its signal says to read again, as to all daemons.
+fn signals() -> Result<(Arc<AtomicBool>, Arc<AtomicBool>), Failure> {
+    let reload = Arc::new(AtomicBool::new(false));
+    if std::io::stdin().is_terminal() {
+        return Ok((cancel_on_signal()?, reload));
+    }
+    let registered = signal_hook::flag::register(SIGHUP, reload.clone());
+    registered.map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
+    Ok((cancel_on(&[SIGINT, SIGTERM])?, reload))
+}
+
 /// Ends when the flag is set.
 async fn until(cancelled: &AtomicBool, stdin_closes: bool) {
     let signalled = async {
@@ -256,49 +282,6 @@ fn address_of(listen: &str) -> Result<SocketAddr, Failure> {
     let wrong = |problem: String| Failure::new(Exit::Usage, format!("--listen {listen}: {problem}; write HOST:PORT"));
     let mut found = listen.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("no address has that name".to_owned()))
-}
-
-fn gate_of(args: &ServeArgs) -> Result<Gate, Failure> {
-    let unreadable = |path: &Path| {
-        let path = path.display().to_string();
-        move |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot read {path}: {error}"))
-    };
-    let mut identities = Identities::default();
-    if let Some(path) = &args.tokens {
-        let text = std::fs::read_to_string(path).map_err(unreadable(path))?;
-        identities = Identities::parse(&text)
-            .map_err(|error| Failure::new(Exit::Input, format!("{}: {error}", path.display())))?;
-        if identities.is_empty() {
-            let problem = format!("{} has no tokens; make one with `godwit token NAME --tokens {0}`", path.display());
-            return Err(Failure::new(Exit::Input, problem));
-        }
-    }
-    if let Some(path) = &args.jwks {
-        let keys = std::fs::read_to_string(path).map_err(unreadable(path))?;
-        let (issuer, audience) = (args.jwt_issuer.as_deref(), args.jwt_audience.as_deref());
-        let issuer = Issuer::new(&keys, issuer.unwrap_or_default(), audience.unwrap_or_default(), &args.jwt_name);
-        let issuer = issuer.map_err(|error| Failure::new(Exit::Input, format!("{}: {error}", path.display())))?;
-        identities = identities.with_issuer(issuer);
-    }
-    Ok(if identities.is_empty() { Gate::Open } else { Gate::Identities(Arc::new(identities)) })
-}
-
-fn tls_of(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
-    let Some((certificate, key)) = args.tls_cert.as_deref().zip(args.tls_key.as_deref()) else { return Ok(None) };
-    let tls = ServerTls::from_files(certificate, key, args.tls_client_ca.as_deref());
-    tls.map(Some).map_err(|error| Failure::new(Exit::Machine, godwit_formats::with_causes(&error)))
-}
-
-/// Genomes are served to other machines only encrypted, and only to who is known, unless somebody says that they need not be.
-fn refuse_the_open(args: &ServeArgs, address: SocketAddr, gate: &Gate, encrypted: bool) -> Result<(), Failure> {
-    let guarded = encrypted && (args.tls_client_ca.is_some() || !matches!(gate, Gate::Open));
-    if address.ip().is_loopback() || guarded || args.insecure {
-        return Ok(());
-    }
-    let problem = format!(
-        "{address} can be reached from other machines: give --tls-cert, --tls-key and --tokens (or --tls-client-ca), or say --insecure"
-    );
-    Err(Failure::new(Exit::Usage, problem))
 }
 
 /// Makes a token and keeps its hash.

@@ -1,0 +1,272 @@
+//! Sequences of plain FASTA files by their digests, and their letters as they are taken.
+//!
+//! Flows in: FASTA files as they are now. Flows out: which sequence has a digest, where it lies, and its letters in upper case. A file
+//! is read through once for each state of it, by one caller while others wait.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::stream;
+use godwit_flight::web::WebStream;
+use godwit_flight::{DatasetError, Status};
+use godwit_formats::fasta::{FaiRecord, IndexEvent, index_with};
+use godwit_formats::random_access::RandomAccess;
+use md5::{Digest as _, Md5};
+use ring::digest::{Context, SHA512};
+
+use super::question::Id;
+use crate::store::{SeenFile, Store};
+
+/// Bytes of MD5.
+pub(super) const MD5_BYTES: usize = 16;
+/// Bytes of SHA-512 that are part of a digest.
+pub(super) const SHA_BYTES: usize = 24;
+/// Bytes of a file that are read at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// A sequence of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    /// Its name, its length, and where its letters are.
+    pub(super) record: FaiRecord,
+    pub(super) md5: [u8; MD5_BYTES],
+    pub(super) sha512: [u8; SHA_BYTES],
+}
+
+impl Sequence {
+    fn has(&self, id: Id) -> bool {
+        match id {
+            Id::Md5(md5) => self.md5 == md5,
+            Id::Sha512(sha512) => self.sha512 == sha512,
+        }
+    }
+}
+
+/// The sequences of a file, in one state of it.
+#[derive(Debug)]
+pub(super) struct Digested {
+    state: Vec<u8>,
+    /// None where it is compressed, so that nothing can be read in between, or damaged.
+    sequences: Vec<Sequence>,
+}
+
+impl Digested {
+    fn of(file: &SeenFile) -> Self {
+        Self { state: file.state.clone(), sequences: digested(&file.path).unwrap_or_default() }
+    }
+
+    /// Those of a digest; several where a file has one twice.
+    pub(super) fn with(&self, id: Id) -> impl Iterator<Item = &Sequence> {
+        self.sequences.iter().filter(move |sequence| sequence.has(id))
+    }
+}
+
+/// What is known of files. Clones are not the same.
+#[derive(Debug, Default)]
+pub(super) struct KnownFiles {
+    files: Mutex<HashMap<PathBuf, Arc<Digested>>>,
+    reading: Mutex<()>,
+}
+
+impl KnownFiles {
+    /// The sequences of a file as it is now.
+    pub(super) fn of(&self, file: &SeenFile) -> Arc<Digested> {
+        let known = || self.locked().get(&file.path).filter(|found| found.state == file.state).cloned();
+        if let Some(found) = known() {
+            return found;
+        }
+        let _only_one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        known().unwrap_or_else(|| {
+            let digested = Arc::new(Digested::of(file));
+            self.locked().insert(file.path.clone(), digested.clone());
+            digested
+        })
+    }
+
+    /// Whether a file had such a sequence when it was last looked at.
+    pub(super) fn had(&self, path: &Path, id: Id) -> bool {
+        self.locked().get(path).is_some_and(|found| found.with(id).next().is_some())
+    }
+
+    /// Whether nothing is known of a file yet.
+    pub(super) fn is_new(&self, path: &Path) -> bool {
+        !self.locked().contains_key(path)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<PathBuf, Arc<Digested>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sequences of a plain FASTA file; `None` for one that is compressed or cannot be read.
+fn digested(path: &Path) -> Option<Vec<Sequence>> {
+    let (mut is_plain, mut digests, mut upper) = (true, Vec::new(), Vec::new());
+    let (mut md5, mut sha512) = (Md5::new(), Context::new(&SHA512));
+    let records = index_with(path, |event| {
+        match event {
+            IndexEvent::Start { compressed } => is_plain &= !compressed,
+            IndexEvent::Bases(bases) => {
+                upper.clear();
+                upper.extend(bases.iter().map(u8::to_ascii_uppercase));
+                md5.update(&upper);
+                sha512.update(&upper);
+            }
+            IndexEvent::End => {
+                let mut sha = [0; SHA_BYTES];
+                let whole = std::mem::replace(&mut sha512, Context::new(&SHA512)).finish();
+                sha.copy_from_slice(&whole.as_ref()[..SHA_BYTES]);
+                digests.push((md5.finalize_reset().into(), sha));
+            }
+        }
+        is_plain
+    });
+    let records = records.ok().filter(|_| is_plain)?;
+    let sequence = |(record, (md5, sha512))| Sequence { record, md5, sha512 };
+    Some(records.into_iter().zip(digests).map(sequence).collect())
+}
+
+/// The letters `[start, end)` of a sequence, in upper case.
+///
+/// # Errors
+/// [`DatasetError`]; [`DatasetError::Changed`] where the file is another by now.
+pub(super) fn letters(file: &SeenFile, record: &FaiRecord, wanted: &Range<u64>) -> Result<WebStream, DatasetError> {
+    let source = Store::Here.open(file)?;
+    // What is there now may be another file than the one that was looked at.
+    let now = Store::Here.find(&file.path, &[], false)?;
+    if now.as_ref().and_then(|seen| seen.files.first()).is_none_or(|now| now.state != file.state) {
+        return Err(DatasetError::Changed { name: record.name.clone() });
+    }
+    let place = |base: u64| record.offset + base / record.line_bases * record.line_bytes + base % record.line_bases;
+    let bytes = match wanted.is_empty() {
+        true => 0..0,
+        false => place(wanted.start)..place(wanted.end - 1) + 1,
+    };
+    let sending = Sending { source, bytes, left: wanted.end - wanted.start };
+    Ok(Box::pin(stream::unfold(sending, |mut sending| async move {
+        let next = sending.next().await?;
+        if next.is_err() {
+            // Nothing can be said after that but that it is over.
+            sending.left = 0;
+        }
+        Some((next, sending))
+    })))
+}
+
+/// What is still to be sent.
+struct Sending {
+    source: Arc<dyn RandomAccess>,
+    /// Where it is in the file.
+    bytes: Range<u64>,
+    /// Letters of it.
+    left: u64,
+}
+
+impl Sending {
+    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        if self.left == 0 {
+            return None;
+        }
+        let (source, start) = (self.source.clone(), self.bytes.start);
+        let count = (self.bytes.end - start).min(PIECE_BYTES);
+        let changed = Status::data_loss(format!("{} changed while it was read", source.path().display()));
+        self.bytes.start += count;
+        // No thread waits for a client that is slow.
+        let read = tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![0; count as usize];
+            match source.read_at(&mut bytes, start) {
+                Ok(found) => {
+                    bytes.truncate(found);
+                    bytes.retain(u8::is_ascii_alphabetic);
+                    bytes.make_ascii_uppercase();
+                    Ok(Bytes::from(bytes))
+                }
+                Err(error) => Err(Status::unavailable(format!("cannot read {}: {error}", source.path().display()))),
+            }
+        });
+        let read = read.await.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}"))));
+        Some(read.and_then(|letters| {
+            let left = self.left.checked_sub(letters.len() as u64).ok_or_else(|| changed.clone())?;
+            if left > 0 && self.bytes.is_empty() {
+                return Err(changed);
+            }
+            self.left = left;
+            Ok(letters)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    /// Letters that come, as text.
+    async fn text_of(mut letters: WebStream) -> Result<String, Status> {
+        let mut text = Vec::new();
+        while let Some(piece) = letters.next().await {
+            text.extend_from_slice(&piece?);
+        }
+        Ok(String::from_utf8(text).expect("letters are ASCII"))
+    }
+
+    fn seen(path: &Path) -> SeenFile {
+        Store::Here.find(path, &[], false).unwrap().unwrap().files.remove(0)
+    }
+
+    #[tokio::test]
+    async fn any_letters_of_wrapped_sequences_are_read_where_they_lie() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.fa");
+        for (width, line_end) in [(7, "\n"), (10, "\r\n"), (100, "\n")] {
+            let sequences = ["ACGTnacgtryNACGTTTGACCAAGT", "g", "TTTTTTTTTTTTTT"];
+            let mut text = String::new();
+            for (number, sequence) in sequences.iter().enumerate() {
+                text += &format!(">s{number} x{line_end}");
+                for line in sequence.as_bytes().chunks(width) {
+                    text += &format!("{}{line_end}", std::str::from_utf8(line).unwrap());
+                }
+            }
+            std::fs::write(&path, text).unwrap();
+            let file = seen(&path);
+            let known = Digested::of(&file);
+            assert_eq!(known.sequences.len(), sequences.len());
+            for (sequence, found) in sequences.iter().zip(&known.sequences) {
+                for start in 0..=sequence.len() {
+                    for end in start..=sequence.len() {
+                        let wanted = start as u64..end as u64;
+                        let letters = text_of(letters(&file, &found.record, &wanted).unwrap()).await.unwrap();
+                        assert_eq!(letters, sequence[start..end].to_ascii_uppercase(), "{start}-{end}, {width}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn files_are_known_by_their_state_and_none_is_sent_that_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.fa");
+        std::fs::write(&path, ">s\nACGT\n").unwrap();
+        let (known, before) = (KnownFiles::default(), seen(&path));
+        // Of ACGT: GA4GH refget v2.0.0, and `md5sum` of coreutils.
+        let ids = ["SQ.aKF498dAxcJAqme6QYQ7EZ07-fiw8Kw2", "f1f8f4bf413b16ad135722aa4591043e"]
+            .map(|id| Id::parse(id).unwrap());
+        assert!(known.is_new(&path));
+        for id in ids {
+            assert_eq!(known.of(&before).with(id).count(), 1);
+            assert!(known.had(&path, id));
+        }
+        let record = known.of(&before).with(ids[0]).next().unwrap().record.clone();
+        let begun = letters(&before, &record, &(0..4)).unwrap();
+        std::fs::write(&path, ">s\nAC\nG\n").unwrap();
+        assert!(text_of(begun).await.is_err(), "fewer letters than were promised");
+        assert!(matches!(letters(&before, &record, &(0..4)), Err(DatasetError::Changed { .. })));
+        assert_eq!(known.of(&seen(&path)).with(ids[0]).count(), 0);
+        std::fs::write(&path, "no FASTA").unwrap();
+        assert_eq!(known.of(&seen(&path)).sequences.len(), 0);
+    }
+}
