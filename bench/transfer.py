@@ -300,6 +300,9 @@ def promises(results):
             yield bench.promise(f"cubic flow beside polite, queue {found['queue']}, of its rate alone", [found["cubic_keeps_percent"]], at_least=asked, unit="%")
             if found["queue"] == "1bdp":
                 yield bench.promise("polite alone, of the link", [found["copy_alone_mbit_per_s"] / 2], at_least=88, unit="%")
+        if found["mode"] == "fair":
+            # Beside two flows of its kind it would have a third.
+            yield bench.promise(f"cubic flow beside fair, queue {found['queue']}, of its rate alone", [found["cubic_keeps_percent"]], at_least=100 / 3, unit="%")
 
 
 def cell_table(cells):
