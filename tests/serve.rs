@@ -14,6 +14,7 @@ mod live;
 mod metrics;
 mod objects;
 mod packed;
+mod page;
 mod plain;
 mod puts;
 mod query;

@@ -27,7 +27,7 @@ bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgres
     globus-gass-copy-progs:globus-url-copy)
 
 # What is done without where it cannot be had: what needs it skips.
-wanted=(diamond-aligner:diamond mmseqs2:mmseqs)
+wanted=(diamond-aligner:diamond mmseqs2:mmseqs chromium:chromium)
 
 case "$profile" in
     run) needs=("${run[@]}") ;;
@@ -132,6 +132,11 @@ fi
 # NCBI's libraries, which godwit-blast is built on. 190 MB: half a minute, once.
 if [ "$profile" != run ]; then
     "$root/tools/fetch-ncbi.sh" >/dev/null || fail "NCBI's libraries could not be installed; see above"
+fi
+
+# The genome browser of the page that `godwit serve` has; without it the page has none.
+if ! "$root/tools/fetch-igv.sh" >/dev/null; then
+    echo "install-dependencies: igv.js could not be fetched; the page of godwit serve will have no genome browser" >&2
 fi
 
 # Python programs the tests compare with, each in an environment of its own.

@@ -151,7 +151,7 @@ fn keys_of_an_issuer_are_fetched_and_fetched_again() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("read again"), "{said}");
 
-    let serve = |words: &[&str]| godwit().args(["serve", "--root", text(&root)]).args(&of_issuer).args(words).run();
+    let serve = |words: &[&str]| godwit().args(["serve", "--root", text(&root)]).args(of_issuer).args(words).run();
     serve(&[&publisher.url, "--ca", text(&shown)]).refuses(&[4], &["404", &publisher.url]);
     serve(&[&publisher.url]).refuses(&[4], &[&publisher.url, "certificate"]);
     serve(&["http://localhost/keys"]).refuses(&[2], &["https://"]);
@@ -178,7 +178,7 @@ fn whoever_started_it_as_a_service_is_told() {
 }
 
 #[test]
-fn the_service_file_is_one_and_keeps_what_it_can_from_the_server() {
+fn the_service_file_is_one_that_systemd_takes() {
     needs!("systemd-analyze");
     let packaged = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/systemd/godwit.service");
     let unit = std::fs::read_to_string(packaged).expect("it is there");

@@ -11,7 +11,7 @@ use godwit_tests::binary::godwit;
 use godwit_tests::patience::wait_until;
 use godwit_tests::random::Random;
 use godwit_tests::served::Served;
-use godwit_tests::tool::{Tool, succeed};
+use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 use serde_json::Value;
 

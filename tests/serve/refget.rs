@@ -46,7 +46,7 @@ fn samtools_decodes_cram_by_sequences_of_the_server() {
     let cram = out.join("sample.cram");
     // The path that the header names is not there for others.
     let moved = scratch::directory("refget-cram").join("elsewhere.cram");
-    let header = Tool::need("samtools").run(&["view", "--no-PG", "-H", text(&cram)]).stdout;
+    let header = Tool::need("samtools").run(["view", "--no-PG", "-H", text(&cram)]).stdout;
     let header = String::from_utf8(header).expect("it is text");
     let bare: Vec<String> = header
         .lines()
@@ -54,7 +54,7 @@ fn samtools_decodes_cram_by_sequences_of_the_server() {
         .collect();
     let bare_path = moved.with_extension("sam");
     std::fs::write(&bare_path, bare.join("\n") + "\n").expect("it can be written");
-    let reheaded = Tool::need("samtools").run(&["reheader", "--no-PG", text(&bare_path), text(&cram)]);
+    let reheaded = Tool::need("samtools").run(["reheader", "--no-PG", text(&bare_path), text(&cram)]);
     std::fs::write(&moved, reheaded.stdout).expect("it can be written");
     let view = |path: &str| {
         let mut command = Tool::need("samtools").command();
@@ -62,7 +62,7 @@ fn samtools_decodes_cram_by_sequences_of_the_server() {
         command.args(["view", "--no-PG", text(&moved)]);
         command
     };
-    let expected = Tool::need("samtools").run(&["view", "--no-PG", "-T", text(reference), text(&moved)]).stdout;
+    let expected = Tool::need("samtools").run(["view", "--no-PG", "-T", text(reference), text(&moved)]).stdout;
     let found = succeed(&mut view(&format!("http://{}/sequence/%s", served.address))).stdout;
     assert!(!found.is_empty() && found == expected, "the reads are others");
     let _ = std::fs::remove_dir_all(moved.with_extension("cache"));
@@ -88,7 +88,7 @@ fn letters_are_those_of_faidx() {
     }
     std::fs::write(&fasta, written).expect("it can be written");
     let faidx = |region: &str| {
-        let told = Tool::need("samtools").run(&["faidx", "--length", "0", text(&fasta), region]).stdout;
+        let told = Tool::need("samtools").run(["faidx", "--length", "0", text(&fasta), region]).stdout;
         let told = String::from_utf8(told).expect("it is text");
         told.lines().skip(1).collect::<String>().to_ascii_uppercase()
     };
@@ -118,8 +118,30 @@ fn letters_are_those_of_faidx() {
     std::fs::write(&fasta, ">one\nACGT\n").expect("it can be written");
     assert_eq!(ask(&served, &path, &[]).status, 404);
     assert_eq!(ask(&served, &format!("/sequence/{}", md5_of("ACGT")), &[]).body, "ACGT");
+    assert_eq!(ask(&served, &format!("/sequence/md5%3A{}", md5_of("ACGT")), &[]).body, "ACGT");
     let refused = ask(&served, "/sequence/x", &["--request", "POST", "--data", "x"]);
     assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[test]
+fn references_are_had_as_files_with_their_index() {
+    needs!("bwa", "samtools", "curl");
+    let (sample, out) = aligned();
+    let reference = sample.indexed_by_godwit();
+    let served = Served::start(&out, &["--reference", text(reference)]);
+    let file = std::fs::read_to_string(reference).expect("it is there");
+    assert!(ask(&served, "/references/0.fa", &[]).body == file, "all of it");
+    let part = ask(&served, "/references/0.fa", &["--header", "range: bytes=70-199"]);
+    assert_eq!((part.status, part.body.as_str()), (206, &file[70..200]));
+    let copied = scratch::directory("refget-fai").join("reference.fa");
+    std::fs::copy(reference, &copied).expect("it can be copied");
+    Tool::need("samtools").run(["faidx", text(&copied)]);
+    let index = std::fs::read_to_string(copied.with_extension("fa.fai")).expect("samtools made it");
+    assert_eq!(ask(&served, "/references/0.fa.fai", &[]).body, index);
+    assert_eq!(ask(&served, "/references/", &[]).body, r#"{"references":[0]}"#);
+    for none in ["/references/1.fa", "/references/0", "/references/-1.fa", "/references/x.fa.fai"] {
+        assert_eq!(ask(&served, none, &[]).status, 404, "{none}");
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tonic::Code;
 
 use crate::access::{AccessLog, Accessed};
 use crate::sql::Pending;
-use crate::web::{FILE_DATA, READS, SEQUENCES, VARIANTS};
+use crate::web::{API, FILE_DATA, READS, REFERENCES, SEQUENCES, SITE, VARIANTS};
 
 /// Where metrics are told.
 pub(crate) const METRICS: &str = "/metrics";
@@ -51,12 +51,14 @@ pub(crate) enum Verb {
     HtsgetData,
     /// Sequences by their digests.
     Refget,
+    /// The page of a server, and what it asks.
+    Page,
     /// What is none of these.
     Other,
 }
 
 impl Verb {
-    const ALL: [(Self, &str); 15] = [
+    const ALL: [(Self, &str); 16] = [
         (Self::DoGet, "DoGet"),
         (Self::DoPut, "DoPut"),
         (Self::DoExchange, "DoExchange"),
@@ -71,6 +73,7 @@ impl Verb {
         (Self::Htsget, "Htsget"),
         (Self::HtsgetData, "HtsgetData"),
         (Self::Refget, "Refget"),
+        (Self::Page, "Page"),
         (Self::Other, "Other"),
     ];
 
@@ -87,6 +90,8 @@ impl Verb {
             health if health.starts_with("/grpc.health.v1.Health/") => Self::Health,
             page if page.starts_with(READS) || page.starts_with(VARIANTS) => Self::Htsget,
             page if page.starts_with(SEQUENCES) => Self::Refget,
+            page if page.starts_with(REFERENCES) => Self::Refget,
+            page if page == "/" || page.starts_with(SITE) || page.starts_with(API) => Self::Page,
             _ => Self::Other,
         }
     }

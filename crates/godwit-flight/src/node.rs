@@ -5,6 +5,7 @@
 //! else is a tonic service of the same [`Node`].
 
 mod actions;
+mod browser;
 mod lookups;
 mod pages;
 mod placing;

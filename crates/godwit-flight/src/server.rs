@@ -42,7 +42,7 @@ use crate::first_words::{Spoken, listen};
 use crate::gate::{Caller, Gate, shown_token};
 use crate::message::{Assembler, PREFIX_BYTES};
 use crate::metrics::{Metrics, RefusedFor, Verb, VerbCounts};
-use crate::pool::{ConnectionUse, Meter};
+use crate::pool::{ConnectionUse, Meter, PURPOSE};
 use crate::server::callers::{Callers, Seat};
 use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response, seated};
 use crate::tls::ServerTls;
@@ -380,7 +380,12 @@ impl<D: DataPlane> Plane<D> {
     }
 
     /// A call of somebody begins.
-    fn enter(&self, name: &str) -> Result<Option<Seat>, Box<Status>> {
+    fn enter(&self, caller: &Caller) -> Result<Option<Seat>, Box<Status>> {
+        // Nodes of a pool come for others, and are as many as there are.
+        self.enter_as(if caller.purpose() == Some(PURPOSE) { "" } else { caller.name() })
+    }
+
+    fn enter_as(&self, name: &str) -> Result<Option<Seat>, Box<Status>> {
         self.callers.enter(name).inspect_err(|_| self.refuse(RefusedFor::Limit))
     }
 
@@ -403,7 +408,7 @@ impl<D: DataPlane> Plane<D> {
             self.refuse(RefusedFor::Grant);
             return refused(Status::permission_denied(GRANTED_ONLY));
         }
-        let seat = match self.enter(caller.name()) {
+        let seat = match self.enter(&caller) {
             Ok(seat) => seat,
             Err(status) => return refused(*status),
         };

@@ -23,6 +23,12 @@ pub const READS: &str = "/reads/";
 pub const VARIANTS: &str = "/variants/";
 /// What paths begin with that are about sequences (refget 2.0).
 pub const SEQUENCES: &str = "/sequence/";
+/// What paths begin with of the references of a server.
+pub const REFERENCES: &str = "/references/";
+/// What paths begin with that the page of a server asks.
+pub const API: &str = "/api/";
+/// What paths begin with of the files of that page, which anybody may have.
+pub const SITE: &str = "/site/";
 /// Where bytes of files are had, by a ticket.
 pub const FILE_DATA: &str = "/htsget/data";
 

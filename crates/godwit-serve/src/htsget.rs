@@ -23,9 +23,11 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub(crate) use self::data::streamed;
 use self::error::HtsgetError;
 use self::layout::{Layout, Plan, Stretch};
-use self::question::{Question, percent_decoded};
+use self::question::Question;
+pub(crate) use self::question::percent_decoded;
 use crate::batches::blamed;
 use crate::pages::{accessed, blocking, described};
 use crate::root::{FileKind, OneFile, Root};
@@ -220,7 +222,7 @@ impl Htsget {
             Ok::<_, HtsgetError>((source, cut))
         })
         .await??;
-        let body = WebBody::Stream { bytes: cut.bytes(), stream: data::streamed(source, cut) };
+        let body = WebBody::Stream { bytes: cut.bytes(), stream: streamed(source, cut) };
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         Ok(response)

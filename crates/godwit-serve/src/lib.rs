@@ -2,8 +2,8 @@
 //!
 //! [`Root`] is the [`Catalog`](godwit_flight::Catalog) of a directory or a bucket. Names are paths below it. Which file is what goes by
 //! its name, as users see it; what is in it is looked at when it is opened. What clients put is kept beside it, as Parquet; no
-//! other file is written. Nothing is asked of who reads or puts. [`Pages`] gives out the files of reads and variants as they are, and
-//! sequences, over plain HTTP.
+//! other file is written. Nothing is asked of who reads or puts. [`Pages`] gives out the files of reads and variants as they are, sequences,
+//! and a page for browsers, over plain HTTP.
 
 mod batches;
 mod bucket;
@@ -16,6 +16,7 @@ mod reads;
 mod refget;
 mod region_lookup;
 mod root;
+mod site;
 mod store;
 mod streamed_reads;
 mod tables;

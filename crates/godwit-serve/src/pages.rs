@@ -1,10 +1,12 @@
-//! What a server of files answers over plain HTTP: htsget and refget, and to browsers which sites may read the answers.
+//! What a server of files answers over plain HTTP: htsget, refget and a page, and to browsers which sites may read the answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use godwit_flight::web::{FileTickets, Replying, SEQUENCES, WebBody, WebReply, WebRequest, WebService};
+use godwit_flight::web::{
+    FileTickets, REFERENCES, Replying, SEQUENCES, SITE, WebBody, WebReply, WebRequest, WebService,
+};
 use godwit_flight::{Accessed, Caller, Rules};
 use http::header::{HeaderName, ORIGIN, VARY};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
@@ -12,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri};
 use crate::htsget::Htsget;
 use crate::refget::Refget;
 use crate::root::Root;
+use crate::site;
 
 /// Bytes of a request that are recorded.
 const RECORDED_BYTES: usize = 4096;
@@ -45,10 +48,17 @@ impl Pages {
     }
 
     async fn reply(&self, request: WebRequest, tickets: FileTickets) -> WebReply {
+        if let Some(response) = site::file(&request.path, &request.method) {
+            return WebReply { response, access: None };
+        }
+        if request.path.starts_with(SITE) {
+            return WebReply { response: site::none(), access: None };
+        }
         let origin = allowed_origin(&request);
         let (mut response, access) = match request.method {
             Method::OPTIONS => (preflight(&request.headers), None),
             _ if request.path.starts_with(SEQUENCES) => self.refget.answer(request).await,
+            _ if request.path.starts_with(REFERENCES) => self.refget.reference(request).await,
             _ => self.htsget.answer(request, tickets).await,
         };
         let headers = response.headers_mut();

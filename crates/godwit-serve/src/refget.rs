@@ -6,6 +6,7 @@
 
 mod error;
 mod question;
+mod reference_files;
 mod sequences;
 
 use std::fmt::Write as _;
@@ -18,10 +19,12 @@ use godwit_flight::{Accessed, Caller, Code, FileUse, FileVerdict, Rules, encode_
 use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use self::error::RefgetError;
 use self::question::{Id, Letters, Medium};
 use self::sequences::{KnownFiles, Sequence, letters};
+use crate::htsget::percent_decoded;
 use crate::pages::{accessed, blocking, described};
 use crate::root::Root;
 use crate::store::{SeenFile, Store};
@@ -36,7 +39,12 @@ pub(crate) struct Refget {
     rules: Option<Arc<dyn Rules>>,
     references: Vec<PathBuf>,
     known: KnownFiles,
+    /// Threads that look for sequences: those who wait for one keep none waiting that is for others.
+    looking: Semaphore,
 }
+
+/// Threads that look for sequences at a time.
+const LOOKING: usize = 4;
 
 /// A sequence that was asked for, and all of the same letters in its file.
 struct Found {
@@ -61,35 +69,48 @@ type Answered = Result<Response<WebBody>, RefgetError>;
 
 impl Refget {
     pub(crate) fn new(root: Arc<Root>, rules: Option<Arc<dyn Rules>>, references: Vec<PathBuf>) -> Self {
-        Self { root, rules, references, known: KnownFiles::default() }
+        Self { root, rules, references, known: KnownFiles::default(), looking: Semaphore::new(LOOKING) }
     }
 
     /// Letters, what is known of a sequence, or what the service is.
     pub(crate) async fn answer(self: &Arc<Self>, request: WebRequest) -> (Response<WebBody>, Option<Accessed>) {
-        let caller = match &request.caller {
-            Ok(caller) => caller.clone(),
-            Err(status) => {
-                let problem = status.message().to_owned();
-                let error = match status.code() {
-                    Code::PermissionDenied => RefgetError::Forbidden { problem },
-                    _ => RefgetError::Unknown { problem },
-                };
-                return (shown_error(&error), None);
-            }
+        let caller = match whoever(&request) {
+            Ok(caller) => caller,
+            Err(response) => return (*response, None),
         };
-        let what = described(&request);
-        let answered = self.answer_to(caller.clone(), request).await;
+        let answered = self.answer_to(caller.clone(), &request).await;
+        Self::answered(&caller, "Refget", &request, answered)
+    }
+
+    /// Looks for something on a thread that may wait, in turn.
+    async fn looked_up<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&Self) -> Result<T, RefgetError> + Send + 'static,
+    ) -> Result<T, RefgetError> {
+        let _turn = self.looking.acquire().await;
+        let this = self.clone();
+        blocking(move || look(&this)).await?
+    }
+
+    /// An answer, and what is recorded of it.
+    fn answered(
+        caller: &Caller,
+        call: &str,
+        request: &WebRequest,
+        answered: Answered,
+    ) -> (Response<WebBody>, Option<Accessed>) {
         let outcome = answered.as_ref().err().map(|error| format!("{}: {error}", error.status().as_u16()));
         let response = answered.unwrap_or_else(|error| shown_error(&error));
-        let access = accessed(&caller, "Refget", what, outcome, &response);
+        let access = accessed(caller, call, described(request), outcome, &response);
         (response, Some(access))
     }
 
-    async fn answer_to(self: &Arc<Self>, caller: Caller, request: WebRequest) -> Answered {
+    async fn answer_to(self: &Arc<Self>, caller: Caller, request: &WebRequest) -> Answered {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return Err(RefgetError::Method);
         }
-        let rest = request.path.strip_prefix(SEQUENCES).unwrap_or_default().trim_end_matches('/');
+        let path = percent_decoded(&request.path).unwrap_or_default();
+        let rest = path.strip_prefix(SEQUENCES).unwrap_or_default().trim_end_matches('/');
         if rest == "service-info" {
             return Ok(json_answer(Medium::Json.accepted(&request.headers)?, &service_info(&request.origin)));
         }
@@ -99,24 +120,28 @@ impl Refget {
         };
         let id = Id::parse(digest).ok_or_else(|| RefgetError::NotFound { id: digest.to_owned() })?;
         let medium = if is_metadata { Medium::Json } else { Medium::Plain };
-        let this = self.clone();
-        let found = blocking(move || this.find(&caller, id)).await??;
+        let found = self.looked_up(move |this| this.find(&caller, id)).await?;
         let found = found.ok_or_else(|| RefgetError::NotFound { id: digest.to_owned() })?;
         let kind = medium.accepted(&request.headers)?;
         if is_metadata {
             return Ok(json_answer(kind, &metadata(&found)));
         }
-        sequence_answer(&found, &request, kind).await
+        sequence_answer(&found, request, kind).await
     }
 
-    /// The first file that has a sequence, and that a caller may see.
+    /// A sequence that a caller may see: of a reference, else of the first file that has it.
     fn find(&self, caller: &Caller, id: Id) -> Result<Option<Found>, RefgetError> {
-        let mut sources: Vec<Source> =
-            self.references.iter().map(|path| Source { path: path.clone(), name: None }).collect();
-        let datasets = self.root.fasta_files()?;
-        sources.extend(datasets.into_iter().map(|(name, path)| Source { path, name: Some(name) }));
+        let references = self.references.iter().map(|path| Source { path: path.clone(), name: None });
+        if let Some(found) = self.find_in(caller, id, references.collect())? {
+            return Ok(Some(found));
+        }
+        let datasets = self.root.fasta_files()?.into_iter();
+        self.find_in(caller, id, datasets.map(|(name, path)| Source { path, name: Some(name) }).collect())
+    }
+
+    fn find_in(&self, caller: &Caller, id: Id, mut sources: Vec<Source>) -> Result<Option<Found>, RefgetError> {
         // Files that had it before come first, and those that have to be read through last.
-        sources.sort_by_key(|source| (!self.known.had(&source.path, id), self.known.is_new(&source.path)));
+        sources.sort_by_cached_key(|source| (!self.known.had(&source.path, id), self.known.is_new(&source.path)));
         for source in sources {
             let rule = match self.rule_for(caller, source.name.as_deref()) {
                 Ok(rule) => rule,
@@ -124,7 +149,7 @@ impl Refget {
             };
             let Some(seen) = Store::Here.find(&source.path, &[], false)? else { continue };
             let Some(file) = seen.files.into_iter().next() else { continue };
-            let sequences: Vec<Sequence> = self.known.of(&file).with(id).cloned().collect();
+            let sequences: Vec<Sequence> = self.known.of(&file)?.with(id).cloned().collect();
             if !sequences.is_empty() {
                 if let Some((name, rule)) = source.name.zip(rule) {
                     caller.touches().add(&name, &rule);
@@ -145,6 +170,20 @@ impl Refget {
     }
 }
 
+/// Who asks.
+///
+/// # Errors
+/// The answer to somebody who is not let in.
+fn whoever(request: &WebRequest) -> Result<Caller, Box<Response<WebBody>>> {
+    request.caller.clone().map_err(|status| {
+        let problem = status.message().to_owned();
+        Box::new(shown_error(&match status.code() {
+            Code::PermissionDenied => RefgetError::Forbidden { problem },
+            _ => RefgetError::Unknown { problem },
+        }))
+    })
+}
+
 /// Letters of a sequence, as they are asked for.
 async fn sequence_answer(found: &Found, request: &WebRequest, kind: &'static str) -> Answered {
     let record = found.first().record.clone();
@@ -152,7 +191,11 @@ async fn sequence_answer(found: &Found, request: &WebRequest, kind: &'static str
     let wanted = asked.within(record.bases)?;
     let (file, range) = (found.file.clone(), wanted.clone());
     let stream = blocking(move || letters(&file, &record, &range)).await??;
-    let mut response = Response::new(WebBody::Stream { bytes: wanted.end - wanted.start, stream });
+    let body = match wanted.is_empty() {
+        true => WebBody::Whole(Bytes::new()),
+        false => WebBody::Stream { bytes: wanted.end - wanted.start, stream },
+    };
+    let mut response = Response::new(body);
     let bases = found.first().record.bases;
     let is_range = matches!(asked, Letters::Range { .. } | Letters::Last { .. });
     if is_range {

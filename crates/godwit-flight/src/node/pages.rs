@@ -4,16 +4,20 @@ use http::{Response, StatusCode};
 
 use super::Node;
 use crate::access::{Accessed, Recorded};
-use crate::web::{AnsweredTo, FileTickets, WebBody, WebReply, WebRequest, plain};
+use crate::web::{API, AnsweredTo, FileTickets, WebBody, WebReply, WebRequest, plain};
 
 impl Node {
     /// Answers a request by whoever knows its page. What cannot be recorded does not leave.
     pub(super) async fn answer_page(&self, request: WebRequest) -> Response<WebBody> {
-        let Some(web) = &self.inner.options.web else {
-            return plain(StatusCode::NOT_FOUND, "there is no page of that name");
+        let web = self.inner.options.web.as_ref();
+        let WebReply { mut response, access } = match web {
+            _ if request.path.starts_with(API) => self.answer_api(request).await,
+            Some(web) => {
+                let tickets = FileTickets::new(self.inner.key.clone(), self.inner.options.ticket_lifetime);
+                web.answer(request, tickets).await
+            }
+            None => return plain(StatusCode::NOT_FOUND, "there is no page of that name"),
         };
-        let tickets = FileTickets::new(self.inner.key.clone(), self.inner.options.ticket_lifetime);
-        let WebReply { mut response, access } = web.answer(request, tickets).await;
         if let Some(access) = &access {
             response.extensions_mut().insert(AnsweredTo(access.who.clone()));
         }

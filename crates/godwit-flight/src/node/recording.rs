@@ -156,7 +156,7 @@ fn name_of(command: &Command) -> String {
 }
 
 /// Bytes as text, not more than are recorded.
-fn shortened(bytes: &[u8]) -> String {
+pub(super) fn shortened(bytes: &[u8]) -> String {
     let kept = String::from_utf8_lossy(&bytes[..bytes.len().min(RECORDED_BYTES)]).into_owned();
     if bytes.len() > RECORDED_BYTES { format!("{kept}… ({} bytes)", bytes.len()) } else { kept }
 }

@@ -104,6 +104,12 @@ impl Drop for Taken {
 }
 
 impl Seat {
+    /// Until when a call that begins has to wait, for what others of its caller have sent.
+    pub(super) fn owes(&self, now: Instant) -> Option<Instant> {
+        self.bytes_per_s?;
+        Some(*self.account.locked()).filter(|free| *free > now + SHORT)
+    }
+
     /// So many bytes are sent; returns until when the next ones have to wait.
     pub(super) fn pay(&self, bytes: u64, now: Instant) -> Option<Instant> {
         let rate = self.bytes_per_s?;
@@ -152,6 +158,9 @@ mod tests {
         assert_eq!(until(&two, 100, later), Some(10_100), "what was not used is not saved up");
         let other = callers.enter("bob").unwrap().unwrap();
         assert_eq!(until(&other, 500, now), Some(500));
+        let next = callers.enter("bob").unwrap().unwrap();
+        assert_eq!(next.owes(now).map(|until| (until - now).as_millis()), Some(500), "one that begins waits, too");
+        assert_eq!(next.owes(later), None);
     }
 
     #[test]

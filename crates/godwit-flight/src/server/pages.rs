@@ -13,10 +13,10 @@ use tonic::Status;
 
 use super::reply::{Reply, page, seated};
 use super::{DataPlane, GRANTED_ONLY, Plane};
-use crate::gate::{Caller, Gate};
+use crate::gate::Gate;
 use crate::metrics::{RefusedFor, Verb};
 use crate::transport::Address;
-use crate::web::{AnsweredTo, WebBody, WebRequest, plain};
+use crate::web::{API, AnsweredTo, WebBody, WebRequest, plain};
 use crate::wire::Wire;
 
 /// Most bytes that come with a request: a list of thousands of regions.
@@ -70,6 +70,8 @@ impl<D: DataPlane> Plane<D> {
         let caller = match verb {
             // It shows a ticket, which whoever made it knows again.
             Verb::HtsgetData => Err(Status::unauthenticated("a ticket is asked for")),
+            // Whoever may see nothing may see where to show a token.
+            Verb::Page if !request.uri().path().starts_with(API) => Err(Status::unauthenticated("nobody is asked")),
             // A page of another site asks beforehand whether it may ask, and shows nothing (Fetch, "CORS-preflight fetch").
             _ if request.method() == Method::OPTIONS => Err(Status::unauthenticated("nobody is asked")),
             _ => self.admit(request.headers(), wire),
@@ -81,8 +83,7 @@ impl<D: DataPlane> Plane<D> {
                 Err(Status::permission_denied(GRANTED_ONLY))
             }
         });
-        let name = caller.as_ref().map(Caller::name).unwrap_or_default();
-        let seat = match self.enter(name) {
+        let seat = match caller.as_ref().map_or(Ok(None), |caller| self.enter(caller)) {
             Ok(seat) => seat,
             Err(status) => return crowded(&status),
         };
@@ -107,7 +108,7 @@ impl<D: DataPlane> Plane<D> {
         let answer = self.data.page(asked).await;
         // Who shows a ticket is known only by whoever reads it.
         let named = answer.extensions().get::<AnsweredTo>().map(|named| named.0.clone());
-        let seat = match named.filter(|_| seat.is_none()).map(|name| self.enter(&name)).transpose() {
+        let seat = match named.filter(|_| seat.is_none()).map(|name| self.enter_as(&name)).transpose() {
             Ok(found) => seat.or(found.flatten()),
             Err(status) => return crowded(&status),
         };

@@ -23,6 +23,9 @@ use crate::metrics::Call;
 use crate::segments::Segments;
 use crate::web::{WebBody, WebStream};
 
+/// Bytes of text that leave at a time.
+const TEXT_BYTES: usize = 256 << 10;
+
 pub(super) fn response(reply: Reply, status: Option<&Status>) -> Response<Reply> {
     let mut response = Response::new(reply);
     let headers = response.headers_mut();
@@ -67,7 +70,7 @@ pub(super) enum Reply {
         ended: bool,
     },
     Tonic(tonic::body::Body),
-    /// Text that is no gRPC; `None` once it is sent.
+    /// Text that is no gRPC, what is left of it; `None` once it is sent.
     Text(Option<Bytes>),
     /// Bytes that are no gRPC, and how many are left.
     Bytes {
@@ -84,7 +87,11 @@ impl Body for Reply {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Segments>, Status>>> {
         match self.get_mut() {
             Self::Nothing => Poll::Ready(None),
-            Self::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(Segments::from(text))))),
+            Self::Text(text) => Poll::Ready(text.take().map(|mut whole| {
+                let piece = whole.split_to(whole.len().min(TEXT_BYTES));
+                *text = Some(whole).filter(|left| !left.is_empty());
+                Ok(Frame::data(Segments::from(piece)))
+            })),
             Self::Bytes { stream, left } => {
                 let Some(bytes) = ready!(stream.as_mut().poll_next(context)) else { return Poll::Ready(None) };
                 *left = left.saturating_sub(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64));
@@ -205,6 +212,10 @@ impl Outgoing {
     }
 }
 
+fn sleep_until(until: Instant) -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep_until(until.into()))
+}
+
 /// An answer, counted as it leaves.
 pub(super) struct Counted {
     reply: Reply,
@@ -228,7 +239,8 @@ impl Counted {
             call.note_grpc(answer.headers());
         }
         answer.map(|reply| {
-            let mut counted = Self { reply, seat, waiting: None, call, status };
+            let waiting = seat.as_ref().and_then(|seat| seat.owes(Instant::now())).map(sleep_until);
+            let mut counted = Self { reply, seat, waiting, call, status };
             counted.end_if_over();
             counted
         })
@@ -260,7 +272,7 @@ impl Body for Counted {
         if let (Some(seat), Some(data)) = (&self.seat, frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()))
         {
             let until = seat.pay(data.remaining() as u64, Instant::now());
-            self.waiting = until.map(|until| Box::pin(tokio::time::sleep_until(until.into())));
+            self.waiting = until.map(sleep_until);
         }
         if let (Some(call), Some(Ok(frame))) = (&mut self.call, &frame) {
             if let Some(data) = frame.data_ref() {

@@ -22,7 +22,7 @@ struct Sending {
 }
 
 /// The bytes of a cut of a file.
-pub(super) fn streamed(source: Arc<dyn RandomAccess>, cut: Cut) -> WebStream {
+pub(crate) fn streamed(source: Arc<dyn RandomAccess>, cut: Cut) -> WebStream {
     let Cut { head, whole, tail } = cut;
     let sending = Sending { source, head, whole, tail };
     Box::pin(stream::unfold(sending, |mut sending| async move {

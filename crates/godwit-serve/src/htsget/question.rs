@@ -145,7 +145,7 @@ impl Wanted {
 }
 
 /// Text with its percent signs taken for what they stand for (RFC 3986 §2.1); `None` where that is no text.
-pub(super) fn percent_decoded(text: &str) -> Option<String> {
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {

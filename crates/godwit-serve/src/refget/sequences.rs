@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use godwit_flight::web::WebStream;
 use godwit_flight::{DatasetError, Status};
-use godwit_formats::fasta::{FaiRecord, IndexEvent, index_with};
+use godwit_formats::fasta::{FaiRecord, FastaError, IndexEvent, index_with};
 use godwit_formats::random_access::RandomAccess;
 use md5::{Digest as _, Md5};
 use ring::digest::{Context, SHA512};
@@ -24,6 +24,8 @@ use crate::store::{SeenFile, Store};
 pub(super) const MD5_BYTES: usize = 16;
 /// Bytes of SHA-512 that are part of a digest.
 pub(super) const SHA_BYTES: usize = 24;
+/// Files that are known at a time.
+const MOST_KNOWN: usize = 4096;
 /// Bytes of a file that are read at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -54,8 +56,22 @@ pub(super) struct Digested {
 }
 
 impl Digested {
-    fn of(file: &SeenFile) -> Self {
-        Self { state: file.state.clone(), sequences: digested(&file.path).unwrap_or_default() }
+    fn of(file: &SeenFile) -> Result<Self, FastaError> {
+        let sequences = match digested(&file.path) {
+            // The machine keeps it from being read, and may not the next time.
+            Err(FastaError::Bgzf(error)) => return Err(FastaError::Bgzf(error)),
+            found => found.unwrap_or_default(),
+        };
+        Ok(Self { state: file.state.clone(), sequences })
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        !self.sequences.is_empty()
+    }
+
+    /// Where all of them lie.
+    pub(super) fn records(&self) -> Vec<FaiRecord> {
+        self.sequences.iter().map(|sequence| sequence.record.clone()).collect()
     }
 
     /// Those of a digest; several where a file has one twice.
@@ -73,17 +89,25 @@ pub(super) struct KnownFiles {
 
 impl KnownFiles {
     /// The sequences of a file as it is now.
-    pub(super) fn of(&self, file: &SeenFile) -> Arc<Digested> {
+    ///
+    /// # Errors
+    /// [`DatasetError::Machine`] where it cannot be read.
+    pub(super) fn of(&self, file: &SeenFile) -> Result<Arc<Digested>, DatasetError> {
         let known = || self.locked().get(&file.path).filter(|found| found.state == file.state).cloned();
         if let Some(found) = known() {
-            return found;
+            return Ok(found);
         }
         let _only_one = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        known().unwrap_or_else(|| {
-            let digested = Arc::new(Digested::of(file));
-            self.locked().insert(file.path.clone(), digested.clone());
-            digested
-        })
+        if let Some(found) = known() {
+            return Ok(found);
+        }
+        let digested = Arc::new(Digested::of(file).map_err(|error| DatasetError::Machine(error.into()))?);
+        let mut files = self.locked();
+        if files.len() >= MOST_KNOWN {
+            files.clear();
+        }
+        files.insert(file.path.clone(), digested.clone());
+        Ok(digested)
     }
 
     /// Whether a file had such a sequence when it was last looked at.
@@ -101,8 +125,8 @@ impl KnownFiles {
     }
 }
 
-/// The sequences of a plain FASTA file; `None` for one that is compressed or cannot be read.
-fn digested(path: &Path) -> Option<Vec<Sequence>> {
+/// The sequences of a plain FASTA file; none of one that is compressed.
+fn digested(path: &Path) -> Result<Vec<Sequence>, FastaError> {
     let (mut is_plain, mut digests, mut upper) = (true, Vec::new(), Vec::new());
     let (mut md5, mut sha512) = (Md5::new(), Context::new(&SHA512));
     let records = index_with(path, |event| {
@@ -123,9 +147,12 @@ fn digested(path: &Path) -> Option<Vec<Sequence>> {
         }
         is_plain
     });
-    let records = records.ok().filter(|_| is_plain)?;
+    let records = records?;
+    if !is_plain {
+        return Ok(Vec::new());
+    }
     let sequence = |(record, (md5, sha512))| Sequence { record, md5, sha512 };
-    Some(records.into_iter().zip(digests).map(sequence).collect())
+    Ok(records.into_iter().zip(digests).map(sequence).collect())
 }
 
 /// The letters `[start, end)` of a sequence, in upper case.
@@ -232,7 +259,7 @@ mod tests {
             }
             std::fs::write(&path, text).unwrap();
             let file = seen(&path);
-            let known = Digested::of(&file);
+            let known = Digested::of(&file).unwrap();
             assert_eq!(known.sequences.len(), sequences.len());
             for (sequence, found) in sequences.iter().zip(&known.sequences) {
                 for start in 0..=sequence.len() {
@@ -257,16 +284,16 @@ mod tests {
             .map(|id| Id::parse(id).unwrap());
         assert!(known.is_new(&path));
         for id in ids {
-            assert_eq!(known.of(&before).with(id).count(), 1);
+            assert_eq!(known.of(&before).unwrap().with(id).count(), 1);
             assert!(known.had(&path, id));
         }
-        let record = known.of(&before).with(ids[0]).next().unwrap().record.clone();
+        let record = known.of(&before).unwrap().with(ids[0]).next().unwrap().record.clone();
         let begun = letters(&before, &record, &(0..4)).unwrap();
         std::fs::write(&path, ">s\nAC\nG\n").unwrap();
         assert!(text_of(begun).await.is_err(), "fewer letters than were promised");
         assert!(matches!(letters(&before, &record, &(0..4)), Err(DatasetError::Changed { .. })));
-        assert_eq!(known.of(&seen(&path)).with(ids[0]).count(), 0);
+        assert_eq!(known.of(&seen(&path)).unwrap().with(ids[0]).count(), 0);
         std::fs::write(&path, "no FASTA").unwrap();
-        assert_eq!(known.of(&seen(&path)).sequences.len(), 0);
+        assert_eq!(known.of(&seen(&path)).unwrap().sequences.len(), 0);
     }
 }

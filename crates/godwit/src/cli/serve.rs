@@ -84,7 +84,8 @@ pub struct ServeArgs {
     /// Largest message that is taken, a batch of rows and what is said beside it
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     pub message_limit: u64,
-    /// Trust servers whose certificate is in this file, or signed by one in it, when files are fetched from them, PEM [default: the system's list]
+    /// Trust servers whose certificate is in this file, or signed by one in it, when files are fetched from them, and besides those that the
+    /// system trusts when keys are, PEM [default: the system's list]
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Memory that each statement may have

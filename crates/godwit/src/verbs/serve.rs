@@ -2,7 +2,7 @@
 
 mod admission;
 mod keys;
-mod manager;
+mod readiness;
 
 use std::io::IsTerminal as _;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -82,7 +82,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
-        manager::told(manager::READY);
+        readiness::told(readiness::READY);
         tokio::spawn(admission.keep_fresh(reload, log.clone()));
         if let Some((book, path)) = book.zip(args.policy.clone()) {
             tokio::spawn(keep_fresh(book, path, log));
@@ -92,7 +92,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         let until_told = async {
             until(&cancelled, args.until_stdin_closes).await;
-            manager::told(manager::STOPPING);
+            readiness::told(readiness::STOPPING);
             // Whoever still asks is sent elsewhere.
             if let Some(pool) = &pool {
                 pool.drain();

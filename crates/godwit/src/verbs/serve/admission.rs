@@ -32,12 +32,18 @@ struct Files {
     authority: Option<PathBuf>,
 }
 
-/// Who is let in, and the certificate.
+/// A file as it was looked at: inode, when it was written, length.
+type Stamp = Option<(u64, i64, i64, u64)>;
 
+/// Who is let in, and the certificate.
 pub(super) struct Admission {
     files: Files,
-    /// Those of an issuer, as they were when they were last had.
-    issuer_keys: Option<String>,
+    /// Files as they were before they were read.
+    seen: Vec<Stamp>,
+    /// Those who have a token, as they were last read.
+    tokens: Identities,
+    /// Whose signature stands for a name, and the text that its keys were had from.
+    issuer: Option<(Issuer, String)>,
     identities: Option<Current<Identities>>,
     tls: Option<ServerTls>,
 }
@@ -58,14 +64,25 @@ impl Admission {
             client_authority: args.tls_client_ca.clone(),
             authority: args.ca.clone(),
         };
-        let issuer_keys = files.issuer_keys().await?;
-        let identities = files.identities(issuer_keys.as_deref())?;
-        if let Some((path, _)) = files.tokens.as_ref().zip(identities.as_ref()).filter(|(_, found)| found.is_empty()) {
+        let (seen, tokens) = (files.stamps(), files.tokens()?);
+        if let Some(path) = files.tokens.as_ref().filter(|_| tokens.is_empty()) {
             let problem = format!("{} has no tokens; make one with `godwit token NAME --tokens {0}`", path.display());
             return Err(Failure::new(Exit::Input, problem));
         }
-        let tls = files.tls()?;
-        Ok(Self { files, issuer_keys, identities: identities.map(Current::new), tls })
+        let (issuer, tls) = (files.issuer().await?, files.tls()?);
+        let is_asked = files.tokens.is_some() || files.keys.is_some();
+        let mut made = Self { files, seen, tokens, issuer, identities: None, tls };
+        made.identities = is_asked.then(|| Current::new(made.all()));
+        Ok(made)
+    }
+
+    /// All who are let in.
+    fn all(&self) -> Identities {
+        let tokens = self.tokens.clone();
+        match &self.issuer {
+            Some((issuer, _)) => tokens.with_issuer(issuer.clone()),
+            None => tokens,
+        }
     }
 
     /// Who is let in.
@@ -93,30 +110,42 @@ impl Admission {
         Err(Failure::new(Exit::Usage, problem))
     }
 
-    /// Reads it all again whenever a file has changed, or somebody says so, until it is dropped. What cannot be read is told, and what
-    /// was there stays.
+    /// Reads it all again whenever a file has changed, or somebody says so, until it is dropped. What cannot be read is told and tried
+    /// again, and what was there stays.
     pub(super) async fn keep_fresh(mut self, reload: Arc<AtomicBool>, log: Option<Arc<dyn AccessLog>>) {
-        let (mut seen, mut fetched) = (self.files.stamps(), Instant::now());
+        let (mut fetched, mut failed) = (Instant::now(), String::new());
         loop {
             tokio::time::sleep(REFRESH).await;
             let stamps = self.files.stamps();
-            let is_told = reload.swap(false, Ordering::Relaxed) || stamps != seen;
+            let is_told = reload.swap(false, Ordering::Relaxed) || stamps != self.seen;
             let is_due = self.files.are_keys_elsewhere() && fetched.elapsed() >= KEYS_REFRESH;
-            if !is_told && !is_due {
+            if !is_told && !is_due && failed.is_empty() {
                 continue;
             }
-            (seen, fetched) = (stamps, Instant::now());
-            let outcome = match self.read_again().await {
-                Ok(()) => "in force".to_owned(),
-                Err(failure) => format!("what was in force stays: {}", failure.line()),
-            };
-            let is_fine = outcome == "in force";
-            if is_told && is_fine {
-                tell("godwit: identities and certificates were read again");
-            } else if !is_fine {
-                tell(&format!("godwit: warning: identities and certificates: {outcome}"));
+            self.seen = stamps;
+            let mut problems = self.read_files();
+            let mut has_changed = is_told;
+            if is_told || is_due {
+                fetched = Instant::now();
+                match self.read_keys().await {
+                    Ok(are_others) => has_changed |= are_others,
+                    Err(failure) => problems.push(failure.line()),
+                }
             }
-            if let Some(log) = log.as_ref().filter(|_| is_told || !is_fine) {
+            let problem = problems.join(" | ");
+            // What failed a moment ago fails again until somebody mends it.
+            let is_news = problem != failed || (is_told && !problem.is_empty());
+            failed = if problems.is_empty() { String::new() } else { problem.clone() };
+            let outcome = match problem.is_empty() {
+                true if has_changed || is_news => "in force".to_owned(),
+                false if is_news => format!("what was in force stays: {problem}"),
+                _ => continue,
+            };
+            match problem.is_empty() {
+                true => tell("godwit: identities and certificates were read again"),
+                false => tell(&format!("godwit: warning: identities and certificates: {outcome}")),
+            }
+            if let Some(log) = &log {
                 let (call, what) = ("Identities".to_owned(), self.files.described());
                 // What cannot be recorded is told to whoever asks next.
                 let _ = log.record(Accessed { call, what, outcome, ..Accessed::default() }).await;
@@ -124,55 +153,65 @@ impl Admission {
         }
     }
 
-    async fn read_again(&mut self) -> Result<(), Failure> {
-        // The rest is read even where keys cannot be fetched: a token that was taken away is not to be good until they can.
-        let fetched = match self.files.issuer_keys().await {
-            Ok(keys) => {
-                self.issuer_keys = keys;
-                Ok(())
+    /// Reads tokens and certificates, each of which may be had where the other is not; returns what could not be read.
+    fn read_files(&mut self) -> Vec<String> {
+        let mut problems = Vec::new();
+        match self.files.tokens() {
+            Ok(tokens) => {
+                self.tokens = tokens;
+                self.let_in();
             }
-            Err(failure) => Err(failure),
-        };
-        let found = self.files.identities(self.issuer_keys.as_deref())?;
-        if let Some((identities, found)) = self.identities.as_ref().zip(found) {
-            if found.is_empty() {
-                tell("godwit: warning: nobody is let in any more, for no token is known");
+            Err(failure) => problems.push(failure.line()),
+        }
+        match self.files.tls() {
+            Ok(found) => {
+                if let Some((tls, found)) = self.tls.as_ref().zip(found) {
+                    tls.replace(&found);
+                }
             }
-            identities.set(found);
+            Err(failure) => problems.push(failure.line()),
         }
-        if let Some((tls, found)) = self.tls.as_ref().zip(self.files.tls()?) {
-            tls.replace(&found);
+        problems
+    }
+
+    /// Reads the keys of the issuer, which may take a while; returns whether they are others.
+    async fn read_keys(&mut self) -> Result<bool, Failure> {
+        let found = self.files.issuer().await?;
+        let text_of = |issuer: &Option<(Issuer, String)>| issuer.as_ref().map(|(_, text)| text.clone());
+        let are_others = text_of(&found) != text_of(&self.issuer);
+        self.issuer = found;
+        self.let_in();
+        Ok(are_others)
+    }
+
+    fn let_in(&self) {
+        let Some(identities) = &self.identities else { return };
+        let all = self.all();
+        if all.is_empty() && !identities.get().is_empty() {
+            tell("godwit: warning: nobody is let in any more, for no token is known");
         }
-        fetched
+        identities.set(all);
     }
 }
 
 impl Files {
-    /// The keys of an issuer, where one is asked for.
-    async fn issuer_keys(&self) -> Result<Option<String>, Failure> {
-        match &self.keys {
-            None => Ok(None),
-            Some(KeysAt::File(path)) => read(path).map(Some),
-            Some(KeysAt::Url(url)) => keys::fetch(url, self.authority.as_deref()).await.map(Some),
-        }
+    /// Those who have a token; nobody where there is no list of them.
+    fn tokens(&self) -> Result<Identities, Failure> {
+        let Some(path) = &self.tokens else { return Ok(Identities::default()) };
+        let wrong = |error| Failure::new(Exit::Input, format!("{}: {error}", path.display()));
+        Identities::parse(&read(path)?).map_err(wrong)
     }
 
-    /// Who is let in; `None` where nobody is asked.
-    fn identities(&self, issuer_keys: Option<&str>) -> Result<Option<Identities>, Failure> {
-        if self.tokens.is_none() && issuer_keys.is_none() {
-            return Ok(None);
-        }
-        let mut identities = Identities::default();
-        if let Some(path) = &self.tokens {
-            let wrong = |error| Failure::new(Exit::Input, format!("{}: {error}", path.display()));
-            identities = Identities::parse(&read(path)?).map_err(wrong)?;
-        }
-        if let Some((keys, at)) = issuer_keys.zip(self.keys.as_ref()) {
-            let issuer = Issuer::new(keys, &self.issuer, &self.audience, &self.claim);
-            let issuer = issuer.map_err(|error| Failure::new(Exit::Input, format!("{at}: {error}")))?;
-            identities = identities.with_issuer(issuer);
-        }
-        Ok(Some(identities))
+    /// Whose signature stands for a name, and its keys as they were had.
+    async fn issuer(&self) -> Result<Option<(Issuer, String)>, Failure> {
+        let Some(at) = &self.keys else { return Ok(None) };
+        let keys = match at {
+            KeysAt::File(path) => read(path)?,
+            KeysAt::Url(url) => keys::fetch(url, self.authority.as_deref()).await?,
+        };
+        let issuer = Issuer::new(&keys, &self.issuer, &self.audience, &self.claim);
+        let issuer = issuer.map_err(|error| Failure::new(Exit::Input, format!("{at}: {error}")))?;
+        Ok(Some((issuer, keys)))
     }
 
     fn tls(&self) -> Result<Option<ServerTls>, Failure> {
@@ -195,7 +234,7 @@ impl Files {
     }
 
     /// Which files there are now: another for another state of one.
-    fn stamps(&self) -> Vec<Option<(u64, i64, i64, u64)>> {
+    fn stamps(&self) -> Vec<Stamp> {
         let stamp = |path: &Path| {
             let found = std::fs::metadata(path).ok()?;
             Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))

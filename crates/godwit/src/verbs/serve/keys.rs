@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a set of keys; those of large issuers have some ten thousand.
 const MOST_BYTES: usize = 1 << 20;
-/// Fetches keys; whoever answers has to be known to the system, or to an authority.
+/// Fetches keys; whoever answers has to be known to the system, or to these authorities.
 ///
 /// # Errors
 /// What keeps them from being fetched.
@@ -23,9 +23,7 @@ pub(super) async fn fetch(url: &str, authority: Option<&Path>) -> Result<String,
             let pem =
                 std::fs::read(path).map_err(|error| failed(format!("cannot read {}: {error}", path.display())))?;
             let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(of_reqwest)?;
-            certificates
-                .into_iter()
-                .fold(builder.tls_built_in_root_certs(false), reqwest::ClientBuilder::add_root_certificate)
+            certificates.into_iter().fold(builder, reqwest::ClientBuilder::add_root_certificate)
         }
     };
     let client = builder.build().map_err(of_reqwest)?;

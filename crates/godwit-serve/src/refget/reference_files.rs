@@ -1,0 +1,89 @@
+//! References as files, for genome browsers that read stretches of FASTA by an index: `/references/N.fa` and `/references/N.fa.fai`, N
+//! counted from 0 in the order in which a server was given them. `/references/` lists those that there are.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use godwit_flight::Accessed;
+use godwit_flight::web::{REFERENCES, WebBody, WebRequest};
+use godwit_formats::bgzf::Cut;
+use godwit_formats::fasta::write_fai;
+use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response, StatusCode};
+use serde_json::json;
+
+use super::error::RefgetError;
+use super::question::Letters;
+use super::sequences::Digested;
+use super::{Answered, Refget, json_answer, whoever};
+use crate::htsget::streamed;
+use crate::pages::blocking;
+use crate::store::{SeenFile, Store};
+
+impl Refget {
+    /// A reference, or a stretch of it, or its index.
+    pub(crate) async fn reference(self: &Arc<Self>, request: WebRequest) -> (Response<WebBody>, Option<Accessed>) {
+        let caller = match whoever(&request) {
+            Ok(caller) => caller,
+            Err(response) => return (*response, None),
+        };
+        let answered = self.reference_to(&request).await;
+        Self::answered(&caller, "Reference", &request, answered)
+    }
+
+    async fn reference_to(self: &Arc<Self>, request: &WebRequest) -> Answered {
+        if !matches!(request.method, Method::GET | Method::HEAD) {
+            return Err(RefgetError::Method);
+        }
+        let name = request.path.strip_prefix(REFERENCES).unwrap_or_default();
+        let (number, is_index) = match name.strip_suffix(".fai") {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        if name.is_empty() {
+            let count = self.references.len();
+            let there = self
+                .looked_up(move |this| (0..count).map(|number| Ok(this.reference_file(number)?.is_some())).collect());
+            let there: Vec<bool> = there.await?;
+            let numbers: Vec<usize> = (0..count).filter(|number| there[*number]).collect();
+            return Ok(json_answer("application/json", &json!({ "references": numbers })));
+        }
+        let none = || RefgetError::NotFound { id: name.to_owned() };
+        let number: usize = number.strip_suffix(".fa").and_then(|number| number.parse().ok()).ok_or_else(none)?;
+        let asked = Letters::of("", &request.headers)?;
+        let (file, known) = self.looked_up(move |this| this.reference_file(number)).await?.ok_or_else(none)?;
+        if is_index {
+            let mut text = Vec::new();
+            // A vector takes whatever is written to it.
+            let _ = write_fai(&known.records(), &mut text);
+            return Ok(with_kind(Response::new(WebBody::Whole(Bytes::from(text))), "text/plain; charset=utf-8"));
+        }
+        let source = blocking(move || Store::Here.open(&file)).await??;
+        let all = source.bytes();
+        let whole = asked.within(all)?;
+        let range = format!("bytes {}-{}/{all}", whole.start, whole.end.saturating_sub(1));
+        let bytes = whole.end - whole.start;
+        let stream = streamed(source, Cut { whole, ..Cut::default() });
+        let mut response = with_kind(Response::new(WebBody::Stream { bytes, stream }), "text/x-fasta");
+        response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if asked != Letters::All {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            response.headers_mut().extend(HeaderValue::try_from(range).ok().map(|range| (CONTENT_RANGE, range)));
+        }
+        Ok(response)
+    }
+
+    /// A reference and its index; `None` where there is none of that number, or it is compressed.
+    fn reference_file(&self, number: usize) -> Result<Option<(SeenFile, Arc<Digested>)>, RefgetError> {
+        let Some(path) = self.references.get(number) else { return Ok(None) };
+        let seen = Store::Here.find(path, &[], false)?;
+        let Some(file) = seen.and_then(|seen| seen.files.into_iter().next()) else { return Ok(None) };
+        let known = self.known.of(&file)?;
+        Ok(Some((file, known)).filter(|(_, known)| known.has_any()))
+    }
+}
+
+fn with_kind(mut response: Response<WebBody>, kind: &'static str) -> Response<WebBody> {
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

@@ -1,0 +1,145 @@
+"""Opens the page of a server in Chromium, as a reader with a mouse or without one, and says what is seen.
+
+Arguments: the program of Chromium, the address of the page, a directory for pictures, what to do, and words for it. Each line that is
+printed is one thing that was seen. Whatever the browser complains about is a failure.
+"""
+
+import pathlib
+import sys
+
+from playwright.sync_api import expect, sync_playwright
+
+PATIENCE_MS = 60_000
+
+
+class Reader:
+    """A page, and what the browser says of it."""
+
+    def __init__(self, browser, url, pictures, scheme="light"):
+        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.complaints = []
+        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.url, self.pictures = url, pathlib.Path(pictures)
+
+    def picture(self, name):
+        self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
+
+    def end(self, *expected):
+        """Nothing was complained about but what was expected."""
+        others = [text for text in self.complaints if not any(word in text for word in expected)]
+        assert not others, others
+        self.context.close()
+
+
+def seen(page, name):
+    """What is shown of a dataset, once it is."""
+    expect(page.locator("#name")).to_have_text(name)
+    return page.locator("#facts").inner_text().replace("\n", " ")
+
+
+def datasets(browser, url, pictures, reads, variants):
+    """Reads with their plots and the genome browser, variants, SQL, and what is wrong in it."""
+    for scheme in ("light", "dark"):
+        reader = Reader(browser, url, pictures, scheme)
+        page = reader.page
+        page.goto(url)
+        page.get_by_role("button", name=reads).click()
+        print(seen(page, reads))
+        expect(page.locator("#plots figure")).to_have_count(2)
+        print(*[plot.get_attribute("aria-label") for plot in page.locator("#plots svg").all()], sep="\n")
+        # igv.js draws in a shadow of its own; there it is when a track has its name.
+        expect(page.locator("#genome .igv-track-label").first).to_be_visible()
+        reader.picture(f"reads-{scheme}")
+        page.get_by_role("button", name=variants).click()
+        print(seen(page, variants))
+        expect(page.locator("#plots figure").first).to_be_visible()
+        expect(page.locator("#genome .igv-track-label").first).to_be_visible()
+        reader.picture(f"variants-{scheme}")
+        page.get_by_label("Statement").fill(f"SELECT count(*) AS reads, NULL AS none FROM reads('{reads}')")
+        page.get_by_role("button", name="Run").click()
+        expect(page.locator("#result td")).to_have_count(2)
+        print(*page.locator("#result td").all_inner_texts())
+        page.get_by_label("Statement").fill("SELECT nothing FROM nowhere")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#problem")).to_be_visible()
+        print(page.locator("#problem").inner_text().splitlines()[0])
+        reader.picture(f"sql-{scheme}")
+        reader.end("400 (Bad Request)", "404 (Not Found)")
+
+
+def keyboard(browser, url, pictures, reads):
+    """Without a mouse, by an address that names a place, and on a narrow screen."""
+    reader = Reader(browser, url, pictures)
+    page = reader.page
+    page.goto(url)
+    expect(page.get_by_role("button", name=reads)).to_be_visible()
+    page.keyboard.press("Tab")
+    print(page.evaluate("document.activeElement.textContent.trim()"))
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.firstChild?.textContent") == reads:
+            break
+    page.keyboard.press("Enter")
+    print(seen(page, reads))
+    expect(page.locator("#plots figure")).to_have_count(2)
+    print(page.evaluate("document.activeElement.id"))
+    page.goto(f"{url}#dataset={reads}&region=chr1:1000-3000")
+    expect(page.get_by_label("Region")).to_have_value("chr1:1000-3000")
+    expect(page.locator("#plots svg").first).to_have_attribute("aria-label", __import__("re").compile("from 1,000 to 3,000"))
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('body > * input, body > * button, body > * textarea')]"
+        ".filter((it) => it.checkVisibility() && !it.closest('#genome') && !it.textContent.trim() && !it.labels?.length && !it.ariaLabel).length"
+    )
+    print(f"{unnamed} without a name")
+    page.set_viewport_size({"width": 400, "height": 800})
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    print(f"{wide} pixels too wide")
+    reader.picture("narrow")
+    reader.end()
+
+
+def guarded(browser, url, pictures, token, *wanted):
+    """Who shows no token sees nothing; who shows one sees what is for him."""
+    reader = Reader(browser, url, pictures)
+    page = reader.page
+    page.goto(url)
+    expect(page.get_by_label("Token")).to_be_visible()
+    print(page.locator("#datasets li").count(), "datasets")
+    for shown in ("nonsense", token):
+        page.get_by_label("Token").fill(shown)
+        page.get_by_role("button", name="Show it").first.click()
+        if shown == "nonsense":
+            expect(page.locator("#who")).to_have_text("This token is not let in.")
+    expect(page.get_by_role("button", name="Forget the token")).to_be_visible()
+    print(page.locator("#who").inner_text())
+    expect(page.locator("#datasets li").first).to_be_visible()
+    print(*[text.splitlines()[0] for text in page.locator("#datasets li").all_inner_texts()])
+    for name in wanted:
+        page.get_by_role("button", name=name).click()
+        print(seen(page, name))
+        columns = page.locator("#columns tr td:first-child")
+        expect(columns.first).to_be_attached()
+        print(*columns.all_text_contents())
+    reader.picture("guarded")
+    assert token not in page.content() and token not in page.url
+    page.get_by_role("button", name="Forget the token").click()
+    expect(page.locator("#who")).to_have_text("The token is forgotten.")
+    assert page.locator("#datasets li").count() == 0 and not page.locator("#dataset").is_visible()
+    assert not any(name in page.content() for name in wanted), "what was shown stays"
+    reader.end("401 (Unauthorized)")
+
+
+def main():
+    program, url, pictures, what, *words = sys.argv[1:]
+    with sync_playwright() as playwright:
+        # Without a sandbox of its own, which needs rights that a container does not have: the only page is ours.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        {"datasets": datasets, "keyboard": keyboard, "guarded": guarded}[what](browser, url, pictures, *words)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Prints the path of igv.js, which the page of `godwit serve` shows genomes with; fetches it first where it is missing.
+#
+# It comes from the npm package igv (MIT licence), pinned by its version and checksum. godwit's build puts it into the program where it
+# finds it; without it the page has no genome browser, and the rest of it.
+set -euo pipefail
+
+# crates/godwit-serve/build.rs names the same.
+version=3.8.10
+sum=87b991ae2a720978172e269dd5127c495e56df5af31144dff19c83124e2f5744
+home=${XDG_CACHE_HOME:-$HOME/.cache}/godwit/igv-$version
+registry=${npm_config_registry:-https://registry.npmjs.org}
+
+if [ ! -e "$home/igv.min.js" ]; then
+    mkdir -p "$(dirname "$home")"
+    aside=$(mktemp -d "$home.XXXXXX")
+    trap 'rm -rf "$aside"' EXIT
+    python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' \
+        "${registry%/}/igv/-/igv-$version.tgz" "$aside/igv.tgz"
+    tar -xzf "$aside/igv.tgz" -C "$aside" package/dist/igv.min.js package/LICENSE
+    echo "$sum  $aside/package/dist/igv.min.js" | sha256sum --check --quiet >&2
+    mv "$aside/package/dist/igv.min.js" "$aside/package/LICENSE" "$aside"
+    rm -rf "$aside/package" "$aside/igv.tgz"
+    # Whoever comes first wins; both have fetched the same.
+    mv -T "$aside" "$home" 2>/dev/null || [ -e "$home/igv.min.js" ]
+fi
+echo "$home/igv.min.js"
