@@ -6,6 +6,7 @@ upper bound of what QUIC would be here. Needs root for the path; see docs/decisi
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -51,7 +52,8 @@ def fetched(path, program, source, out, connections, control, patience_s):
         server.kill()
         server.wait()
     if done.returncode:
-        return done.stderr.strip().splitlines()[-1][-90:]
+        reason = re.search(r'reason: "([^"]+)"', done.stderr)
+        return f"failed: {reason[1] if reason else done.stderr.strip()[-90:]}"
     if subprocess.run(["cmp", source, out]).returncode:
         bench.fail("what came by QUIC is not the file")
     return seconds
