@@ -147,6 +147,19 @@ fn keys_of_an_issuer_are_fetched_and_fetched_again() {
     signal(served.process_id(), HANGUP);
     wait_until("the failure is recorded", || recorded(&audit, "404") > 0);
     assert!(is_in(&new));
+    // It is over when they can be had, and not before.
+    let before = recorded(&audit, "in force");
+    replace(&keys, &new.keys());
+    signal(served.process_id(), HANGUP);
+    wait_until("the keys were had", || recorded(&audit, "in force") > before);
+    let record = std::fs::read_to_string(&audit).expect("it is there");
+    let outcomes = record.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let outcomes: Vec<String> = outcomes
+        .filter(|line| line["call"] == "Identities")
+        .map(|line| if line["outcome"] == "in force" { "fine" } else { "failed" }.to_owned())
+        .collect();
+    assert_eq!(outcomes, ["fine", "failed", "fine"], "{record}");
+    std::fs::remove_file(&keys).expect("it is there");
     let (code, said) = served.end(15);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("read again"), "{said}");

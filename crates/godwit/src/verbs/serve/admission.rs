@@ -113,29 +113,35 @@ impl Admission {
     /// Reads it all again whenever a file has changed, or somebody says so, until it is dropped. What cannot be read is told and tried
     /// again, and what was there stays.
     pub(super) async fn keep_fresh(mut self, reload: Arc<AtomicBool>, log: Option<Arc<dyn AccessLog>>) {
-        let (mut fetched, mut failed) = (Instant::now(), String::new());
+        let mut fetched = Instant::now();
+        // Of files, and of keys: what failed a moment ago fails again until somebody mends it, and is told once.
+        let mut failed = [String::new(), String::new()];
         loop {
             tokio::time::sleep(REFRESH).await;
             let stamps = self.files.stamps();
             let is_told = reload.swap(false, Ordering::Relaxed) || stamps != self.seen;
             let is_due = self.files.are_keys_elsewhere() && fetched.elapsed() >= KEYS_REFRESH;
-            if !is_told && !is_due && failed.is_empty() {
+            let is_here_again = !failed[0].is_empty() || (!failed[1].is_empty() && !self.files.are_keys_elsewhere());
+            if !is_told && !is_due && !is_here_again {
                 continue;
             }
             self.seen = stamps;
-            let mut problems = self.read_files();
+            let mut fails = [self.read_files().join(" | "), failed[1].clone()];
             let mut has_changed = is_told;
-            if is_told || is_due {
+            if is_told || is_due || !self.files.are_keys_elsewhere() {
                 fetched = Instant::now();
                 match self.read_keys().await {
-                    Ok(are_others) => has_changed |= are_others,
-                    Err(failure) => problems.push(failure.line()),
+                    Ok(are_others) => {
+                        has_changed |= are_others;
+                        fails[1].clear();
+                    }
+                    Err(failure) => fails[1] = failure.line(),
                 }
             }
-            let problem = problems.join(" | ");
-            // What failed a moment ago fails again until somebody mends it.
-            let is_news = problem != failed || (is_told && !problem.is_empty());
-            failed = if problems.is_empty() { String::new() } else { problem.clone() };
+            let problem =
+                fails.iter().filter(|one| !one.is_empty()).map(String::as_str).collect::<Vec<_>>().join(" | ");
+            let is_news = fails != failed || (is_told && !problem.is_empty());
+            failed = fails;
             let outcome = match problem.is_empty() {
                 true if has_changed || is_news => "in force".to_owned(),
                 false if is_news => format!("what was in force stays: {problem}"),
