@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import _measure as bench
-from transfer import BASE, EmulatedPath, Server, copied, emptied, title_of
+from transfer import BASE, EmulatedPath, Server, both_ends, copied, emptied, title_of
 
 CELLS = [
     {},
@@ -60,10 +60,7 @@ def fetched(path, program, source, out, connections, control, patience_s):
 
 
 def measure(godwit, program, directory, megabytes, cell):
-    root, mine = emptied(directory / "root"), emptied(directory / "mine")
-    with open(root / "f", "wb") as out:
-        for _ in range(megabytes >> 4):
-            out.write(os.urandom(16 << 20))
+    root, mine = both_ends(directory, megabytes)
     with EmulatedPath(cell) as path:
         server = Server(path, godwit, root, directory)
         try:

@@ -159,12 +159,18 @@ def emptied(directory):
     return directory
 
 
-def measure(cell, godwit, directory, megabytes):
-    """One cell: godwit, iperf3 and other programs in the same minute."""
+def both_ends(directory, megabytes):
+    """The directory of a server with a file `f` that cannot be made smaller, and an empty one for who copies it."""
     root, mine = emptied(directory / "root"), emptied(directory / "mine")
     with open(root / "f", "wb") as out:
         for _ in range(megabytes >> 4):
             out.write(os.urandom(16 << 20))
+    return root, mine
+
+
+def measure(cell, godwit, directory, megabytes):
+    """One cell: godwit, iperf3 and other programs in the same minute."""
+    root, mine = both_ends(directory, megabytes)
     with EmulatedPath(cell) as path:
         server = Server(path, godwit, root, directory)
         try:

@@ -9,6 +9,7 @@ use godwit_tests::served::Served;
 use godwit_tests::tool::Tool;
 use godwit_tests::{needs, scratch};
 
+use super::refget::md5_of;
 use super::web::{ask, by_python, text};
 
 /// Bases of a sequence that takes two seconds at the rate of a caller.
@@ -29,10 +30,7 @@ fn served(bases: usize, words: &[&str]) -> (Served, [String; 2], String) {
     };
     let callers = ["alice", "bob"].map(bearer);
     let served = Served::start(&root, &[&["--tokens", text(&tokens)], words].concat());
-    let letters = scratch::directory("limits-md5").join("letters");
-    std::fs::write(&letters, "A".repeat(bases)).expect("it can be written");
-    let md5 = Tool::need("md5sum").run([text(&letters)]).stdout;
-    let path = format!("/sequence/{}", String::from_utf8_lossy(&md5[..32]));
+    let path = format!("/sequence/{}", md5_of(&"A".repeat(bases)));
     (served, callers, path)
 }
 

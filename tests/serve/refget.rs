@@ -12,7 +12,7 @@ use super::web::{Answer, ask, by_python, run_page, text};
 use crate::run::formats::aligned;
 
 /// The digest of a sequence, of the kind that SAM headers have.
-fn md5_of(bases: &str) -> String {
+pub fn md5_of(bases: &str) -> String {
     let mut command = Tool::need("md5sum").command();
     let path = scratch::directory("refget-md5").join("bases");
     std::fs::write(&path, bases).expect("it can be written");

@@ -53,7 +53,7 @@ async fn serve(address: SocketAddr, path: &str) -> Outcome<()> {
         .with_single_cert(vec![made.cert.der().clone()], key.into())?;
     tls.alpn_protocols = vec![b"bulk".to_vec()];
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
-    // Who sends decides on the congestion control; the client names it before it asks for bytes, so both are offered by port.
+    // Who sends decides on the congestion control.
     let control = std::env::var("CONTROL").unwrap_or_default();
     config.transport_config(transport(&control));
     let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket(address)?, Arc::new(TokioRuntime))?;

@@ -160,23 +160,27 @@ fn number_of(request: &WebRequest, name: &str) -> usize {
 /// What is known of a dataset without reading its rows.
 fn described(catalog: &dyn Catalog, name: &str) -> Value {
     match catalog.open(name) {
-        Ok(dataset) => json!({
-            "name": name,
-            "kind": dataset.kind().name(),
-            "bytes": Some(dataset.bytes()).filter(|bytes| *bytes > 0),
-            "rows": dataset.rows(),
-            "sample": dataset.sample(),
-            "regions": dataset.has_regions(),
-        }),
+        Ok(dataset) => told_of(&*dataset, name),
         Err(error) => json!({ "name": name, "problem": told_problem(error) }),
     }
+}
+
+fn told_of(dataset: &dyn Dataset, name: &str) -> Value {
+    json!({
+        "name": name,
+        "kind": dataset.kind().name(),
+        "bytes": Some(dataset.bytes()).filter(|bytes| *bytes > 0),
+        "rows": dataset.rows(),
+        "sample": dataset.sample(),
+        "regions": dataset.has_regions(),
+    })
 }
 
 /// The same with its columns, and the contigs of its header.
 fn all_of(catalog: &dyn Catalog, name: &str) -> Told {
     let dataset = catalog.open(name)?;
     let schema = dataset.schema();
-    let mut told = described(catalog, name);
+    let mut told = told_of(&*dataset, name);
     // Where rows are hidden, finding one that is not may take all of the file.
     let first = if dataset.bytes() > 0 { first_place(&*dataset)? } else { None };
     let rows = u64::from(first.is_some());

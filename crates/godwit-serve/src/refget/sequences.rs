@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use godwit_flight::web::WebStream;
 use godwit_flight::{DatasetError, Status};
+use godwit_formats::bgzf::Cut;
 use godwit_formats::fasta::{FaiRecord, FastaError, IndexEvent, index_with};
-use godwit_formats::random_access::RandomAccess;
 use md5::{Digest as _, Md5};
 use ring::digest::{Context, SHA512};
 
 use super::question::Id;
+use crate::htsget::streamed;
 use crate::store::{SeenFile, Store};
 
 /// Bytes of MD5.
@@ -26,8 +27,6 @@ pub(super) const MD5_BYTES: usize = 16;
 pub(super) const SHA_BYTES: usize = 24;
 /// Files that are known at a time.
 const MOST_KNOWN: usize = 4096;
-/// Bytes of a file that are read at a time.
-const PIECE_BYTES: u64 = 1 << 20;
 
 /// A sequence of a file.
 #[derive(Clone, Debug)]
@@ -171,64 +170,34 @@ pub(super) fn letters(file: &SeenFile, record: &FaiRecord, wanted: &Range<u64>) 
         true => 0..0,
         false => place(wanted.start)..place(wanted.end - 1) + 1,
     };
-    let sending = Sending { source, bytes, left: wanted.end - wanted.start };
-    Ok(Box::pin(stream::unfold(sending, |mut sending| async move {
-        let next = sending.next().await?;
-        if next.is_err() {
-            // Nothing can be said after that but that it is over.
-            sending.left = 0;
+    let changed = format!("{} changed while it was read", file.path.display());
+    let raw = streamed(source, Cut { whole: bytes, ..Cut::default() });
+    Ok(Box::pin(stream::unfold((raw, wanted.end - wanted.start), move |(mut raw, left)| {
+        let changed = changed.clone();
+        async move {
+            if left == 0 {
+                return None;
+            }
+            let read = raw.next().await.unwrap_or_else(|| Err(Status::data_loss(changed.clone())));
+            let next = read.map(letters_of).and_then(|letters| {
+                let left = left.checked_sub(letters.len() as u64).ok_or_else(|| Status::data_loss(changed))?;
+                Ok((letters, left))
+            });
+            // Nothing can be said after a failure but that it is over.
+            let left = next.as_ref().map_or(0, |(_, left)| *left);
+            Some((next.map(|(letters, _)| letters), (raw, left)))
         }
-        Some((next, sending))
     })))
 }
 
-/// What is still to be sent.
-struct Sending {
-    source: Arc<dyn RandomAccess>,
-    /// Where it is in the file.
-    bytes: Range<u64>,
-    /// Letters of it.
-    left: u64,
-}
-
-impl Sending {
-    async fn next(&mut self) -> Option<Result<Bytes, Status>> {
-        if self.left == 0 {
-            return None;
-        }
-        let (source, start) = (self.source.clone(), self.bytes.start);
-        let count = (self.bytes.end - start).min(PIECE_BYTES);
-        let changed = Status::data_loss(format!("{} changed while it was read", source.path().display()));
-        self.bytes.start += count;
-        // No thread waits for a client that is slow.
-        let read = tokio::task::spawn_blocking(move || {
-            let mut bytes = vec![0; count as usize];
-            match source.read_at(&mut bytes, start) {
-                Ok(found) => {
-                    bytes.truncate(found);
-                    bytes.retain(u8::is_ascii_alphabetic);
-                    bytes.make_ascii_uppercase();
-                    Ok(Bytes::from(bytes))
-                }
-                Err(error) => Err(Status::unavailable(format!("cannot read {}: {error}", source.path().display()))),
-            }
-        });
-        let read = read.await.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}"))));
-        Some(read.and_then(|letters| {
-            let left = self.left.checked_sub(letters.len() as u64).ok_or_else(|| changed.clone())?;
-            if left > 0 && self.bytes.is_empty() {
-                return Err(changed);
-            }
-            self.left = left;
-            Ok(letters)
-        }))
-    }
+/// Without ends of lines, in upper case.
+fn letters_of(bytes: Bytes) -> Bytes {
+    let letters = bytes.iter().filter(|byte| byte.is_ascii_alphabetic());
+    letters.map(u8::to_ascii_uppercase).collect::<Vec<_>>().into()
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::StreamExt as _;
-
     use super::*;
 
     /// Letters that come, as text.
