@@ -59,14 +59,14 @@ def measure(options, godwit, scratch):
     return growing
 
 
-def plots(growing):
+def plots(name, growing):
     names = next(iter(growing.values()))["measured"]
     lines = {name: [[found["bytes"] / 1e6, bench.median(found["measured"][name], "wall_s")] for found in growing.values()] for name in names}
     masters = next(iter(growing.values()))["masters"]
     share = {f"master of {workers}": [[found["bytes"] / 1e6, found["masters"][workers]["master_s"]] for found in growing.values()] for workers in masters}
     return [
-        {"name": "search-total", "title": "Time of a search as its output grows", "x": "MB", "y": "s", "log": "x", "bold": [name for name in names if name.startswith("godwit")], "lines": lines},
-        {"name": "search-master", "title": "Time of the master in naive merging", "x": "MB", "y": "s", "log": "x", "bold": [], "lines": share},
+        {"name": name.replace("_", "-"), "title": "Time of a search as its output grows", "x": "MB", "y": "s", "log": "x", "bold": [name for name in names if name.startswith("godwit")], "lines": lines},
+        {"name": name.replace("_", "-") + "-master", "title": "Time of the master in naive merging", "x": "MB", "y": "s", "log": "x", "bold": [], "lines": share},
     ]
 
 
@@ -74,6 +74,7 @@ def options_of_line():
     parser = parser_of(__doc__)
     parser.add_argument("--program-threads", default=[1, 2, 4], help="-num_threads (default: 1,2,4)", **NUMBERS)
     parser.add_argument("--targets", default=[25, 250, 2500], help="-max_target_seqs (default: 25,250,2500)", **NUMBERS)
+    parser.add_argument("--name", default="search_total", help="of the files in --results (default: search_total)")
     return parser.parse_args()
 
 
@@ -97,14 +98,14 @@ def main():
         f"{options.program}, {options.rounds} rounds; installed: {bench.first_line([options.program, '-version'], ':')}; {bench.machine(around)}.",
         "",
         *tables,
-        "![Time as the output grows](search-total.svg)",
-        "![Time of the master](search-master.svg)",
+        f"![Time as the output grows]({options.name.replace('_', '-')}.svg)",
+        f"![Time of the master]({options.name.replace('_', '-')}-master.svg)",
         "",
         f"Command: `{bench.shown_command()}`",
         "",
     ])
-    bench.write("search_total", options.results, text, around, [], {"growing": list(growing.items()), "plots": plots(growing)})
-    _clients.plot(interpreter, options.results / "search_total.json")
+    bench.write(options.name, options.results, text, around, [], {"growing": list(growing.items()), "plots": plots(options.name, growing)})
+    _clients.plot(interpreter, options.results / f"{options.name}.json")
 
 
 if __name__ == "__main__":

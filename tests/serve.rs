@@ -23,4 +23,5 @@ mod refusals;
 mod regions;
 mod remote;
 mod rules;
+mod scanners;
 mod web;

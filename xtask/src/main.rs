@@ -20,6 +20,7 @@ chores:
   chaos [RUNS [SEED]]  let things happen to the nodes of runs on a real SLURM cluster, at moments drawn from a seed
   search [ROUNDS]      all programs and formats of BLAST+ on real data beside one pass; 7 rounds cross ranges and workers
   conformance          build Arrow's integration programs in Go and run its scenarios for Flight against them
+  scanners             let h2spec, SSLyze and testssl.sh look for mistakes in the server
   bench [NAME [ARG..]] run bench/NAME.py or bench/NAME.sh with the arguments; without a name, list them";
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ["chaos", rest @ ..] => chaos(rest),
         ["search", rest @ ..] => search(rest),
         ["conformance"] => conformance(&root()),
+        ["scanners"] => ignored_tests("serve::scanners", &[], "a scanner found something; see above"),
         ["bench"] => list_benches(&root()),
         ["bench", name, rest @ ..] => bench(&root(), name, rest),
         [] | ["help" | "--help" | "-h"] => {

@@ -18,7 +18,7 @@ const PREFACE: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) enum Spoken {
     /// HTTP/2, by prior knowledge or as TLS agreed on.
     Http2,
-    /// Anything else: HTTP/1.1, or what is none of it and told so.
+    /// HTTP/1.1.
     Http1,
 }
 
@@ -31,10 +31,23 @@ pub(crate) struct Heard {
     left: std::ops::Range<usize>,
 }
 
+/// Whether a connection begins as a request of HTTP/1.1 does (RFC 9112 §3): a method, a space, and a path, `*`, an address, or
+/// the name of a host for CONNECT. `None` where too little of it is there.
+fn is_request(words: &[u8]) -> Option<bool> {
+    let method = words.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    match words[method..] {
+        [] => (words.len() == PREFACE_BYTES).then_some(false),
+        [b' '] => (words.len() == PREFACE_BYTES).then_some(false),
+        [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(method > 0),
+        _ => Some(words.starts_with(b"CONNECT ")),
+    }
+}
+
 /// Waits for the first words of a client.
 ///
 /// # Errors
-/// Those of the socket, and its end.
+/// Those of the socket, its end, and words of no protocol that is spoken here: who speaks another one, or none, understands no answer
+/// (RFC 9113 §3.4).
 pub(crate) async fn listen(mut socket: Socket) -> io::Result<(Heard, Spoken)> {
     let (mut words, mut count) = ([0; PREFACE_BYTES], 0);
     let spoken = loop {
@@ -42,11 +55,16 @@ pub(crate) async fn listen(mut socket: Socket) -> io::Result<(Heard, Spoken)> {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             more => count += more,
         }
-        if words[..count] != PREFACE[..count] {
-            break Spoken::Http1;
+        if words[..count] == PREFACE[..count] {
+            if count == PREFACE_BYTES {
+                break Spoken::Http2;
+            }
+            continue;
         }
-        if count == PREFACE_BYTES {
-            break Spoken::Http2;
+        match is_request(&words[..count]) {
+            Some(true) => break Spoken::Http1,
+            Some(false) => return Err(io::ErrorKind::InvalidData.into()),
+            None => {}
         }
     };
     // From here on HTTP/2 comes in frames.
@@ -126,14 +144,24 @@ mod tests {
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             b"POST /x HTTP/1.1\r\n\r\n",
             b"PRI * HTTP/1.1\r\n\r\nabcdefgh",
-            b"\x16\x03\x01",
+            b"OPTIONS * HTTP/1.1\r\n\r\n",
+            b"GET http://other/ HTTP/1.1\r\n\r\n",
         ] {
             for cut in 0..text.len() {
                 assert_eq!(heard(&[&text[..cut], &text[cut..]]).await.unwrap(), (Spoken::Http1, text.to_vec()));
             }
         }
-        for short in [&PREFACE[..0], &PREFACE[..5]] {
+        for short in [&PREFACE[..0], &PREFACE[..5], b"GET", b"GET "] {
             assert_eq!(heard(&[short]).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+        for other in [
+            &b"\x16\x03\x01"[..],
+            b"INVALID CONNECTION PREFACE\r\n\r\n",
+            b"get / HTTP/1.1",
+            b" / HTTP/1.1",
+            &[b'A'; 30],
+        ] {
+            assert_eq!(heard(&[other]).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
         }
     }
 }

@@ -11,6 +11,7 @@ mod pages;
 mod placing;
 mod plain;
 mod puts;
+mod reading;
 mod recording;
 mod running;
 mod service;
@@ -29,25 +30,26 @@ use godwit_model::Region;
 use godwit_model::ipc;
 use prost::Message as _;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::service::Routes;
 
 use crate::access::AccessLog;
-use crate::dataset::{BatchReader, Catalog, Dataset, Existing, Part, Scan};
+use crate::dataset::{Catalog, Dataset, Existing, Part, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::Caller;
 use crate::metrics::{CountedLog, Metrics};
 use crate::node::placing::Asker;
+pub use crate::node::reading::streamed;
 use crate::node::running::Running;
 use crate::pool::{Membership, Meter, PURPOSE, RESUME_MARK, Resumption, resumed};
 use crate::rules::Rules;
-use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Item, Upload};
+use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
 use crate::web::{WebBody, WebRequest, WebService};
 
-/// Batches between the thread that reads a dataset and the connection.
+/// Batches between a connection and the thread that takes them from it, or makes them for it.
 const BATCHES_AHEAD: usize = 2;
 
 /// Bytes of a request that moves no data: manifests of many files, hashes of large ones.
@@ -563,24 +565,6 @@ fn info_with(descriptor: FlightDescriptor, schema: &Schema) -> Result<FlightInfo
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Status> + Send + 'static) -> Result<T, Status> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Status::internal(format!("a bug in godwit: {error}"))))
-}
-
-/// Batches that are read on a thread of their own, as the client takes them.
-pub fn streamed(schema: SchemaRef, batches: BatchReader) -> Download {
-    let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-    tokio::task::spawn_blocking(move || {
-        for batch in batches {
-            let item: Result<Item, Status> = batch.map(|batch| (batch, Bytes::new())).map_err(Status::from);
-            let failed = item.is_err();
-            // Nobody wants more: the client is gone.
-            if sender.blocking_send(item).is_err() || failed {
-                break;
-            }
-        }
-    });
-    let batches =
-        stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) });
-    Download { schema, batches: Box::pin(batches) }
 }
 
 /// A batch as bytes, for a ticket.

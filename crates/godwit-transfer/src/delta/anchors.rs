@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::bases::{Bases, OtherRun};
+use super::bases::{Bases, OtherRun, WORD_BASES};
 use super::error::DeltaError;
 
 /// Bases of a k-mer.
@@ -15,14 +15,13 @@ pub(super) const K: usize = 24;
 const MASK: u64 = (1 << (2 * K)) - 1;
 /// Places in a bucket.
 const WAYS: usize = 4;
-/// Of a k-mer that is repeated, places that are kept.
-const MAX_REPEATS: usize = 2;
 /// Bases for one k-mer that is kept, on average.
 const SAMPLING: usize = 8;
 /// Bases that a thread scans before what it found is put into the table.
 const ROUND_BASES: usize = 1 << 24;
-/// Buckets of a part of the table that is filled at once: 2.6 MB, which caches hold.
-const PART_BUCKETS: usize = 1 << 17;
+/// Buckets of a part of the table that is filled at once, as a power of two: 2.6 MB, which caches hold.
+const PART_BITS: u32 = 17;
+const PART_BUCKETS: usize = 1 << PART_BITS;
 /// K-mers looked up at once, so that waiting for memory overlaps.
 const BATCH: usize = 64;
 
@@ -44,13 +43,25 @@ impl Roller {
     /// Takes the next base. The hash of the k-mer that it ends, where that is one of those that are kept.
     #[inline]
     pub(super) fn push(&mut self, code: u8) -> Option<u64> {
+        let (product, is_kept) = self.roll(code);
+        is_kept.then(|| hash_of(product))
+    }
+
+    /// Takes the next base: what the hash is made of, and whether the k-mer is kept. One in eight is, which no processor foresees, so
+    /// whoever has many bases does better not to branch on each.
+    #[inline]
+    fn roll(&mut self, code: u8) -> (u64, bool) {
         self.forward = (self.forward << 2 | u64::from(code)) & MASK;
         self.reverse = self.reverse >> 2 | u64::from(code ^ 2) << (2 * K - 2);
         self.bases += 1;
-        let hash = self.forward.min(self.reverse).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let product = self.forward.min(self.reverse).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         // The upper bits of a product depend on all of the factor.
-        (hash >> 61 == 0 && self.bases >= K).then(|| (hash ^ hash >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9))
+        (product, (product >> 61 == 0) & (self.bases >= K))
     }
+}
+
+fn hash_of(product: u64) -> u64 {
+    (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
 /// Places of k-mers of a reference.
@@ -70,28 +81,27 @@ impl Anchors {
         let shift = (usize::BITS - bases.count().leading_zeros()).saturating_sub(32);
         let mut anchors = Self { marks: vec![0; buckets], places: vec![[0; WAYS]; buckets], shift };
         let threads = threads.max(1);
-        let part = buckets.div_ceil(threads).min(PART_BUCKETS);
         let round = ROUND_BASES * threads;
         for start in (0..bases.count()).step_by(round) {
             let stretches = (start..(start + round).min(bases.count())).step_by(ROUND_BASES);
             let scans: Vec<Vec<Vec<Entry>>> = std::thread::scope(|scope| {
                 let scan = |start: usize| {
                     let stretch = start..(start + ROUND_BASES).min(bases.count());
-                    scope.spawn(move || scan(bases, others, stretch, buckets, part))
+                    scope.spawn(move || scan(bases, others, stretch, buckets, shift))
                 };
                 let running: Vec<_> = stretches.map(scan).collect();
                 running.into_iter().map(|scan| scan.join().expect("scanning bases does not panic")).collect()
             });
             let scans = &scans;
             std::thread::scope(|scope| {
-                let parts = anchors.marks.chunks_mut(part).zip(anchors.places.chunks_mut(part)).enumerate();
-                let mut parts: Vec<_> = parts.collect();
+                let parts = anchors.marks.chunks_mut(PART_BUCKETS).zip(anchors.places.chunks_mut(PART_BUCKETS));
+                let mut parts: Vec<_> = parts.enumerate().collect();
                 let share = parts.len().div_ceil(threads);
                 while !parts.is_empty() {
                     let some = parts.split_off(parts.len().saturating_sub(share));
                     scope.spawn(move || {
                         for (at, (marks, places)) in some {
-                            let mut filler = Filler { marks, places, shift };
+                            let mut filler = Filler { marks, places };
                             scans.iter().for_each(|parts| filler.insert(&parts[at]));
                         }
                     });
@@ -141,33 +151,55 @@ fn mark_of(hash: u64) -> u8 {
     hash as u8 | 1
 }
 
-/// A k-mer to be put into the table.
+/// A k-mer to be put into the table, in one word, because there are many: its place divided by `2^shift` in the upper half, its bucket
+/// within its part of the table in the lowest bits, and its mark above that.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Within its part of the table.
-    bucket: u32,
-    mark: u8,
-    place: usize,
+struct Entry(u64);
+
+impl Entry {
+    fn new(bucket: usize, mark: u8, place: usize, shift: u32) -> Self {
+        let within = bucket & (PART_BUCKETS - 1);
+        Self(((place >> shift) as u64) << 32 | u64::from(mark) << PART_BITS | within as u64)
+    }
+
+    fn bucket(self) -> usize {
+        self.0 as usize & (PART_BUCKETS - 1)
+    }
+
+    fn mark(self) -> u8 {
+        (self.0 >> PART_BITS) as u8
+    }
+
+    fn place(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 }
 
 /// The k-mers that end in a stretch, in order, for each part of the buckets.
-fn scan(bases: &Bases, others: &[OtherRun], stretch: Range<usize>, buckets: usize, part: usize) -> Vec<Vec<Entry>> {
-    let parts = buckets.div_ceil(part);
+fn scan(bases: &Bases, others: &[OtherRun], stretch: Range<usize>, buckets: usize, shift: u32) -> Vec<Vec<Entry>> {
+    let parts = buckets.div_ceil(PART_BUCKETS);
     let expected = stretch.len() / SAMPLING / parts;
     let mut entries: Vec<Vec<Entry>> = (0..parts).map(|_| Vec::with_capacity(expected + expected / 8)).collect();
     let mut roller = Roller::default();
+    // The last one of a word that is not kept lies behind all that are.
+    let mut kept = [(0, 0); WORD_BASES + 1];
     let mut at = stretch.start.saturating_sub(K - 1);
     let first = others.partition_point(|run| run.end <= at);
     let runs = others[first..].iter().take_while(|run| run.start < stretch.end).map(|run| (run.start, run.end));
     for (start, next) in runs.chain([(stretch.end, stretch.end)]) {
         while at < start {
             let word = bases.window(at);
-            let stop = (at + 32).min(start);
+            let stop = (at + WORD_BASES).min(start);
+            let mut count = 0;
             for place in at..stop {
-                let Some(hash) = roller.push((word >> (2 * (place - at))) as u8 & 3) else { continue };
+                let (product, is_kept) = roller.roll((word >> (2 * (place - at))) as u8 & 3);
+                kept[count] = (product, place);
+                count += usize::from(is_kept);
+            }
+            for (product, place) in &kept[..count] {
+                let hash = hash_of(*product);
                 let bucket = bucket_of(hash, buckets);
-                let entry = Entry { bucket: (bucket % part) as u32, mark: mark_of(hash), place: place + 1 - K };
-                entries[bucket / part].push(entry);
+                entries[bucket >> PART_BITS].push(Entry::new(bucket, mark_of(hash), place + 1 - K, shift));
             }
             at = stop;
         }
@@ -177,11 +209,18 @@ fn scan(bases: &Bases, others: &[OtherRun], stretch: Range<usize>, buckets: usiz
     entries
 }
 
+const EACH_BYTE: u32 = 0x0101_0101;
+
+/// The upper bit of each byte that is 0.
+fn zero_bytes(word: u32) -> u32 {
+    let low = EACH_BYTE * 0x7F;
+    !(((word & low) + low) | word | low)
+}
+
 /// Fills some of the buckets.
 struct Filler<'a> {
     marks: &'a mut [u32],
     places: &'a mut [[u32; WAYS]],
-    shift: u32,
 }
 
 impl Filler<'_> {
@@ -189,18 +228,19 @@ impl Filler<'_> {
         for batch in entries.chunks(BATCH) {
             // Loads that wait for nothing: all are on their way before the first is needed.
             let touch = |sum: u32, entry: &Entry| {
-                let bucket = entry.bucket as usize;
+                let bucket = entry.bucket();
                 self.marks[bucket] ^ self.places[bucket][0] ^ sum
             };
             std::hint::black_box(batch.iter().fold(0, touch));
-            for Entry { bucket, mark, place } in batch {
-                let bucket = *bucket as usize;
-                let mut marks = self.marks[bucket].to_le_bytes();
-                let repeats = marks.iter().filter(|known| *known == mark).count();
-                if let (Some(way), true) = (marks.iter().position(|known| *known == 0), repeats < MAX_REPEATS) {
-                    marks[way] = *mark;
-                    self.marks[bucket] = u32::from_le_bytes(marks);
-                    self.places[bucket][way] = (place >> self.shift) as u32;
+            for entry in batch {
+                let (bucket, mark) = (entry.bucket(), u32::from(entry.mark()));
+                let marks = self.marks[bucket];
+                let (empty, same) = (zero_bytes(marks), zero_bytes(marks ^ EACH_BYTE * mark));
+                // Of a k-mer that is repeated, two places are kept.
+                if empty != 0 && same & same.wrapping_sub(1) == 0 {
+                    let way = empty.trailing_zeros() / 8;
+                    self.marks[bucket] = marks | mark << (8 * way);
+                    self.places[bucket][way as usize] = entry.place();
                 }
             }
         }

@@ -17,7 +17,7 @@ use super::varint::put_varint;
 use super::zstd_bytes::{GUESS_LEVEL, LEVEL, compress};
 
 /// Bytes of text in a segment: what a thread holds, and what is decoded for one region.
-const SEGMENT_BYTES: usize = 32 << 20;
+const SEGMENT_BYTES: usize = 8 << 20;
 
 /// Text so short that it is packed both ways.
 const SMALL_BYTES: u64 = 256 << 10;

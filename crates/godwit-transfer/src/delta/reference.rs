@@ -99,7 +99,7 @@ impl Reference {
     /// [`DeltaError::Reference`], [`DeltaError::Io`], [`DeltaError::TooLarge`].
     pub fn open(path: &Path, keep: Keep, threads: usize) -> Result<Self, DeltaError> {
         if keep == Keep::Beside
-            && let Some(kept) = cache::read_bases(path)
+            && let Some(kept) = cache::read_bases(path, threads)
         {
             return Ok(kept);
         }
@@ -120,7 +120,7 @@ impl Reference {
     /// None but those of the machine.
     pub fn anchors(&self, threads: usize) -> Result<Anchors, DeltaError> {
         if self.keep == Keep::Beside
-            && let Some(kept) = cache::read_anchors(self)
+            && let Some(kept) = cache::read_anchors(self, threads)
         {
             return Ok(kept);
         }

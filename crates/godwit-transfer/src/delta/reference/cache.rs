@@ -6,8 +6,8 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytemuck::{Pod, Zeroable};
@@ -80,8 +80,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// The reference of a FASTA file, as it was kept; `None` where that is missing, of another file, or damaged.
-pub(super) fn read_bases(path: &Path) -> Option<Reference> {
-    let mut kept = KeptReader::open(&beside(path, ".gwp-bases"))?;
+pub(super) fn read_bases(path: &Path, threads: usize) -> Option<Reference> {
+    let mut kept = KeptReader::open(&beside(path, ".gwp-bases"), threads)?;
     let head: BasesHead = kept.one()?;
     let stamp: Stamp = bytemuck::cast(head.stamp);
     let fits = head.magic == BASES_MAGIC && stamp == Stamp::of(path).ok()?;
@@ -142,8 +142,8 @@ pub(super) fn write_bases(reference: &Reference, stamp: Stamp) -> io::Result<()>
 }
 
 /// The k-mers of a reference, as they were kept.
-pub(super) fn read_anchors(reference: &Reference) -> Option<Anchors> {
-    let mut kept = KeptReader::open(&beside(&reference.path, ".gwp-anchors"))?;
+pub(super) fn read_anchors(reference: &Reference, threads: usize) -> Option<Anchors> {
+    let mut kept = KeptReader::open(&beside(&reference.path, ".gwp-anchors"), threads)?;
     let head: AnchorsHead = kept.one()?;
     let bases = reference.bases.count();
     let fits = head.magic == ANCHORS_MAGIC && head.reference == reference.checksum && head.bases == bases as u64;
@@ -172,16 +172,19 @@ pub(super) fn write_anchors(reference: &Reference, anchors: &Anchors) -> io::Res
 /// Reads what a [`KeptWriter`] wrote. Nothing is believed before [`KeptReader::finish`], and no more memory is asked for than
 /// the file has bytes.
 struct KeptReader {
-    file: BufReader<File>,
+    file: File,
+    threads: usize,
+    /// Where the next item begins, bytes.
+    at: u64,
     left: u64,
     checksum: Xxh3,
 }
 
 impl KeptReader {
-    fn open(path: &Path) -> Option<Self> {
+    fn open(path: &Path, threads: usize) -> Option<Self> {
         let file = File::open(path).ok()?;
         let left = file.metadata().ok()?.len();
-        Some(Self { file: BufReader::with_capacity(BUFFER_BYTES, file), left, checksum: Xxh3::new() })
+        Some(Self { file, threads, at: 0, left, checksum: Xxh3::new() })
     }
 
     fn one<T: Pod>(&mut self) -> Option<T> {
@@ -192,11 +195,21 @@ impl KeptReader {
         let bytes = count.checked_mul(size_of::<T>() as u64)?;
         self.left = self.left.checked_sub(bytes)?;
         let mut items = vec![T::zeroed(); usize::try_from(count).ok()?];
-        for piece in bytemuck::cast_slice_mut::<T, u8>(&mut items).chunks_mut(BUFFER_BYTES) {
-            self.file.read_exact(piece).ok()?;
-            self.checksum.update(piece);
-        }
-        Some(items)
+        let memory = bytemuck::cast_slice_mut::<T, u8>(&mut items);
+        // Copying from the page cache, and having pages to copy to, takes as long as encoding a genome does.
+        let share = memory.len().div_ceil(self.threads).max(BUFFER_BYTES);
+        let (file, start) = (&self.file, self.at);
+        let is_read = std::thread::scope(|scope| {
+            let mut shares = memory.chunks_mut(share).zip((start..).step_by(share));
+            let first = shares.next();
+            let others: Vec<_> = shares.map(|(share, at)| scope.spawn(move || file.read_exact_at(share, at))).collect();
+            let first = first.map_or(Ok(()), |(share, at)| file.read_exact_at(share, at));
+            others.into_iter().map(|other| other.join().expect("reading does not panic")).all(|read| read.is_ok())
+                && first.is_ok()
+        });
+        self.at += bytes;
+        self.checksum.update(memory);
+        is_read.then_some(items)
     }
 
     fn finish(mut self) -> Option<()> {

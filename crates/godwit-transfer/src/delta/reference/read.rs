@@ -12,8 +12,10 @@ use super::super::bases::Splitter;
 use super::super::error::DeltaError;
 use super::{DIGEST_BYTES, Digest, Keep, Reference, ReferenceContig, digest_of_all};
 
+/// Letters that are split and digested at once: lines of 60 by themselves would cost more for handing over than for digesting.
+const PIECE_LETTERS: usize = 1 << 18;
 /// Pieces of letters that wait to be digested.
-const PIECES_AHEAD: usize = 16;
+const PIECES_AHEAD: usize = 4;
 
 /// What the thread that digests is told.
 enum Piece {
@@ -31,11 +33,20 @@ pub(super) fn read(path: &Path, threads: usize) -> Result<Reference, DeltaError>
     let digests = digests.map_err(DeltaError::Thread)?;
     // The other end is there until this one is dropped.
     let send = |piece| drop(sender.send(piece));
+    let mut piece = Vec::with_capacity(PIECE_LETTERS);
     while let Some(name) = reader.next_contig()? {
         let start = splitter.count() as u64;
-        while let Some(letters) = reader.next_bases()? {
-            splitter.push(letters);
-            send(Piece::Letters(letters.to_ascii_uppercase()));
+        loop {
+            let letters = reader.next_bases()?;
+            let more = letters.map_or(0, <[u8]>::len);
+            if letters.is_none() || piece.len() + more > PIECE_LETTERS {
+                splitter.push(&piece);
+                piece.make_ascii_uppercase();
+                let next = Vec::with_capacity(PIECE_LETTERS.max(more));
+                send(Piece::Letters(std::mem::replace(&mut piece, next)));
+            }
+            let Some(letters) = letters else { break };
+            piece.extend_from_slice(letters);
         }
         send(Piece::End);
         let bases = splitter.count() as u64 - start;
