@@ -2,7 +2,7 @@
 
 IDLE sockets are held open, a third of them silent, a third after what HTTP/2 begins with, a third after one request of HTTP/1.1; what the
 server closes is opened again each second. Of SLOW readers half fetch rows of DATASET over Flight and half the PAGE over HTTP/1.1; the first
-take a batch, and the others 4 KiB, every five seconds. Prints a line when all are there, and ends with stdin.
+take a batch, and the others 4 KiB, every minute. Prints a line when all are there, and ends with stdin.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from pyarrow import flight
 
 HTTP2_START = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 STREAMS_OF_A_CLIENT = 25
-PAUSE_S = 5
+PAUSE_S = 60
 READ_BYTES = 4096
 
 

@@ -25,3 +25,34 @@ pub fn streamed(schema: SchemaRef, batches: BatchReader) -> Download {
     });
     Download { schema, batches: Box::pin(batches) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use arrow_array::RecordBatch;
+    use arrow_schema::Schema;
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[test]
+    fn clients_that_take_no_more_leave_their_thread_to_others() {
+        let schema = Arc::new(Schema::empty());
+        let download = |batches: usize| {
+            let batch = RecordBatch::new_empty(Arc::clone(&schema));
+            streamed(Arc::clone(&schema), Box::new(std::iter::repeat_n(batch, batches).map(Ok)))
+        };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut slow: Vec<_> = (0..3).map(|_| download(1000)).collect();
+            for one in &mut slow {
+                assert!(one.batches.next().await.unwrap().is_ok());
+            }
+            let whole = tokio::time::timeout(Duration::from_secs(60), download(10).batches.count()).await;
+            assert_eq!(whole.expect("nobody waits for the slow ones"), 10);
+        });
+    }
+}

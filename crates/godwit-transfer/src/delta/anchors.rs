@@ -235,7 +235,7 @@ impl Filler<'_> {
             for entry in batch {
                 let (bucket, mark) = (entry.bucket(), u32::from(entry.mark()));
                 let marks = self.marks[bucket];
-                let (empty, same) = (zero_bytes(marks), zero_bytes(marks ^ EACH_BYTE * mark));
+                let (empty, same) = (zero_bytes(marks), zero_bytes(marks ^ (EACH_BYTE * mark)));
                 // Of a k-mer that is repeated, two places are kept.
                 if empty != 0 && same & same.wrapping_sub(1) == 0 {
                     let way = empty.trailing_zeros() / 8;
