@@ -5,11 +5,13 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use crate::transport::Socket;
 
 const PREFACE_BYTES: usize = 24;
+/// How long a client that speaks no protocol of ours is listened to after it was hung up on.
+const HANG_UP: std::time::Duration = std::time::Duration::from_secs(1);
 /// What a client of HTTP/2 says first (RFC 9113 §3.4). No request of HTTP/1.1 begins so.
 const PREFACE: &[u8; PREFACE_BYTES] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -43,6 +45,22 @@ fn is_request(words: &[u8]) -> Option<bool> {
     }
 }
 
+/// Ends a connection whose client is still talking: what lies unread when it is closed would make that a reset, by which the client
+/// loses what it was told, which is the end.
+async fn hang_up(socket: &mut Socket) {
+    let talking = async {
+        let mut unheard = [0; 4096];
+        let _ = socket.shutdown().await;
+        for _ in 0..16 {
+            if !matches!(socket.read(&mut unheard).await, Ok(1..)) {
+                break;
+            }
+        }
+    };
+    // Who does not end has had its time.
+    let _ = tokio::time::timeout(HANG_UP, talking).await;
+}
+
 /// Waits for the first words of a client.
 ///
 /// # Errors
@@ -63,7 +81,10 @@ pub(crate) async fn listen(mut socket: Socket) -> io::Result<(Heard, Spoken)> {
         }
         match is_request(&words[..count]) {
             Some(true) => break Spoken::Http1,
-            Some(false) => return Err(io::ErrorKind::InvalidData.into()),
+            Some(false) => {
+                hang_up(&mut socket).await;
+                return Err(io::ErrorKind::InvalidData.into());
+            }
             None => {}
         }
     };
@@ -112,7 +133,6 @@ impl AsyncWrite for Heard {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt as _;
     use tokio::net::UnixStream;
 
     use super::*;
