@@ -38,8 +38,7 @@ pub(crate) struct Heard {
 fn is_request(words: &[u8]) -> Option<bool> {
     let method = words.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
     match words[method..] {
-        [] => (words.len() == PREFACE_BYTES).then_some(false),
-        [b' '] => (words.len() == PREFACE_BYTES).then_some(false),
+        [] | [b' '] => (words.len() == PREFACE_BYTES).then_some(false),
         [b' ', b'/' | b'*' | b'h' | b'H', ..] => Some(method > 0),
         _ => Some(words.starts_with(b"CONNECT ")),
     }

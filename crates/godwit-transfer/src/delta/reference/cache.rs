@@ -197,7 +197,7 @@ impl KeptReader {
         let mut items = vec![T::zeroed(); usize::try_from(count).ok()?];
         let memory = bytemuck::cast_slice_mut::<T, u8>(&mut items);
         // Copying from the page cache, and having pages to copy to, takes as long as encoding a genome does.
-        let share = memory.len().div_ceil(self.threads).max(BUFFER_BYTES);
+        let share = memory.len().div_ceil(self.threads.max(1)).max(BUFFER_BYTES);
         let (file, start) = (&self.file, self.at);
         let is_read = std::thread::scope(|scope| {
             let mut shares = memory.chunks_mut(share).zip((start..).step_by(share));
