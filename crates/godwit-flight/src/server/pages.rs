@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 
-use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, HOST};
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -26,17 +26,32 @@ impl<D: DataPlane> Plane<D> {
     /// Answers a request that is no gRPC.
     pub(super) async fn page(&self, request: Request<Incoming>, wire: Wire, verb: Verb) -> Response<Reply> {
         let method = request.method().clone();
-        let answer = match verb {
-            Verb::Health => with_methods(&method, || plain(StatusCode::OK, "SERVING")),
-            _ if self.is_misdirected(&request) => {
+        let is_misdirected = verb != Verb::Health && self.is_misdirected(&request);
+        if !is_misdirected && !matches!(verb, Verb::Health | Verb::Metrics) {
+            return page(self.served(request, wire, verb).await, &method);
+        }
+        let (head, body) = request.into_parts();
+        // What is wrong with a request may come at its end, and whoever answers before has not seen it (RFC 9113 §8.1.1).
+        let answer = match self.read(body, |_| ()).await {
+            Err(refused) => refused,
+            Ok(_) if is_misdirected => {
                 self.refuse(RefusedFor::Host);
                 let text = "this server answers to the names of its own machine only, for nobody is asked who they are; ask localhost";
                 plain(StatusCode::MISDIRECTED_REQUEST, text)
             }
-            Verb::Metrics => self.counted(&request, wire),
-            _ => self.served(request, wire, verb).await,
+            Ok(_) if verb == Verb::Health => with_methods(&method, || plain(StatusCode::OK, "SERVING")),
+            Ok(_) => self.counted(&head, wire),
         };
         page(answer, &method)
+    }
+
+    /// Gives what comes with a request to `each`, piece by piece, to its end or to the first piece above what is taken: whether all of
+    /// it was given, or what to answer where it does not come.
+    async fn read(&self, body: Incoming, each: impl FnMut(&[u8])) -> Result<bool, Response<WebBody>> {
+        match tokio::time::timeout(self.tuning.connect_timeout, read_to_end(body, each)).await {
+            Ok(read) => read.map_err(|_| plain(StatusCode::BAD_REQUEST, "the request broke off")),
+            Err(_) => Err(plain(StatusCode::REQUEST_TIMEOUT, "the request did not come in time")),
+        }
     }
 
     /// Where only this machine reaches a server, and nobody is asked who they are, a page of the web must not either: a name that
@@ -46,8 +61,8 @@ impl<D: DataPlane> Plane<D> {
         is_local && matches!(self.gate, Gate::Open) && authority(request).is_some_and(|host| !is_loopback(host.host()))
     }
 
-    fn counted(&self, request: &Request<Incoming>, wire: Wire) -> Response<WebBody> {
-        let caller = match self.admit(request.headers(), wire) {
+    fn counted(&self, head: &Parts, wire: Wire) -> Response<WebBody> {
+        let caller = match self.admit(&head.headers, wire) {
             Ok(caller) => caller,
             Err(status) => return unauthenticated(&status),
         };
@@ -58,8 +73,8 @@ impl<D: DataPlane> Plane<D> {
         let Some(metrics) = self.data.metrics() else {
             return plain(StatusCode::NOT_FOUND, "nothing is counted here");
         };
-        with_methods(request.method(), || {
-            let (kind, text) = metrics.told(request.headers());
+        with_methods(&head.method, || {
+            let (kind, text) = metrics.told(&head.headers);
             let mut answer = Response::new(WebBody::Whole(text.into()));
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
             answer
@@ -91,10 +106,11 @@ impl<D: DataPlane> Plane<D> {
         let found_at = authority(&request).map_or_else(|| self.address.to_string(), |found| found.to_string());
         let is_open = matches!(self.gate, Gate::Open);
         let (head, body) = request.into_parts();
-        let Ok(read) = tokio::time::timeout(self.tuning.connect_timeout, read_whole(body)).await else {
-            return plain(StatusCode::REQUEST_TIMEOUT, "the request did not come in time");
+        let mut bytes = Vec::new();
+        let body = match self.read(body, |piece| bytes.extend_from_slice(piece)).await {
+            Ok(is_all) => is_all.then(|| bytes.into()),
+            Err(refused) => return refused,
         };
-        let Ok(body) = read else { return plain(StatusCode::BAD_REQUEST, "the request broke off") };
         let asked = WebRequest {
             caller,
             is_open,
@@ -116,16 +132,16 @@ impl<D: DataPlane> Plane<D> {
     }
 }
 
-/// All that came with a request; `None` where it is more than is taken.
-async fn read_whole(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
-    let mut bytes = Vec::new();
+/// Gives all pieces of a body of at most [`BODY_LIMIT_BYTES`]; of a longer one those that fit, and `false`.
+async fn read_to_end(mut body: Incoming, mut each: impl FnMut(&[u8])) -> Result<bool, hyper::Error> {
+    let mut left = BODY_LIMIT_BYTES;
     while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        bytes.extend_from_slice(&frame?.into_data().unwrap_or_default());
-        if bytes.len() > BODY_LIMIT_BYTES {
-            return Ok(None);
-        }
+        let piece = frame?.into_data().unwrap_or_default();
+        let Some(rest) = left.checked_sub(piece.len()) else { return Ok(false) };
+        left = rest;
+        each(&piece);
     }
-    Ok(Some(bytes.into()))
+    Ok(true)
 }
 
 /// What is read, and not written.
