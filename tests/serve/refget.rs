@@ -133,6 +133,17 @@ fn references_are_had_as_files_with_their_index() {
     assert!(ask(&served, "/references/0.fa", &[]).body == file, "all of it");
     let part = ask(&served, "/references/0.fa", &["--header", "range: bytes=70-199"]);
     assert_eq!((part.status, part.body.as_str()), (206, &file[70..200]));
+    let tag = part.header("etag").expect("a file has a tag").to_owned();
+    let same = ask(&served, "/references/0.fa", &["--header", &format!("if-none-match: \"x\", {tag}")]);
+    assert_eq!((same.status, same.body.as_str(), same.header("etag")), (304, "", Some(tag.as_str())));
+    let index_tag = ask(&served, "/references/0.fa.fai", &["--header", "if-none-match: \"x\""]);
+    assert_eq!((index_tag.status, index_tag.header("etag")), (200, Some(tag.as_str())));
+    let rest = |tag: &str| {
+        ask(&served, "/references/0.fa", &["--header", "range: bytes=70-199", "--header", &format!("if-range: {tag}")])
+    };
+    assert_eq!(rest(&tag).status, 206);
+    let whole = rest("\"x\"");
+    assert_eq!((whole.status, whole.body == file), (200, true), "of a file that is another, all of it");
     let copied = scratch::directory("refget-fai").join("reference.fa");
     std::fs::copy(reference, &copied).expect("it can be copied");
     Tool::need("samtools").run(["faidx", text(&copied)]);

@@ -8,9 +8,10 @@ use godwit_flight::Accessed;
 use godwit_flight::web::{REFERENCES, WebBody, WebRequest};
 use godwit_formats::bgzf::Cut;
 use godwit_formats::fasta::write_fai;
-use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, IF_RANGE};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::RefgetError;
 use super::question::Letters;
@@ -50,14 +51,25 @@ impl Refget {
         }
         let none = || RefgetError::NotFound { id: name.to_owned() };
         let number: usize = number.strip_suffix(".fa").and_then(|number| number.parse().ok()).ok_or_else(none)?;
-        let asked = Letters::of("", &request.headers)?;
         let (file, known) = self.looked_up(move |this| this.reference_file(number)).await?.ok_or_else(none)?;
+        let tag = tag_of(&file);
+        if is_known(&request.headers, &tag) {
+            let mut unchanged = Response::new(WebBody::Whole(Bytes::new()));
+            *unchanged.status_mut() = StatusCode::NOT_MODIFIED;
+            return Ok(with_tag(unchanged, tag));
+        }
         if is_index {
             let mut text = Vec::new();
             // A vector takes whatever is written to it.
             let _ = write_fai(&known.records(), &mut text);
-            return Ok(with_kind(Response::new(WebBody::Whole(Bytes::from(text))), "text/plain; charset=utf-8"));
+            return Ok(with_tag(
+                with_kind(Response::new(WebBody::Whole(Bytes::from(text))), "text/plain; charset=utf-8"),
+                tag,
+            ));
         }
+        // A stretch of a file that is another by now is of no use to whoever has the rest of the former (RFC 9110 §13.1.5).
+        let is_another = request.headers.get(IF_RANGE).is_some_and(|named| *named != tag);
+        let asked = if is_another { Letters::All } else { Letters::of("", &request.headers)? };
         let source = blocking(move || Store::Here.open(&file)).await??;
         let all = source.bytes();
         let whole = asked.within(all)?;
@@ -70,7 +82,7 @@ impl Refget {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
             response.headers_mut().extend(HeaderValue::try_from(range).ok().map(|range| (CONTENT_RANGE, range)));
         }
-        Ok(response)
+        Ok(with_tag(response, tag))
     }
 
     /// A reference and its index; `None` where there is none of that number, or it is compressed.
@@ -81,6 +93,24 @@ impl Refget {
         let known = self.known.of(&file)?;
         Ok(Some((file, known)).filter(|(_, known)| known.has_any()))
     }
+}
+
+/// What names this state of a file, and of what is made from it (RFC 9110 §8.8.3).
+fn tag_of(file: &SeenFile) -> HeaderValue {
+    let number = xxh3_64_with_seed(&file.state, file.bytes);
+    HeaderValue::try_from(format!("\"{number:016x}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// Whether the one who asks has what a tag names (RFC 9110 §13.1.2).
+fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let all = headers.get_all(IF_NONE_MATCH);
+    let mut tags = all.iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    tags.any(|named| named == b"*" || named.strip_prefix(b"W/").unwrap_or(named) == tag.as_bytes())
+}
+
+fn with_tag(mut response: Response<WebBody>, tag: HeaderValue) -> Response<WebBody> {
+    response.headers_mut().insert(ETAG, tag);
+    response
 }
 
 fn with_kind(mut response: Response<WebBody>, kind: &'static str) -> Response<WebBody> {
