@@ -136,6 +136,8 @@ fn references_are_had_as_files_with_their_index() {
     let tag = part.header("etag").expect("a file has a tag").to_owned();
     let same = ask(&served, "/references/0.fa", &["--header", &format!("if-none-match: \"x\", {tag}")]);
     assert_eq!((same.status, same.body.as_str(), same.header("etag")), (304, "", Some(tag.as_str())));
+    let known = ["--http2-prior-knowledge", "--header", &format!("if-none-match: {tag}")];
+    assert_eq!(ask(&served, "/references/0.fa", &known).header("content-length"), None, "the file has another length");
     let index_tag = ask(&served, "/references/0.fa.fai", &["--header", "if-none-match: \"x\""]);
     assert_eq!((index_tag.status, index_tag.header("etag")), (200, Some(tag.as_str())));
     let rest = |tag: &str| {

@@ -43,7 +43,8 @@ pub(super) fn page(answer: Response<WebBody>, method: &Method) -> Response<Reply
         WebBody::Whole(bytes) => (bytes.len() as u64, Reply::Text(Some(bytes).filter(|bytes| !bytes.is_empty()))),
         WebBody::Stream { bytes, stream } => (bytes, Reply::Bytes { stream, left: bytes }),
     };
-    if head.status != StatusCode::NO_CONTENT {
+    // These have no body, and the length would be that of one (RFC 9110 §8.6).
+    if !matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         head.headers.insert(http::header::CONTENT_LENGTH, bytes.into());
     }
     Response::from_parts(head, if method == Method::HEAD { Reply::Nothing } else { reply })
