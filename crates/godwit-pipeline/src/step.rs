@@ -174,7 +174,9 @@ impl Step {
     }
 
     fn ask(&self, cancelled: &AtomicBool) -> Result<worker::Found, PipelineError> {
-        Ok(StepWorker::start(self, cancelled)?.1)
+        let started = StepWorker::start(self, cancelled);
+        let (_, found) = started.map_err(|error| PipelineError::from(error).unless_cancelled(cancelled))?;
+        Ok(found)
     }
 
     fn indexes(&self, names: Vec<String>) -> Result<Vec<usize>, StepError> {

@@ -103,7 +103,7 @@ impl StepJob {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut worker = match idle {
             Some(worker) => worker,
-            None => StepWorker::for_tables(&self.step, cancelled).map_err(io::Error::other)?,
+            None => StepWorker::for_tables(&self.step, cancelled)?,
         };
         let name = self.name_of(part, known.genome);
         let mut marker = RecordMarker::new(known);

@@ -142,9 +142,10 @@ impl StepWorker {
     /// A process for tables of partitions.
     ///
     /// # Errors
-    /// [`StepError`].
-    pub(crate) fn for_tables(step: &Step, cancelled: &AtomicBool) -> Result<Self, StepError> {
-        Ok(Self::start(step, cancelled)?.0)
+    /// [`StepError`] inside an [`io::Error`]; [`io::ErrorKind::Interrupted`] when `cancelled` is set.
+    pub(crate) fn for_tables(step: &Step, cancelled: &AtomicBool) -> io::Result<Self> {
+        let (worker, _) = Self::start(step, cancelled).map_err(|error| unless_cancelled(error, cancelled))?;
+        Ok(worker)
     }
 
     /// A place for the next table: in memory, and where it has more than `limit_bytes` in the directory `scratch`.
@@ -173,10 +174,8 @@ impl StepWorker {
         let request = Request { partition, table: table.path(), bytes: table.bytes, result: result.clone() };
         let mut words = serde_json::to_vec(&request)?;
         words.push(b'\n');
-        let said = self.dialogue.ask(&words, cancelled).map_err(|source| match cancelled.load(Ordering::Relaxed) {
-            true => io::Error::new(io::ErrorKind::Interrupted, "interrupted"),
-            false => io::Error::other(self.ended(partition, source)),
-        })?;
+        let said = self.dialogue.ask(&words, cancelled);
+        let said = said.map_err(|source| unless_cancelled(self.ended(partition, source), cancelled))?;
         let (function, name) = (self.function.clone(), partition.to_string());
         match serde_json::from_str(&said)? {
             Answer::Failed { failed } => {
@@ -202,6 +201,14 @@ impl StepWorker {
 
     fn ended(&self, partition: &PartitionName, source: EngineError) -> StepError {
         StepError::Ended { function: self.function.clone(), partition: partition.to_string(), source: Box::new(source) }
+    }
+}
+
+/// What went wrong, or the interruption by which the process was killed.
+fn unless_cancelled(error: StepError, cancelled: &AtomicBool) -> io::Error {
+    match cancelled.load(Ordering::Relaxed) {
+        true => io::Error::new(io::ErrorKind::Interrupted, "interrupted"),
+        false => io::Error::other(error),
     }
 }
 
