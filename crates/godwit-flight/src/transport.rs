@@ -163,6 +163,15 @@ impl<T> Default for Access<T> {
 /// took a fifth less CPU time per byte on loopback; 256 and 512 KiB gave half of that.
 const WAKE_BYTES: usize = 1 << 20;
 
+/// Connections that may wait to be accepted; a system may allow fewer. A client that finds no room tries again a second later,
+/// and then later still: with the usual 128 a crowd that came at once kept others out for as long.
+const WAITING_CONNECTIONS: i32 = 4096;
+
+/// Most bytes that a server's socket takes before they can be sent. The rest waits where flow control sees it: what a
+/// thousand clients that do not read left in sockets, up to 4 MiB of each, was all that a system gives to TCP, and then every
+/// connection is slow.
+const UNSENT_BYTES: u32 = 256 << 10;
+
 /// A server's place.
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -176,6 +185,7 @@ impl Listener {
         match wanted {
             Address::Tcp(address) => {
                 let listener = TcpListener::bind(address).await.map_err(failed)?;
+                SockRef::from(&listener).listen(WAITING_CONNECTIONS).map_err(failed)?;
                 let taken = listener.local_addr().map_err(failed)?;
                 Ok((Self::Tcp(listener), Address::Tcp(taken)))
             }
@@ -188,6 +198,7 @@ impl Listener {
         let accepted = match self {
             Self::Tcp(listener) => listener.accept().await.and_then(|(stream, _)| {
                 stream.set_nodelay(true)?;
+                SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES)?;
                 Ok(Socket::Tcp(stream))
             }),
             Self::Unix(listener) => listener.accept().await.and_then(|(stream, _)| Socket::unix(stream, tuning)),
