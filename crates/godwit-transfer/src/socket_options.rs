@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
+use socket2::SockRef;
+
 /// What the kernel knows of a connection, of `struct tcp_info` (linux/tcp.h, 5.15).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
@@ -22,41 +24,12 @@ pub struct TcpInfo {
     pub delivery_bytes_per_s: u64,
 }
 
-/// Sets an option whose value is bytes.
-fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the descriptor is open as long as it is borrowed; address and length are those of `value`, which is only read.
-    let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), value.len() as libc::socklen_t)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Fills `value`; returns how many bytes of it.
-fn get(socket: BorrowedFd<'_>, level: i32, option: i32, value: &mut [u8]) -> io::Result<usize> {
-    let mut length = value.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes, which `value` has, and
-    // then says in `length` how many.
-    let done =
-        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut length) };
-    if done == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Chooses the congestion control, where the kernel has it and lets this user.
-///
-/// # Errors
-/// `NotFound` where it does not have it, `PermissionDenied` where it does not let.
-pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    set(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
-}
-
 /// The congestion control that really runs.
 ///
 /// # Errors
 /// Where the socket is none of TCP.
 pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
-    let mut name = [0; 16];
-    let length = get(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
-    let name = name.get(..length).unwrap_or_default();
+    let name = SockRef::from(&socket).tcp_congestion()?;
     Ok(String::from_utf8_lossy(name.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned())
 }
 
@@ -65,15 +38,18 @@ pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
 /// # Errors
 /// Where the kernel does not pace.
 pub fn set_pacing_rate(socket: BorrowedFd<'_>, bytes_per_s: u64) -> io::Result<()> {
-    set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
-}
-
-/// Sets the bytes that may wait to be sent; the kernel doubles them for its own bookkeeping, and stops adapting them.
-///
-/// # Errors
-/// Where the socket is closed.
-pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
-    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes.to_ne_bytes())
+    let value = bytes_per_s.to_ne_bytes();
+    // SAFETY: the descriptor is open as long as it is borrowed; address and length are those of `value`, which is only read.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// What the kernel knows of a connection.
@@ -82,8 +58,21 @@ pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
 /// Where the socket is none of TCP.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     // An older kernel fills less: zeros stand for what it does not know.
-    let mut bytes = [0; 232];
-    get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    let mut bytes = [0_u8; 232];
+    let mut length = bytes.len() as libc::socklen_t;
+    // SAFETY: the descriptor is open as long as it is borrowed; the kernel writes at most `length` bytes, which `bytes` has.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
     let four = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u32::from_ne_bytes(*chunk));
     let eight = |at: usize| bytes[at..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
     Ok(TcpInfo {
@@ -111,7 +100,7 @@ mod tests {
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();
         set_pacing_rate(sender.as_fd(), 1 << 30).unwrap();
-        set_send_buffer(sender.as_fd(), 1 << 20).unwrap();
+        SockRef::from(&sender).set_send_buffer_size(1 << 20).unwrap();
         let mut heard = vec![0; 100_000];
         sender.write_all(&vec![7; 100_000]).unwrap();
         receiver.read_exact(&mut heard).unwrap();
@@ -120,8 +109,8 @@ mod tests {
         let info = tcp_info(sender.as_fd()).unwrap();
         assert!(info.acknowledged_bytes >= 100_000 && info.rtt_us > 0 && info.segment_bytes > 500, "{info:?}");
         let runs = congestion_control(sender.as_fd()).unwrap();
-        set_congestion_control(sender.as_fd(), "reno").unwrap();
+        SockRef::from(&sender).set_tcp_congestion(b"reno").unwrap();
         assert!(!runs.is_empty() && congestion_control(sender.as_fd()).unwrap() == "reno");
-        assert!(set_congestion_control(sender.as_fd(), "nonesuch").is_err());
+        assert!(SockRef::from(&sender).set_tcp_congestion(b"nonesuch").is_err());
     }
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use godwit_flight::Wire;
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 
 use crate::pace::{PoliteRate, Sample};
-use crate::socket_options::{
-    TcpInfo, congestion_control, set_congestion_control, set_pacing_rate, set_send_buffer, tcp_info,
-};
+use crate::socket_options::{TcpInfo, congestion_control, set_pacing_rate, tcp_info};
 
 /// What a copy is to others on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +51,7 @@ const NEAR_STREAMS: u32 = 2;
 /// Round-trip times below this are near.
 const NEAR: Duration = Duration::from_millis(1);
 /// Send buffer that is asked for in fast mode; the kernel gives what this user may have.
-const FAST_BUFFER_BYTES: u32 = 64 << 20;
+const FAST_BUFFER_BYTES: usize = 64 << 20;
 /// How often a polite sender looks at its connection.
 pub(crate) const POLITE_INTERVAL: Duration = Duration::from_millis(20);
 /// Looks of which the one with the least waiting counts.
@@ -76,6 +75,7 @@ pub(crate) fn is_near(rtt: Duration) -> bool {
 /// Sets a socket for a manner of sending. What the kernel refuses is left as it is; returns the congestion control that runs.
 pub(crate) fn apply(wire: &Wire, manner: &Manner) -> String {
     let set = |socket: std::os::fd::BorrowedFd<'_>| {
+        let options = SockRef::from(&socket);
         let wanted: &[&str] = match manner.mode {
             CopyMode::Fast => &["bbr"],
             // Who is fair is as heavy as what others run; Reno is never heavier than CUBIC.
@@ -83,12 +83,12 @@ pub(crate) fn apply(wire: &Wire, manner: &Manner) -> String {
         };
         let runs = congestion_control(socket).unwrap_or_default();
         if !wanted.contains(&runs.as_str()) {
-            let _ = wanted.iter().any(|name| set_congestion_control(socket, name).is_ok());
+            let _ = wanted.iter().any(|name| options.set_tcp_congestion(name.as_bytes()).is_ok());
         }
         if manner.mode == CopyMode::Fast
             && tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR.as_micros())
         {
-            let _ = set_send_buffer(socket, FAST_BUFFER_BYTES);
+            let _ = options.set_send_buffer_size(FAST_BUFFER_BYTES);
         }
         let _ = set_pacing_rate(socket, manner.bytes_per_s.unwrap_or(u64::MAX));
         congestion_control(socket).unwrap_or_default()
