@@ -222,6 +222,17 @@ class Wrong(Served):
             scorer.score(TABLE)
         self.assertIn("expected", str(raised.exception))
 
+    def test_a_service_that_fails_while_it_is_sent_to_ends_the_call_and_not_the_program(self):
+        # gRPC aborts a process that writes to a call while a read of it fails: each round has the chance to.
+        many = pa.table({"a": np.arange(50_000.0)})
+        with (
+            scoring.serve(scoring.Function(lambda m: m[1:, 0], ["a"]), "127.0.0.1:0") as service,
+            scoring.connect(service.url) as scorer,
+        ):
+            for _ in range(200):
+                with self.assertRaises(godwit.InputError):
+                    scorer.score(many, batch_rows=1_000)
+
     def test_only_who_shows_the_token_is_let_in(self):
         with scoring.serve(WEIGHTED, "127.0.0.1:0", token="secret") as service:
             for token in [None, "secre", "secrets"]:

@@ -8,7 +8,7 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -61,9 +61,9 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
 
 
 class Connection:
-    """A client of one server, with what it shows to be let in."""
+    """A client of one server, with what it shows to be let in. ``transport`` has options of gRPC by their names."""
 
-    def __init__(self, url: str, token: str | None, ca: bytes | None):
+    def __init__(self, url: str, token: str | None, ca: bytes | None, transport: Mapping[str, int] | None = None):
         if _process["is_fork_of_one_with"]:
             raise UsageError(
                 "this process was forked from one that has connections, which gRPC does not survive; start workers by spawn or forkserver"
@@ -73,7 +73,9 @@ class Connection:
         self.url, self.token, self.ca = url, token, ca
         headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
         self.options = flight.FlightCallOptions(headers=headers)
-        self.client = self.asked(lambda: flight.FlightClient(url, tls_root_certs=ca) if ca else flight.FlightClient(url))
+        trust = {"tls_root_certs": ca} if ca else {}
+        options = list((transport or {}).items())
+        self.client = self.asked(lambda: flight.FlightClient(url, generic_options=options, **trust))
 
     def asked(self, question: Callable[[], T]) -> T:
         """An answer of the server; what it refuses is an error of ours, with its words."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,15 @@ from ._models import Matrix
 
 # Rows of a batch on its way: more gain nothing, and fewer cost more each.
 BATCH_ROWS = 16_384
+
+# Bytes of scores that may wait to be taken, and about what a batch costs beside its columns. An exchange is written and read by one
+# thread, and that cannot hang while the service can send them all, taken or not: the window of a stream is well above them.
+UNTAKEN_BYTES = 1 << 20
+BATCH_BYTES = 1 << 10
+WINDOW = {"grpc.http2.lookahead_bytes": 4 * UNTAKEN_BYTES, "grpc.http2.bdp_probe": 0}
+
+# Seconds a source may take for a batch before the scores of those before it are given first.
+SOURCE_PATIENCE = 0.05
 
 
 def connect(
@@ -38,7 +47,7 @@ def connect(
         RemoteError: Nobody is there, or does not let us in.
         UsageError: There is no such model.
     """
-    return Scorer(Connection(url, token, None if ca is None else Path(ca).read_bytes()), model, version)
+    return Scorer(Connection(url, token, None if ca is None else Path(ca).read_bytes(), WINDOW), model, version)
 
 
 class Scorer:
@@ -133,7 +142,7 @@ def _present(described: Mapping[str, Any], schema: pa.Schema) -> list[int]:
 
 
 class _Exchange:
-    """Both ends of a call that is open."""
+    """Both ends of a call that is open, for one thread: a read that fails ends the call, and gRPC aborts if a write is under way then."""
 
     def __init__(self, connection: Connection, command: bytes):
         self._connection = connection
@@ -157,17 +166,20 @@ class _Exchange:
             if chunk.data is not None:
                 return chunk.data
 
-    def cancel(self) -> None:
-        """Has both ends give up; what was waited for fails."""
-        with contextlib.suppress(flight.FlightError, pa.ArrowException):
-            self._reader.cancel()
+    def end(self) -> None:
+        """After all was sent, and all scores were taken."""
+        with contextlib.suppress(StopIteration):
+            self.take()
+            raise RemoteError(f"{self.url} gave scores for rows that were not sent")
+        self.close()
 
     def close(self) -> None:
         self._connection.asked(self._writer.close)
 
     def abandon(self) -> None:
-        """Ends it, whatever its state; nobody may be sending."""
-        self.cancel()
+        """Has both ends give up, whatever its state."""
+        with contextlib.suppress(flight.FlightError, pa.ArrowException):
+            self._reader.cancel()
         with contextlib.suppress(flight.FlightError, pa.ArrowException, OSError):
             self._writer.close()
 
@@ -175,54 +187,57 @@ class _Exchange:
 def _scored(
     exchange: _Exchange, reader: pa.RecordBatchReader, features: list[int], schema: pa.Schema, kept: int, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows with their scores. A thread sends, this one takes; what waits for its scores is bounded by what the network holds."""
+    """Rows with their scores. Batches are sent ahead of those that are taken, for the service to have work while this end works."""
     waiting: deque[pa.RecordBatch] = deque()
+    untaken = 0
     names = [schema.field(at).name for at in range(kept)]
-    failed: list[BaseException] = []
+    row_bytes = sum(schema.field(at).type.bit_width // 8 for at in range(kept, len(schema)))
 
-    def send() -> None:
+    def weight(batch: pa.RecordBatch) -> int:
+        return int(batch.num_rows * row_bytes + BATCH_BYTES)
+
+    def taken() -> pa.RecordBatch:
+        nonlocal untaken
         try:
-            exchange.begin(pa.schema([reader.schema.field(at) for at in features]))
-            for batch in reader:
-                for at in range(0, batch.num_rows, rows):
-                    piece = batch.slice(at, rows)
-                    waiting.append(piece.select(names))
-                    exchange.send(piece.select(features))
-            exchange.done()
-        except BaseException as error:
-            failed.append(error)
-            exchange.cancel()
+            scores = exchange.take()
+        except StopIteration:
+            raise RemoteError(f"{exchange.url} ended before all rows were scored; is it a service for scoring?") from None
+        batch = waiting.popleft()
+        untaken -= weight(batch)
+        return pa.record_batch([*batch.columns, *scores.columns], schema=schema)
 
-    thread = threading.Thread(target=send, name="godwit-scoring-send", daemon=True)
-    thread.start()
+    def sent(send: Callable[[], None]) -> None:
+        try:
+            send()
+        except GodwitError:
+            # What the service says tells more than that it could not be sent to.
+            while waiting:
+                taken()
+            raise
+
     whole = False
     try:
-        while True:
-            try:
-                scores = exchange.take()
-            except StopIteration:
-                break
-            except GodwitError:
-                thread.join()
-                # What the server says tells more than that it could not be sent to; what went wrong here tells more than that.
-                if failed and not isinstance(failed[0], RemoteError | StopIteration):
-                    raise failed[0] from None
-                raise
-            columns = waiting.popleft().columns if waiting else None
-            if columns is None:
-                raise RemoteError(f"{exchange.url} gave scores for rows that were not sent")
-            yield pa.record_batch([*columns, *scores.columns], schema=schema)
-        thread.join()
-        if failed:
-            raise failed[0]
-        if waiting:
-            raise RemoteError(f"{exchange.url} ended before all rows were scored; is it a service for scoring?")
-        exchange.close()
+        sent(lambda: exchange.begin(pa.schema([reader.schema.field(at) for at in features])))
+        asked = time.monotonic()
+        for batch in reader:
+            if time.monotonic() - asked > SOURCE_PATIENCE:
+                while waiting:
+                    yield taken()
+            for at in range(0, batch.num_rows, rows):
+                piece = batch.slice(at, rows)
+                while waiting and untaken + weight(piece) > UNTAKEN_BYTES:
+                    yield taken()
+                waiting.append(piece.select(names))
+                untaken += weight(piece)
+                sent(lambda piece=piece: exchange.send(piece.select(features)))  # type: ignore[misc]
+            asked = time.monotonic()
+        sent(exchange.done)
+        while waiting:
+            yield taken()
+        exchange.end()
         whole = True
     finally:
         if not whole:
-            exchange.cancel()
-            thread.join()
             exchange.abandon()
 
 
