@@ -53,10 +53,14 @@ class Model(ABC):
         return self.predict(matrix)
 
     @property
+    def feature_type(self) -> pa.DataType:
+        """The widest type that makes a difference."""
+        return pa.float64() if self.wide else pa.float32()
+
+    @property
     def schema(self) -> pa.Schema:
-        """The features, in the widest type that makes a difference."""
-        kind = pa.float64() if self.wide else pa.float32()
-        return pa.schema([pa.field(name, kind) for name in self.features])
+        """The features."""
+        return pa.schema([pa.field(name, self.feature_type) for name in self.features])
 
     @property
     def score_schema(self) -> pa.Schema:

@@ -45,6 +45,7 @@ class Served:
             "kind": self.model.kind,
             "features": self.model.features,
             "by_position": self.model.by_position,
+            "feature_type": str(self.model.feature_type),
             "scores": [{"name": name, "type": kind} for name, kind in kinds.items()],
         }
 
