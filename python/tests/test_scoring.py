@@ -55,6 +55,20 @@ class Served(unittest.TestCase):
         return scorer
 
 
+class OfFloats(scoring.Function):
+    """A model that computes with floats, and keeps which types came."""
+
+    wide = False
+
+    def __init__(self):
+        super().__init__(weighted, ["a", "b", "c"])
+        self.came = set()
+
+    def matrix(self, batch, columns):
+        self.came |= {tuple(map(str, batch.schema.types))}
+        return super().matrix(batch, columns)
+
+
 def pair():
     return scoring.Function(lambda m: np.column_stack([m[:, 0], 2 * m[:, 0]]), ["a"], ["once", "twice"])
 
@@ -68,6 +82,17 @@ class Scores(Served):
             self.assertEqual(found.schema.names, ["name", "score"])
             self.assertEqual(found["name"], table["name"])
             self.assertTrue(same(found["score"].to_pylist(), EXPECTED[: table.num_rows]))
+
+    def test_doubles_travel_as_floats_to_a_model_of_floats(self):
+        model, edges = OfFloats(), [0.1, 1 + 2**-24, 1 + 3 * 2**-24, 1e-46, 1e39, -1e300, float("nan"), None]
+        table = pa.concat_tables([TABLE.select(["a", "b", "c"]), pa.table({"a": edges, "b": pa.array([0] * 8, pa.int8()), "c": [False] * 8})])
+        with np.errstate(over="ignore"):
+            wanted = weighted(np.column_stack([column.to_numpy().astype(np.float32) for column in table.columns]))
+        with scoring.serve(model, "127.0.0.1:0") as service, scoring.connect(service.url) as scorer:
+            found = scorer.score(table)["score"]
+        self.assertEqual(model.came, {("float", "int8", "bool")})
+        self.assertEqual(found.type, pa.float32())
+        np.testing.assert_array_equal(found.to_numpy(), wanted)
 
     def test_anything_with_the_stream_interface_is_taken_and_streamed(self):
         scorer = self.scorer(version="9")
