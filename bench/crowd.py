@@ -27,7 +27,7 @@ class Crowd:
     def line(self):
         line = self.process.stdout.readline()
         if not line:
-            bench.fail("the crowd ended by itself; see above")
+            bench.fail(f"the crowd ended by itself, with {self.process.wait()}; see above")
         return json.loads(line)
 
     def __enter__(self):
