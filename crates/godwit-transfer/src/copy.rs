@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::ahead::Shares;
 use crate::control::{Control, Credentials, lost_session, told};
 use crate::error::TransferError;
 use crate::genomes::references::References;
@@ -28,15 +29,15 @@ use crate::protocol::Have;
 use crate::ranges::RangeSet;
 use crate::select::Selection;
 use crate::service::blocking;
-use crate::session::{FileWork, SessionOptions, Sources};
+use crate::session::{FileWork, SessionOptions, Sources, Span};
 use crate::source::Hashes;
 use crate::streams::Direction;
 use crate::sums::{Sum, Sums};
 use crate::third_party;
-use crate::tree::{ahead_blocks, block_count, block_span};
+use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
-use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
 use ahead::Guess;
+use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
 use climb::Climb;
 use connecting::{Connecting, Early, connect_more};
 pub use events::{CopyEvent, CopyObserver, CopySummary};
@@ -253,7 +254,8 @@ async fn connect(
         early.first(&control, control.rtt());
         return Ok(Found { place: None, control, mirrors: Vec::new(), early });
     }
-    let (place, control, mirrors) = sources::find(sources, naming == Naming::Below, credentials, options, observer).await?;
+    let (place, control, mirrors) =
+        sources::find(sources, naming == Naming::Below, credentials, options, observer).await?;
     Ok(Found { place: Some(place), control, mirrors, early: Early::default() })
 }
 
@@ -290,10 +292,10 @@ impl Copy<'_> {
         }
         let summary = self.tell_start(&entries, &work, streams, rtt);
         let sources = 1 + self.mirrors.len() as u32;
-        let ahead_blocks = self.ahead_blocks(guess.as_ref(), &work);
+        let ahead = self.ahead(guess.as_ref(), &entries, &work);
         let patience = self.options.patience;
         let horizon = (2 * rtt).max(tune::LEAST_HORIZON);
-        let options = SessionOptions { streams, sources, ahead_blocks, horizon, patience, ..SessionOptions::default() };
+        let options = SessionOptions { streams, sources, ahead, horizon, patience, ..SessionOptions::default() };
         let manner = Manner {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
@@ -309,12 +311,16 @@ impl Copy<'_> {
         self.end(direction, surplus, summary).await
     }
 
-    /// Blocks that each connection was asked for ahead, where what was guessed is what is to be copied.
-    fn ahead_blocks(&self, guess: Option<&Guess>, work: &[(FileWork, bool)]) -> u64 {
-        let ([item], [(work, false)], Some(guess)) = (&self.plan.items[..], work, guess) else { return 0 };
-        let is_all_missing = work.missing == RangeSet::of(0, block_count(work.size_bytes));
-        let is_it = is_all_missing && !item.entry.directory && guess.is_of(&item.origin);
-        if is_it { ahead_blocks(work.size_bytes, guess.streams()) } else { 0 }
+    /// What each connection was asked for ahead, where all of it is to be copied.
+    fn ahead(&self, guess: Option<&Guess>, entries: &[Entry], work: &[(FileWork, bool)]) -> Vec<Vec<Span>> {
+        let Some(guess) = guess else { return Vec::new() };
+        let is_missing = |(work, settled): &(FileWork, bool)| {
+            !settled && work.missing == RangeSet::of(0, block_count(work.size_bytes))
+        };
+        let shares = Shares::of(entries, guess.streams());
+        let spans: Vec<_> = (0..guess.streams()).map(|stream| shares.spans(entries, stream)).collect();
+        let all = spans.iter().flatten().all(|span| work.get(span.file as usize).is_some_and(is_missing));
+        if all { spans } else { Vec::new() }
     }
 
     /// The server of a source, 0-based.

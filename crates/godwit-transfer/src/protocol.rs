@@ -41,7 +41,7 @@ pub(crate) const PACKED: &str = "packed ";
 pub(crate) const UNPACK: &str = "unpack ";
 /// In tickets: blocks to be sent.
 pub(crate) const READ: &str = "read ";
-/// In tickets: the first blocks of what may be a file.
+/// In tickets: the first blocks of what there is.
 pub(crate) const AHEAD: &str = "ahead ";
 /// In tickets: blocks of another server that are to be sent on.
 pub(crate) const RELAY: &str = "relay ";
@@ -83,7 +83,8 @@ pub(crate) struct ReadSpan {
     pub(crate) end: u64,
 }
 
-/// Asks for a connection's share of the first blocks of what may be a file, in whatever state that is. The answer begins with [`StartsWith`], in words.
+/// Asks for a connection's share of the first blocks of a file, or of what is in a directory, in whatever state that is. The answer begins with the
+/// spans that come, in words.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct AheadRequest {
     pub(crate) path: String,
@@ -94,9 +95,10 @@ pub(crate) struct AheadRequest {
     pub(crate) manner: Manner,
 }
 
-/// Which blocks `[start, end)` come, of which state of the file.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct StartsWith {
+/// Blocks `[start, end)` that come of a file, by its place in the listing, and of which state of it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AheadSpan {
+    pub(crate) file: u32,
     /// As in [`Entry::version`].
     pub(crate) version: u64,
     pub(crate) start: u64,

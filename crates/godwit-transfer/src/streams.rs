@@ -8,9 +8,9 @@ use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::control::{is_full, is_passing, lost_session, told};
 use crate::copy::ahead::Ahead;
 use crate::copy::connecting::Made;
-use crate::control::{is_full, is_passing, lost_session, told};
 use crate::error::TransferError;
 use crate::inbox::Inbox;
 use crate::protocol::{

@@ -62,8 +62,8 @@ pub struct SessionOptions {
     pub horizon: Duration,
     /// Bytes of a request, at most.
     pub request_bytes: u64,
-    /// Blocks of the only file that each connection has been asked for already, from the first stream on; 0 for none.
-    pub ahead_blocks: u64,
+    /// What connections have been asked for already, by their streams.
+    pub ahead: Vec<Vec<Span>>,
     /// How long nothing may arrive before the transfer ends.
     pub patience: Duration,
 }
@@ -75,7 +75,7 @@ impl Default for SessionOptions {
             sources: 1,
             horizon: Duration::from_millis(250),
             request_bytes: 16 << 20,
-            ahead_blocks: 0,
+            ahead: Vec::new(),
             patience: Duration::from_secs(900),
         }
     }

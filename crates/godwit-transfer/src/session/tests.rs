@@ -1,4 +1,5 @@
 use super::*;
+use crate::tree::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES;
 
@@ -20,6 +21,11 @@ fn asked(actions: &[Action]) -> Vec<(StreamId, RequestId, Vec<Span>)> {
         _ => None,
     });
     asks.collect()
+}
+
+/// So many blocks of a file for each of so many streams.
+fn ahead(each: u64, streams: u64) -> Vec<Vec<Span>> {
+    (0..streams).map(|stream| vec![Span { file: 0, start: stream * each, end: (stream + 1) * each }]).collect()
 }
 
 fn options(streams: u32) -> SessionOptions {
@@ -79,7 +85,7 @@ fn blocks_are_asked_for_once_and_what_a_lost_stream_had_goes_to_another() {
 
 #[test]
 fn what_a_stream_was_asked_for_ahead_is_its_first_request_and_of_nobody_else() {
-    let options = SessionOptions { ahead_blocks: 3, ..options(2) };
+    let options = SessionOptions { ahead: ahead(3, 2), ..options(2) };
     let (mut session, _) = Session::new(vec![work(40 * BLOCK)], options, ms(0));
     let second = session.handle(ms(1), Event::Opened { stream: 1 });
     let (stream, _, spans) = asked(&second)[0].clone();
@@ -109,7 +115,7 @@ fn what_a_stream_was_asked_for_ahead_is_its_first_request_and_of_nobody_else() {
 
 #[test]
 fn a_file_of_which_all_was_asked_for_ahead_is_settled_by_what_comes() {
-    let options = SessionOptions { ahead_blocks: 1, ..options(4) };
+    let options = SessionOptions { ahead: ahead(1, 2), ..options(4) };
     let (mut session, _) = Session::new(vec![work(2 * BLOCK)], options, ms(0));
     for stream in 0..4 {
         let asks = asked(&session.handle(ms(1), Event::Opened { stream }));
