@@ -27,6 +27,8 @@ pub(crate) const BEGIN: &str = "begin";
 pub(crate) const FINISH: &str = "finish";
 /// Gives a token that lets another server read below a path.
 pub(crate) const GRANT: &str = "grant";
+/// Gives a token that lets another server send blocks of a session.
+pub(crate) const GRANT_WRITING: &str = "grant-writing";
 /// Fetches files from another server.
 pub(crate) const FETCH: &str = "fetch";
 /// Tells what happened to what is fetched under a name, since it was last asked.
@@ -47,6 +49,8 @@ pub(crate) const RELAY: &str = "relay ";
 pub(crate) const INFO: &str = "info ";
 /// In commands: blocks to be taken.
 pub(crate) const WRITE: &str = "write ";
+/// In commands: blocks that another server is to take.
+pub(crate) const RELAY_WRITE: &str = "relay-write ";
 
 /// Files that are listed, or begun, in one message.
 pub(crate) const ENTRIES_PER_MESSAGE: usize = 2000;
@@ -79,6 +83,9 @@ pub(crate) struct ReadSpan {
     pub(crate) state: FileState,
     pub(crate) start: u64,
     pub(crate) end: u64,
+    /// Not what somebody on the way has kept of it: that was found to be another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) fresh: bool,
 }
 
 /// Which state of a file is asked for.
@@ -197,6 +204,19 @@ pub(crate) struct Proof {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WriteCommand {
     pub(crate) session: String,
+}
+
+/// Where blocks go that are for another server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RelayWriteCommand {
+    /// The other server.
+    pub(crate) to: String,
+    /// What it granted.
+    pub(crate) token: String,
+    /// A name for the connection there, as in [`RelayRequest`].
+    pub(crate) lane: String,
+    pub(crate) write: WriteCommand,
+    pub(crate) manner: Manner,
 }
 
 /// Ends a session.
@@ -380,6 +400,13 @@ impl<'b> CameBlock<'b> {
         };
         let hash = hash_block(&data, self.block, size_bytes);
         (hash[..] == *self.hash).then_some((data, hash))
+    }
+
+    /// The same where it is not known of how many bytes its file is.
+    pub(crate) fn verified_alone(&self) -> Option<(std::borrow::Cow<'b, [u8]>, BlockHash)> {
+        let bytes = u64::from(self.bytes);
+        let of_several = (self.block > 0 || bytes == BLOCK_BYTES).then(|| self.verified(u64::MAX)).flatten();
+        of_several.or_else(|| (self.block == 0).then(|| self.verified(bytes)).flatten())
     }
 }
 
