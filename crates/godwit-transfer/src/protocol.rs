@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::TransferError;
 use crate::manifest::Entry;
 use crate::ranges::RangeSet;
-use crate::tree::{BLOCK_BYTES, BlockHash, hash_block};
+use crate::tree::{BLOCK_BYTES, BlockHash, block_count, hash_block};
 use crate::tune::Manner;
 
 /// Names of actions, behind [`FILES_MARK`]: what is below a path.
@@ -398,6 +398,10 @@ impl<'b> CameBlock<'b> {
         } else {
             std::borrow::Cow::Owned(unpacked(self.data, self.bytes as usize)?)
         };
+        // What is no block has no hash either.
+        if data.len() as u64 > BLOCK_BYTES || data.is_empty() && block_count(size_bytes) > 1 {
+            return None;
+        }
         let hash = hash_block(&data, self.block, size_bytes);
         (hash[..] == *self.hash).then_some((data, hash))
     }
@@ -435,4 +439,29 @@ pub(crate) fn action(kind: &str) -> String {
 /// What comes behind the mark and a kind.
 pub(crate) fn behind<'b>(bytes: &'b Bytes, kind: &str) -> Option<&'b [u8]> {
     bytes.strip_prefix(FILES_MARK.as_bytes())?.strip_prefix(kind.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_block_is_verified_by_no_hash() {
+        let most = BLOCK_BYTES as usize;
+        for (block, count, is_block) in
+            [(0, 0, true), (1, 0, false), (1, most, true), (1, most + 1, false), (0, most + 1, false)]
+        {
+            let data = vec![7; count];
+            let hash = if is_block { hash_block(&data, block, block * BLOCK_BYTES + count as u64) } else { [0; 32] };
+            let sent = SentBlock { file: 0, block, hash, bytes: count as u32, data_end: count };
+            let came = CameBlocks::of(&batch_of(&[sent], data).unwrap()).unwrap();
+            let came = came.iter().next().unwrap();
+            assert_eq!(came.verified_alone().is_some(), is_block, "{count} bytes as block {block}");
+            assert_eq!(
+                came.verified(block * BLOCK_BYTES + count as u64).is_some(),
+                is_block,
+                "{count} bytes as block {block}"
+            );
+        }
+    }
 }

@@ -146,7 +146,7 @@ impl Asked {
         let Ok(came) = CameBlocks::of(batch) else { return Vec::new() };
         let wanted = came.iter().filter_map(|block| Some((*wanted.get(&(block.file, block.block))?, block)));
         let kept = wanted.map(|(piece, block)| {
-            let verified = block.verified_alone().filter(|(data, _)| data.len() as u64 <= BLOCK_BYTES);
+            let verified = block.verified_alone();
             let origin = &self.origins[piece.span];
             (piece, verified.is_some_and(|(data, hash)| self.cache.keep(origin, block.block, &data, &hash)))
         });

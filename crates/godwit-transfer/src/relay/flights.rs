@@ -105,16 +105,15 @@ mod tests {
         assert!(first.claim(key(0), false) && first.claim(key(1), false));
         assert!(!second.claim(key(0), false) && second.claim(key(2), false));
         assert!(!flights.wait(&key(0), Duration::from_millis(20)).await, "nothing lands");
-        let waiting = flights.wait(&key(1), patience);
-        let (waited, ()) = tokio::join!(waiting, async { first.landed(&key(0)) });
+        let one = key(1);
+        let (waited, ()) = tokio::join!(flights.wait(&one, patience), async { first.landed(&key(0)) });
         assert!(waited && !flights.has(&key(0)) && flights.has(&key(1)));
         assert!(flights.wait(&key(0), patience).await, "it has landed");
         // Who takes over is not disturbed by who gives up.
         assert!(second.claim(key(1), true));
         drop(first);
         assert!(flights.has(&key(1)) && flights.has(&key(2)));
-        let waiting = flights.wait(&key(1), patience);
-        let (waited, ()) = tokio::join!(waiting, async { drop(second) });
+        let (waited, ()) = tokio::join!(flights.wait(&one, patience), async { drop(second) });
         assert!(waited && !flights.has(&key(1)) && !flights.has(&key(2)));
     }
 }

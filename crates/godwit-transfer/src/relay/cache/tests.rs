@@ -118,11 +118,9 @@ fn blocks_of_one_content_are_kept_once_and_those_that_nobody_wants_go() {
         assert!(read(&cache, "f", 2).is_some(), "it is wanted all the time");
     }
     assert!(cache.bytes() <= 10 * 8192 && read(&cache, "f", 3).is_none() && read(&cache, "f", 29).is_some());
-    let on_disk = all_below(directory.path())
-        .iter()
-        .filter(|path| path.is_file())
-        .map(|path| weight_of(&fs::metadata(path).unwrap()));
-    assert!(on_disk.sum::<u64>() <= 10 * 8192);
+    let files = all_below(directory.path());
+    let weights = files.iter().map(|path| fs::metadata(path).unwrap()).filter(fs::Metadata::is_file);
+    assert!(weights.map(|metadata| weight_of(&metadata)).sum::<u64>() <= 10 * 8192);
     drop(cache);
     // A later process keeps what was used last.
     let cache = opened(directory.path());
@@ -163,6 +161,7 @@ fn a_block_is_known_whatever_the_size_of_its_file() {
         let hash = hash_block(data, number, size);
         assert!(is_block(data, number, &hash), "{number} of {size}");
         assert!(!is_block(data, number + 1, &hash), "{number} of {size}");
+        assert!(!is_block(&vec![3; BLOCK_BYTES as usize + 1], number, &hash));
         if let Some((_, rest)) = data.split_first() {
             assert!(!is_block(rest, number, &hash));
         }
