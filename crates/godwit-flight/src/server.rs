@@ -85,7 +85,7 @@ pub trait DataPlane: Send + Sync + 'static {
     /// The data that a ticket stands for, for who shows it.
     fn download(&self, caller: Caller, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
 
-    /// Takes data; the answers go to the client's side of the upload.
+    /// Takes data; the answers go to the client's side of the upload. Whether a caller with a purpose may send them is known here only.
     fn upload(&self, caller: Caller, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
 
     /// Who shows a token that was granted for one purpose; `None` where it is no such token.
@@ -404,7 +404,7 @@ impl<D: DataPlane> Plane<D> {
             Ok(caller) => caller,
             Err(status) => return refused(status),
         };
-        if caller.purpose().is_some() && ![DO_GET, DO_ACTION].contains(&request.uri().path()) {
+        if caller.purpose().is_some() && ![DO_GET, DO_ACTION, DO_PUT].contains(&request.uri().path()) {
             self.refuse(RefusedFor::Grant);
             return refused(Status::permission_denied(GRANTED_ONLY));
         }

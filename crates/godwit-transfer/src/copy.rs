@@ -37,7 +37,7 @@ use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
 use ahead::Guess;
-use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
+use checks::{check_has_no_list, check_has_no_relay, check_is_plain, check_is_possible, check_pools, check_sources};
 use climb::Climb;
 use connecting::{Connecting, Early, connect_more};
 pub use events::{CopyEvent, CopyObserver, CopySummary};
@@ -139,6 +139,7 @@ pub async fn copy(
     {
         check_is_plain(options)?;
         check_has_no_list(options)?;
+        check_has_no_relay(options)?;
         let mut summary = third_party::delegate(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
@@ -154,8 +155,11 @@ pub async fn copy(
     let streams = weight_of(options, rtt, observer).max(1 + mirrors.len() as u32);
     let relay = match &options.relay {
         Some(relay) => {
-            let way = RelayWay::prepare(relay, sources, &control, &mirrors, credentials, options.patience);
-            Some(way.await?)
+            let way = RelayWay::connect(relay, credentials, options.patience).await?;
+            if downloads {
+                way.let_read(sources, &control, &mirrors).await?;
+            }
+            Some(way)
         }
         None => None,
     };
@@ -353,6 +357,9 @@ impl Copy<'_> {
         let dry_run = self.options.dry_run;
         if !self.downloads {
             let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
+            if !dry_run {
+                self.let_relay_write(&session).await?;
+            }
             return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
         }
         let inbox = Inbox::new(Path::new(&self.base), self.options.strict).expecting(self.sums.clone());

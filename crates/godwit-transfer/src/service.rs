@@ -20,16 +20,16 @@ use crate::ahead::Shares;
 use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::genomes::serving::Genomes;
-use crate::grants::{GrantKey, check_reading, check_unlimited};
+use crate::grants::{GrantKey, check_reading, check_unlimited, check_writing};
 use crate::inbox::{Inbox, Incoming};
 use crate::manifest::{Entry, below, list, open_for_reading, walk};
 use crate::protocol::{
     AHEAD, AheadRequest, AheadSpan, BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH,
-    FileState, FinishRequest, GRANT, HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED, PackedRequest, Proof,
-    READ, REFERENCE, RELAY, ReadRequest, ReadSpan, TREE, TreeRequest, UNPACK, UnpackCommand, WRITE, WriteCommand,
-    action, behind, hashes_from_text, json, marked, parse,
+    FileState, FinishRequest, GRANT, GRANT_WRITING, HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED,
+    PackedRequest, Proof, READ, REFERENCE, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, TREE, TreeRequest, UNPACK,
+    UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
 };
-use crate::relay::Relay;
+use crate::relay::{Relay, RelayCache};
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::{FetchRequest, Happened, fetch};
 use crate::tree::{BLOCK_BYTES, block_count};
@@ -57,8 +57,10 @@ pub struct FilesOptions {
     pub writable: bool,
     /// PEM file of authorities whose servers are trusted when files are fetched from them; the system's list where there is none.
     pub authority: Option<PathBuf>,
-    /// Whether blocks of other servers are sent on to who asks for them.
+    /// Whether blocks of other servers are sent on to who asks for them, and to other servers those that callers send.
     pub relays: bool,
+    /// What is kept of the blocks of other servers.
+    pub relay_cache: Option<Arc<RelayCache>>,
     /// Other servers of the same files, as URIs of Arrow Flight; clients are told of them.
     pub also_at: Vec<String>,
     /// FASTA files by which genomes are sent and taken as what differs from them.
@@ -121,7 +123,7 @@ impl Files {
         let references = References::new(options.references.clone(), options.threads);
         let inner = Inner {
             root,
-            relay: Relay::new(options.authority.clone()),
+            relay: Relay::new(options.authority.clone(), options.relay_cache.clone()),
             options,
             grants: GrantKey::random()?,
             hashes: Arc::default(),
@@ -157,6 +159,11 @@ impl Inner {
             below(&self.root, &request.path)?;
             // What a grant is shown for is looked at with the name of who granted it.
             return Ok(vec![json(&self.grants.grant(caller, &request.path)?)?.into()]);
+        }
+        if kind == action(GRANT_WRITING) {
+            let request: WriteCommand = parse(body)?;
+            self.session(caller, &request.session)?;
+            return Ok(vec![json(&self.grants.grant_writing(caller, &request.session)?)?.into()]);
         }
         if kind == action(HAPPENED) {
             let key = (caller.name().to_owned(), parse(body)?);
@@ -273,6 +280,12 @@ impl Inner {
         Ok(vec![json(&Begun { session, have })?.into()])
     }
 
+    fn check_relaying(&self, caller: &Caller) -> Result<(), TransferError> {
+        check_unlimited(caller)?;
+        let problem = "this server sends on nothing for others; its --relay option lets it";
+        if self.options.relays { Ok(()) } else { Err(TransferError::refused(problem)) }
+    }
+
     fn check_writable(&self) -> Result<(), TransferError> {
         let problem = "this server takes no files; its --writable option lets it";
         if self.options.writable { Ok(()) } else { Err(TransferError::refused(problem)) }
@@ -294,7 +307,7 @@ impl Inner {
         let state = FileState::Written { size_bytes: entry.size_bytes, modified_s: entry.modified_s, modified_ns };
         let tickets = (0..blocks).step_by(piece as usize).map(|start| {
             let end = (start + piece).min(blocks);
-            let spans = vec![ReadSpan { file: 0, path: request.path.clone(), state, start, end }];
+            let spans = vec![ReadSpan { file: 0, path: request.path.clone(), state, start, end, fresh: false }];
             Ok(marked(READ, &ReadRequest { spans, manner: Manner::default() })?.into())
         });
         let tickets = tickets.collect::<Result<_, TransferError>>()?;
@@ -447,11 +460,7 @@ impl FileService for Files {
         let inner = self.inner.clone();
         Box::pin(async move {
             if let Some(request) = behind(&ticket, RELAY) {
-                check_unlimited(&caller)?;
-                if !inner.options.relays {
-                    let problem = "this server sends on nothing from others; its --relay option lets it";
-                    return Err(TransferError::refused(problem).into());
-                }
+                inner.check_relaying(&caller)?;
                 let request = parse(request)?;
                 return Ok(inner.relay.send(&caller, request).await?);
             }
@@ -493,8 +502,13 @@ impl FileService for Files {
                 let inbox = Arc::new(Inbox::new(&below(&inner.root, &command.base)?, true));
                 return Ok(inner.genomes.take(inbox, command, first, upload).await?);
             }
+            if let Some(command) = behind(&command, RELAY_WRITE) {
+                inner.check_relaying(&caller)?;
+                return Ok(inner.relay.take(&caller, parse(command)?, first, upload).await?);
+            }
             let unknown = || Status::invalid_argument("this upload of files is not known here");
             let command: WriteCommand = parse(behind(&command, WRITE).ok_or_else(unknown)?)?;
+            check_writing(&caller, &command.session)?;
             let taking = inner.session(&caller, &command.session)?;
             Ok(taken(taking, first, upload))
         })

@@ -8,13 +8,14 @@ use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::control::{is_full, is_passing, lost_session, told};
+use crate::control::{is_full, is_passing, lost_grant, lost_session, told};
 use crate::copy::ahead::Ahead;
 use crate::copy::connecting::Made;
 use crate::error::TransferError;
 use crate::inbox::Inbox;
 use crate::protocol::{
-    READ, RELAY, ReadRequest, ReadSpan, RelayRequest, SCHEMA, Taken, Trouble, WRITE, WriteCommand, marked, parse,
+    READ, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, RelayRequest, RelayWriteCommand, SCHEMA, Taken, Trouble, WRITE,
+    WriteCommand, marked, parse,
 };
 use crate::service::blocking;
 use crate::session::{Event, FileId, RequestId, StreamId};
@@ -43,7 +44,9 @@ pub(crate) enum Note {
     Fatal(TransferError),
     /// The server does not know the session any more.
     SessionLost { stream: StreamId, attempt: u32, session: String },
-    /// The same, found out when a file was to be proved.
+    /// The server behind a relay does not know any more what it granted.
+    GrantLost { stream: StreamId, attempt: u32 },
+    /// The session is lost, found out when a file was to be proved.
     ProveAgain { file: FileId, session: String },
     /// A file is proved and has its name.
     Proved { file: FileId, hashes: Vec<BlockHash> },
@@ -79,12 +82,19 @@ pub(crate) enum Direction {
 /// What a relay is told, besides what is asked for.
 #[derive(Clone)]
 pub(crate) struct Through {
-    /// The source's server.
-    pub(crate) from: String,
-    /// What it granted to the relay.
+    /// The server behind it.
+    pub(crate) server: String,
+    /// What that granted to the relay.
     pub(crate) token: String,
     /// A name of this copy.
     pub(crate) copy: String,
+}
+
+impl Through {
+    /// The name of a connection behind the relay.
+    fn lane(&self, stream: StreamId) -> String {
+        format!("{}.{stream}", self.copy)
+    }
 }
 
 /// A connection.
@@ -114,6 +124,8 @@ impl Stream {
         let (stream, attempt) = (self.stream, self.attempt);
         if lost_session(&error) {
             self.tell(Note::SessionLost { stream, attempt, session: session.to_owned() });
+        } else if lost_grant(&error) {
+            self.tell(Note::GrantLost { stream, attempt });
         } else if is_passing(&error) {
             self.tell(Note::Lost { stream, attempt, why: error });
         } else if is_full(&error) {
@@ -213,8 +225,9 @@ impl Stream {
         let read = ReadRequest { spans, manner: self.manner };
         match self.through.clone() {
             None => marked(READ, &read),
-            Some(Through { from, token, copy }) => {
-                let lane = format!("{copy}.{}", self.stream);
+            Some(through) => {
+                let lane = through.lane(self.stream);
+                let Through { server: from, token, .. } = through;
                 marked(RELAY, &RelayRequest { from, token, lane, read })
             }
         }
@@ -229,7 +242,15 @@ impl Stream {
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) -> Result<(), Failed> {
         tune::apply(client.wire(), &self.manner);
-        let command = marked(WRITE, &WriteCommand { session: session.to_owned() })?;
+        let write = WriteCommand { session: session.to_owned() };
+        let command = match self.through.clone() {
+            None => marked(WRITE, &write)?,
+            Some(through) => {
+                let (lane, manner) = (through.lane(self.stream), self.manner);
+                let Through { server: to, token, .. } = through;
+                marked(RELAY_WRITE, &RelayWriteCommand { to, token, lane, write, manner })?
+            }
+        };
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &SCHEMA)?;
         // The server answers nothing before it has heard something.
         sender.say(&[]).await?;

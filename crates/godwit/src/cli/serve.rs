@@ -54,9 +54,15 @@ pub struct ServeArgs {
     /// Let clients write below the root: datasets that they put and remove, files of `godwit copy`
     #[arg(long)]
     pub writable: bool,
-    /// Send on files of other servers to clients that copy through this one; they name those servers, and what these granted them
+    /// Send on files from and to other servers for clients that copy through this one; they name those servers, and what these granted them
     #[arg(long)]
     pub relay: bool,
+    /// Keep verified blocks of what is sent on from other servers in this directory, for the next client that those let have it
+    #[arg(long, value_name = "DIR", requires = "relay")]
+    pub relay_cache: Option<PathBuf>,
+    /// What is kept at most, on disk; what nobody asked for the longest goes first
+    #[arg(long, value_name = "SIZE", default_value = "100G", value_parser = parse_size, requires = "relay_cache")]
+    pub relay_cache_size: u64,
     /// Another server that serves the same files, told to clients that ask where a file is; may be given again
     #[arg(long, value_name = "URL", value_parser = parse_server)]
     pub also_at: Vec<String>,

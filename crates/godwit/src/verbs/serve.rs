@@ -18,7 +18,7 @@ use godwit_flight::{
 };
 use godwit_rules::Rulebook;
 use godwit_serve::{Pages, PagesOptions, Root, Temporary};
-use godwit_transfer::{Credentials, Files, FilesOptions, References};
+use godwit_transfer::{Credentials, Files, FilesOptions, References, RelayCache};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::admission::Admission;
@@ -118,6 +118,7 @@ fn files_of(args: &ServeArgs, rules: Option<Arc<dyn Rules>>) -> Result<Option<Ar
         writable: args.writable,
         authority: args.ca.clone(),
         relays: args.relay,
+        relay_cache: args.relay_cache.as_deref().map(|directory| cache_in(directory, args)).transpose()?,
         also_at: args.also_at.clone(),
         references: args.reference.clone(),
         threads: args.common.thread_count(),
@@ -125,6 +126,11 @@ fn files_of(args: &ServeArgs, rules: Option<Arc<dyn Rules>>) -> Result<Option<Ar
     };
     let files = Files::new(args.root.clone(), options);
     Ok(Some(Arc::new(files.map_err(no_files)?)))
+}
+
+/// What a relay keeps of what it sends on.
+fn cache_in(directory: &Path, args: &ServeArgs) -> Result<Arc<RelayCache>, Failure> {
+    Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, crate::failure::tell)?))
 }
 
 /// Bytes of a secret, at least: as many as a key has.
