@@ -82,8 +82,8 @@ def named(groups, media):
     for medium in media:
         for group in groups:
             if medium == "disk" or group not in DISK_ONLY:
-                found += [cell for cell in ({**one, "medium": medium} for one in GROUPS[group]()) if cell not in found]
-    return found
+                found += [{**cell, "medium": medium} for cell in GROUPS[group]()]
+    return list({key_of(cell): cell for cell in found}.values())
 
 
 def scaled_megabytes(rate):

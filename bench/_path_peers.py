@@ -11,8 +11,6 @@ import subprocess
 import time
 from pathlib import Path
 
-import _measure as bench
-
 PORT, NEAR_PORT, PLAIN_PORT = 8444, 8445, 8446
 # What else is asked for, and why it does not run here.
 NOT_RUN = {
@@ -90,7 +88,7 @@ class GridFtpMany(GridFtp):
 
 
 class GridFtpUdt(GridFtp):
-    """The same over UDT. The client has that between two servers only, so that there is one at each end."""
+    """The same over UDT, with one stream, as it is used. The client has that between two servers only, so that there is one at each end."""
 
     needs = (*GridFtp.needs, "/usr/lib/*/libglobus_xio_udt_driver.so")
 
@@ -110,22 +108,6 @@ class GridFtpUdt(GridFtp):
         return ["globus-url-copy", "-q", "-bs", 1 << 20, f"ftp://{path.b}:{PORT}{self.root}/f", f"ftp://{path.a}:{NEAR_PORT}{target}/f"]
 
 
-class Udt:
-    """The library alone (udt/bulk.cpp)."""
-
-    name = "UDT"
-    needs = ("c++", "/usr/include/udt/udt.h")
-
-    def servers(self, path, root, directory):
-        self.program = directory / "udt-bulk"
-        if not self.program.exists():
-            subprocess.run(["c++", "-O2", "-o", self.program, bench.ROOT / "bench" / "udt" / "bulk.cpp", "-ludt", "-lpthread"], check=True)
-        return [("b", [self.program, "serve", path.b, PORT, root / "f"])]
-
-    def client(self, path, target):
-        return [self.program, "get", path.b, PORT, target / "f"]
-
-
 def is_here(need):
     return any(Path("/").glob(need[1:])) if need.startswith("/") else shutil.which(need) is not None
 
@@ -135,7 +117,7 @@ def of_cell(cell, long):
     if cell["streams"] != "auto":
         found = [GridFtp(cell["streams"])]
     else:
-        found = [Aria2(), GridFtp()] + ([] if long else [GridFtpUdt(), Udt()])
+        found = [Aria2(), GridFtp()] + ([] if long else [GridFtpUdt()])
     return [peer for peer in found if all(map(is_here, peer.needs))]
 
 

@@ -51,10 +51,13 @@ class Unit:
 
 def cell_units(options, program, places):
     media = cells.MEDIA if options.medium == "both" else [options.medium]
-    groups = [group for group in GROUPS if group in options.only] + (["full"] if options.full else [])
-    for cell in cells.named(groups, media):
+    groups = [group for group in GROUPS if group in options.only]
+    several = [cells.key_of(cell) for cell in cells.named(groups, media)]
+    for cell in cells.named(groups + (["full"] if options.full else []), media):
+        # Of the whole factorial, each cell once: there are many that are much alike.
+        usual = cells.runs_of(cell) if cells.key_of(cell) in several else 1
         cell = {**cell, **({"megabytes": options.megabytes} if options.megabytes else {})}
-        runs, count = options.runs or cells.runs_of(cell), 0
+        runs, count = options.runs or usual, 0
         if options.peers == "all":
             count = len(peers.of_cell(cell, cell["megabytes"] >= cells.LONG_MEGABYTES))
         measure = lambda cell=cell, runs=runs: cases.measure_cell(cell, program, places[cell["medium"]], runs, options.peers == "all")
@@ -132,11 +135,11 @@ def measure(unit, results, name):
 
 def arguments():
     parser = bench.parser(__doc__)
-    parser.add_argument("--full", action="store_true", help="also all other cells of the factorial: a night")
+    parser.add_argument("--full", action="store_true", help="also all other cells of the factorial: a night or two")
     parser.add_argument("--only", action="append", choices=GROUPS + CASES + ["full"], help="only this; may be given again")
     parser.add_argument("--medium", choices=[*cells.MEDIA, "both"], default="both", help="where files of cells are (default: both)")
     parser.add_argument("--megabytes", type=int, help="another size of files than usual, a multiple of 16, to try things out")
-    parser.add_argument("--runs", type=int, help="copies in each cell (default: 3, of long ones 1)")
+    parser.add_argument("--runs", type=int, help="copies in each cell (default: 3, of long files and slow paths 1)")
     parser.add_argument("--peers", choices=["all", "none"], default="all", help="whether other programs are measured beside the copy (default: all)")
     parser.add_argument("--cells", type=int, help="so many cells and cases at most in this run")
     parser.add_argument("--minutes", type=float, help="begin nothing that is not over in that time, by a guess")
