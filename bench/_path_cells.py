@@ -135,8 +135,8 @@ def runs_of(cell):
 
 
 def patience_s(cell):
-    """How long another program may take. One that is much slower says nothing more by taking longer, and a long file takes minutes."""
-    return (2 if cell["megabytes"] >= LONG_MEGABYTES else 5) * ideal_s(cell) + 5
+    """How long another program may take. One that is much slower says nothing more by taking longer, and where it would take minutes, less of that will do."""
+    return (5 if ideal_s(cell) < SHORT_S else 2) * ideal_s(cell) + 5
 
 
 def estimate_s(cell, peers, runs):

@@ -114,7 +114,7 @@ def cells_by_group(found):
     """Tables: the sweep of streams, long files, what is of the factorial, and the rest."""
     known = {cells.key_of(cell): cell for cell in found}
     seen = set()
-    titles = {"bars": "One file, where bars are set", "sweeps": "One factor at a time", "streams": "By the number of streams", "real": "The round trips of the two real paths",
+    titles = {"bars": "One file, where bars are set", "sweeps": "One factor at a time", "streams": "By the number of streams", "real": "The two real paths of the study (9 hops, 15 hops), each as one bottleneck of its round trip",
               "square": "25 cells of the factorial", "long": f"One file of {cells.LONG_MEGABYTES} MiB", "full": "The rest of the factorial"}
     for medium in cells.MEDIA:
         for group, title in titles.items():

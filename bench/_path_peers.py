@@ -14,8 +14,8 @@ from pathlib import Path
 PORT, NEAR_PORT, PLAIN_PORT = 8444, 8445, 8446
 # What else is asked for, and why it does not run here.
 NOT_RUN = {
-    "bbcp": "Debian has no package of it, and it is in no registry of packages",
-    "FDT": "Maven Central has no artifact of it (`fast-data-transfer:fdt`), nor the libraries that it is built of",
+    "bbcp": "Debian has no package of it",
+    "FDT": "Maven Central has no artifact `fast-data-transfer:fdt`, as its own build names it",
 }
 
 
