@@ -93,8 +93,10 @@ def killed(path, godwit, server, root, mine, end, at_s, usual):
     before, copy = path.received_bytes(), Copy(path, godwit, server, mine / "f")
     time.sleep(at_s)
     ended_before = copy.child.poll() is not None
+    arrived = None
     if end == "copy":
         copy.kill()
+        arrived = (path.received_bytes() - before) * MEGABYTES / usual
         recorded, copy = copy.recorded(), Copy(path, godwit, server, mine / "f")
     else:
         server.end()
@@ -104,12 +106,15 @@ def killed(path, godwit, server, root, mine, end, at_s, usual):
     went_on = copy.await_more_than(recorded)
     code, last, events = copy.finish()
     again = path.received_bytes() - before - usual
+    kept = field(events, "started", "kept_bytes") / 2**20
     return {
         "at_s": round(at_s, 3),
         "ended_before": ended_before,
         "on_after_s": went_on and round(went_on, 3),
         "sent_again_mib": round(max(0, again) / 2**20, 1),
-        "kept_mib": round(field(events, "started", "kept_bytes") / 2**20, 1),
+        "kept_mib": round(kept, 1),
+        # The rest of what is sent again was under way, and came to nobody.
+        "arrived_not_kept_mib": arrived and round(arrived - kept, 1),
         "exit": code,
         "said": last if code else "",
         "right": code == 0 and lab.are_same(root / "f", mine / "f"),

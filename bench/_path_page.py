@@ -161,8 +161,10 @@ def faults_table(faults):
         points = [point for fault in faults if fault["fault"] == "killed" for point in fault["points"] if point["end"] == end and not point["ended_before"]]
         if points:
             again, after = [point["sent_again_mib"] for point in points], [point["on_after_s"] or float("inf") for point in points]
-            rows.append([f"{end} killed at random points", len(points), sum(point["right"] for point in points), f"{statistics.median(again)} (at most {max(again)})",
-                         f"{statistics.median(after):.2f} (at most {max(after):.2f})", ""])
+            lost = [point["arrived_not_kept_mib"] for point in points if point.get("arrived_not_kept_mib")]
+            said = f"of what was sent again, had arrived: {statistics.median(lost)} MiB (at most {max(lost)})" if lost else ""
+            rows.append([f"{end} killed at random points", len(points), sum(point["right"] for point in points), f"{statistics.median(again):.1f} (at most {max(again)})",
+                         f"{statistics.median(after):.2f} (at most {max(after):.2f})", said])
     for fault in faults:
         if fault["fault"] == "killed":
             continue
@@ -170,7 +172,7 @@ def faults_table(faults):
         title = {"outage": f"no path for {fault.get('for_s')} s", "flipped bits": f"{fault.get('flipped')} flipped bits, TLS off: {fault.get('damaged')} blocks damaged"}
         said = f"exit {fault['exit']}: {fault['said'].removeprefix('godwit: error: ')}" if fault["exit"] else ""
         rows.append([title.get(fault["fault"], fault["fault"]), 1, int(fault["right"]), again, fault.get("on_after_s", ""), said])
-    heads = ["fault", "times", "as it should be", "sent again, MiB", "going on after, s", "said"]
+    heads = ["fault", "times", "as it should be", "sent again, MiB", "going on after, s", "remark"]
     return ["## Faults, 256 MiB, 1000 Mbit/s (bits: 500), 40 ms", "", *table(heads, rows)]
 
 
