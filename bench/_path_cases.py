@@ -31,7 +31,7 @@ def measure_cell(cell, godwit, directory, runs, with_peers):
                 if not lab.are_same(root / "f", mine / "f"):
                     bench.fail("the copy is not the file")
         streams = 16 if cell["streams"] == "auto" else min(cell["streams"], 128)
-        beside = lab.iperf(path, streams)
+        beside, _ = lab.iperf(path, streams)
         for peer in peers.of_cell(cell, cell["megabytes"] >= cells.LONG_MEGABYTES) if with_peers else []:
             lab.emptied(mine)
             took, reason = peers.timed(peer, path, root, mine, directory, cells.patience_s(cell))
@@ -52,13 +52,8 @@ def measure_cell(cell, godwit, directory, runs, with_peers):
 
 
 def competitor(path, seconds):
-    """Mbit/s and losses of one flow of CUBIC."""
-    listener = subprocess.Popen(["ip", "netns", "exec", path.namespaces["b"], "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
-    time.sleep(0.4)
-    words = ["ip", "netns", "exec", path.namespaces["a"], "iperf3", "-J", "-R", "-c", path.b, "-C", "cubic", "-t", seconds, "-O", 2]
-    told = json.loads(subprocess.run(list(map(str, words)), capture_output=True, text=True).stdout)["end"]
-    listener.wait()
-    return told["sum_received"]["bits_per_second"] / 1e6, told["sum_sent"]["retransmits"]
+    """Mbit/s and losses of one flow of CUBIC, its first two seconds apart."""
+    return lab.iperf_between(path, seconds, "-C", "cubic", "-O", 2)
 
 
 def rates(copy, skip):
@@ -152,11 +147,7 @@ class Sources:
             path.forget()
         words = lab.copy_words(self.godwit, f"{self.servers[0].url}/f", target, self.cell, "--quiet", "--no-config", *more)
         words += ["--ca", self.directory / "all.pem", "--token-file", self.servers[0].token]
-        started = time.monotonic()
-        done = subprocess.run(self.paths[0].command("a", *words), capture_output=True, text=True)
-        if done.returncode:
-            bench.fail(done.stderr)
-        return time.monotonic() - started
+        return lab.run_copy(self.paths[0], words)
 
 
 def several_sources(godwit, directory, count, rate, megabytes, runs):
@@ -202,11 +193,9 @@ def third_party(godwit, directory, megabytes, runs):
                     (mine / made).unlink(missing_ok=True)
                 direct.append(lab.copied(path, godwit, far, "f", mine / "direct", cell))
                 path.forget()
-                started = time.monotonic()
-                done = subprocess.run(path.command("a", *words), capture_output=True, text=True)
-                third.append(time.monotonic() - started)
-                if done.returncode or not lab.are_same(root / "f", mine / "third"):
-                    bench.fail(f"the copy between servers failed: {done.stderr}")
+                third.append(lab.run_copy(path, words))
+                if not lab.are_same(root / "f", mine / "third"):
+                    bench.fail("the copy between servers is not the file")
     lab.emptied(mine)
     return {
         "direct_runs": [round(one, 3) for one in direct],

@@ -54,7 +54,11 @@ class Copy:
 
     def finish(self):
         """Its exit code, its last words and its events, when it has ended."""
-        told = self.child.communicate()[1].splitlines()
+        try:
+            told = self.child.communicate(timeout=300)[1].splitlines()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            bench.fail("a copy does not end")
         events = [json.loads(line) for line in told if line.startswith("{")]
         last = next((event["message"] for event in reversed(events) if event.get("event") == "error"), told[-1] if told else "")
         return self.child.returncode, last, events

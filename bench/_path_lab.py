@@ -160,23 +160,42 @@ def copy_words(godwit, source, target, cell, *more):
 def copied(path, godwit, server, name, target, cell, more=()):
     """Seconds of a copy, from the far end's disk to the near end's."""
     path.forget()
-    words = copy_words(godwit, f"{server.url}/{name}", target, cell, "--quiet", *server.words(), *more)
+    return run_copy(path, copy_words(godwit, f"{server.url}/{name}", target, cell, "--quiet", *server.words(), *more))
+
+
+def run_copy(path, words):
+    """Seconds of a command of copying at the near end."""
     started = time.monotonic()
-    done = subprocess.run(path.command("a", *words), capture_output=True, text=True)
-    seconds = time.monotonic() - started
+    try:
+        done = subprocess.run(path.command("a", *words), capture_output=True, text=True, timeout=900)
+    except subprocess.TimeoutExpired:
+        bench.fail("a copy does not end")
     if done.returncode:
-        bench.fail(done.stderr)
-    return seconds
+        bench.fail(f"a copy failed: {done.stderr}")
+    return time.monotonic() - started
 
 
 def iperf(path, streams, seconds=6):
-    """Mbit/s from the far end to the near one, start-up included."""
+    """Mbit/s from the far end to the near one, start-up included, and what had to be sent again."""
     path.forget()
+    return iperf_between(path, seconds, "-P", streams)
+
+
+def iperf_between(path, seconds, *words):
     server = subprocess.Popen(path.command("b", "iperf3", "-s", "-1"), stdout=subprocess.DEVNULL)
     time.sleep(0.4)
-    done = subprocess.run(path.command("a", "iperf3", "-J", "-R", "-c", path.b, "-P", streams, "-t", seconds), capture_output=True, text=True)
-    server.wait()
-    return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e6
+    command = path.command("a", "iperf3", "-J", "-R", "-c", path.b, "-t", seconds, *words)
+    # CUBIC may be for root alone.
+    command = [word for word in command if word not in AS_USER] if "cubic" in words else command
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        server.wait(10)
+        told = json.loads(done.stdout)["end"]
+        return told["sum_received"]["bits_per_second"] / 1e6, told["sum_sent"]["retransmits"]
+    except (KeyError, ValueError, subprocess.TimeoutExpired):
+        server.kill()
+        server.wait()
+        bench.fail(f"iperf3 failed: {done.stdout[-200:]}{done.stderr[-200:]}")
 
 
 def emptied(directory):

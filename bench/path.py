@@ -178,16 +178,25 @@ def main():
         if options.list:
             print("\n".join([*(f"{unit.estimate_s:5.0f} s  {unit.title()}" for unit in waiting), f"{len(waiting)} left, {sum(unit.estimate_s for unit in waiting) / 60:.0f} minutes"]))
             return
-        begun = time.monotonic()
+        begun, failed = time.monotonic(), 0
         for number, unit in enumerate([] if options.page else waiting[: options.cells]):
             if options.minutes and number and time.monotonic() - begun + unit.estimate_s > 60 * options.minutes:
                 break
             started = time.monotonic()
-            found = measure(unit, results, name)
+            try:
+                found = measure(unit, results, name)
+            except SystemExit as stop:
+                # Who failed has said why; what is stopped by somebody says a number.
+                if not isinstance(stop.code, str):
+                    raise
+                failed += 1
+                print(f"{number + 1} of {len(waiting)}: {unit.title()}: {stop.code}", flush=True)
+                continue
             print(f"{number + 1} of {len(waiting)}, {time.monotonic() - started:.0f} s ({unit.estimate_s:.0f} guessed): {unit.title()}: {found}", flush=True)
             options.results.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps({**before, **results}, indent=1) + "\n")
     page.write(options, godwit, results)
+    return min(failed, 1)
 
 
 if __name__ == "__main__":
