@@ -18,14 +18,31 @@ def found_percents(cell):
     return [round(cells.percent_of(cell, seconds), 1) for seconds in cell["runs"]]
 
 
-def cell_promises(cell):
-    name = f"{cell['megabytes']} MiB, {cells.title_of(cell)}"
-    bar, percents = cells.bar_percent(cell), found_percents(cell)
-    if bar:
-        yield bench.promise(f"{name}, of the payload rate (bound {cell['bound_percent']})", percents, at_least=min(bar, cell["bound_percent"]), unit="%")
+def over_best_peer(cell):
+    """Quotient of each run, or nothing where no other program has a figure."""
     best = max((percent for percent in cell["peers_percent"].values() if percent), default=None)
-    if best:
-        yield bench.promise(f"{name}, over the best peer", [percent / best for percent in percents], at_least=1)
+    return [percent / best for percent in found_percents(cell)] if best else []
+
+
+def cell_name(cell):
+    return f"{cell['megabytes']} MiB, {cells.title_of(cell)}"
+
+
+def bar_promises(cell):
+    """Of a cell that a bar is set for."""
+    asked = min(cells.bar_percent(cell), cell["bound_percent"])
+    yield bench.promise(f"{cell_name(cell)}, of the payload rate (bound {cell['bound_percent']})", found_percents(cell), at_least=asked, unit="%")
+    if over_best_peer(cell):
+        yield bench.promise(f"{cell_name(cell)}, over the best peer", over_best_peer(cell), at_least=1)
+
+
+def cell_promises(found):
+    """Those of each cell with a bar, and one for all others together."""
+    for cell in filter(cells.bar_percent, found):
+        yield from bar_promises(cell)
+    others = [statistics.median(over_best_peer(cell)) for cell in found if not cells.bar_percent(cell) and over_best_peer(cell)]
+    if others:
+        yield bench.promise(f"{len(others)} cells without a bar, over the best peer, the lowest of them", [min(others)], at_least=1)
 
 
 def fairness_promises(found):
@@ -68,8 +85,7 @@ def local_promises(found):
 
 
 def promises(results):
-    for cell in results["cells"]:
-        yield from cell_promises(cell)
+    yield from cell_promises(results["cells"])
     for found in results["files"]:
         yield bench.promise(f"{found['count']} files of {found['size']} bytes, 1000 Mbit/s, 40 ms", found["runs"], at_most=2.0, unit="s")
         best = min((took for took in found["peers_s"].values() if took), default=None)
@@ -210,6 +226,10 @@ def sweep_plot(found, factor, label):
 
 
 def remarks(results):
+    for cell in results["cells"]:
+        quotients = over_best_peer(cell)
+        if quotients and not cells.bar_percent(cell) and statistics.median(quotients) < 1:
+            yield f"behind the best peer: {cell_name(cell)}, {statistics.median(quotients):.2f} of it."
     late = [cell for cell in results["cells"] if (cell["emulator_late_us_p99"] or 0) > LATE_SHARE * cell["rtt"] / 2 * 1e3]
     for cell in late:
         yield f"the emulator was late in {cells.title_of(cell)}, by {cell['emulator_late_us_p99']} us: what was measured there may be too low."

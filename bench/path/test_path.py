@@ -68,11 +68,18 @@ class Results(unittest.TestCase):
 
     def test_a_promise_is_held_against_the_bar_or_the_bound_below_it(self):
         cell = self.results(peers_percent={"one": 90.0, "slow": None})["cells"][0]
-        link, peer = page.cell_promises(cell)
+        link, peer = page.cell_promises([cell])
         self.assertEqual((link["asked"], link["kept"]), ("at least 93", False))
         self.assertFalse(peer["kept"])
-        bounded, _ = page.cell_promises({**cell, "bound_percent": 88.0})
+        bounded, _ = page.cell_promises([{**cell, "bound_percent": 88.0}])
         self.assertEqual((bounded["asked"], bounded["kept"]), ("at least 88", True))
+
+    def test_cells_without_bars_have_one_promise_which_is_of_the_worst(self):
+        cell = self.results(rate=750, peers_percent={"one": 40.0, "other": 80.0})["cells"][0]
+        (one,) = page.cell_promises([cell, {**cell, "runs": [5.9], "rtt": 60}, {**cell, "peers_percent": {}}])
+        self.assertEqual((one["what"].split()[0], one["kept"]), ("2", True))
+        (worse,) = page.cell_promises([cell, {**cell, "runs": [9.0]}])
+        self.assertFalse(worse["kept"])
 
     def test_a_fault_that_ends_otherwise_than_it_should_is_counted(self):
         point = {"end": "copy", "ended_before": False, "sent_again_mib": 3.0, "on_after_s": 0.5, "right": True}
