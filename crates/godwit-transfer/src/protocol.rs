@@ -41,6 +41,8 @@ pub(crate) const PACKED: &str = "packed ";
 pub(crate) const UNPACK: &str = "unpack ";
 /// In tickets: blocks to be sent.
 pub(crate) const READ: &str = "read ";
+/// In tickets: the first blocks of what may be a file.
+pub(crate) const AHEAD: &str = "ahead ";
 /// In tickets: blocks of another server that are to be sent on.
 pub(crate) const RELAY: &str = "relay ";
 /// In commands: where a file is to be had.
@@ -77,6 +79,26 @@ pub(crate) struct ReadSpan {
     pub(crate) file: u32,
     pub(crate) path: String,
     pub(crate) state: FileState,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Asks for a connection's share of the first blocks of what may be a file, in whatever state that is. The answer begins with [`StartsWith`], in words.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct AheadRequest {
+    pub(crate) path: String,
+    /// Which connection, 0-based.
+    pub(crate) stream: u32,
+    /// Connections that share them.
+    pub(crate) streams: u32,
+    pub(crate) manner: Manner,
+}
+
+/// Which blocks `[start, end)` come, of which state of the file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StartsWith {
+    /// As in [`Entry::version`].
+    pub(crate) version: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }

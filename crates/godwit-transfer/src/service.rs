@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use godwit_flight::{
     Answers, Caller, Chunk, Download, FileInfo, FileService, FileUse, FileVerdict, Pending, Rules, Status, Upload, Wire,
 };
@@ -22,15 +23,15 @@ use crate::grants::{GrantKey, check_reading, check_unlimited};
 use crate::inbox::{Inbox, Incoming};
 use crate::manifest::{Entry, below, list, open_for_reading};
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FileState, FinishRequest, GRANT,
+    AHEAD, AheadRequest, BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FileState, FinishRequest, GRANT,
     HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED, PackedRequest, Proof, READ, REFERENCE, RELAY, ReadRequest,
-    ReadSpan, TREE, TreeRequest, UNPACK, UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json,
+    ReadSpan, StartsWith, TREE, TreeRequest, UNPACK, UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json,
     marked, parse,
 };
 use crate::relay::Relay;
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::{FetchRequest, Happened, fetch};
-use crate::tree::{BLOCK_BYTES, block_count};
+use crate::tree::{BLOCK_BYTES, ahead_blocks, block_count};
 use crate::tune::{self, CopyMode, Manner};
 
 /// Batches between the disk and the connection.
@@ -313,6 +314,22 @@ impl Inner {
         Ok(SourceSpan { file: span.file, path, version, blocks: (span.start, span.end) })
     }
 
+    /// A connection's share of the first blocks of a file.
+    fn span_ahead(&self, caller: &Caller, request: &AheadRequest) -> Result<(SourceSpan, StartsWith), TransferError> {
+        self.check_reading(caller, &request.path)?;
+        let path = below(&self.root, &request.path)?;
+        let found = open_for_reading(&path)?.1;
+        if !found.is_file() {
+            return Err(TransferError::refused(format!("{} is no file", request.path)));
+        }
+        let Entry { version, size_bytes, .. } = Entry::of(String::new(), &found);
+        let share = ahead_blocks(size_bytes, request.streams);
+        let bounded = |block: u64| (block * share).min(block_count(size_bytes));
+        let (start, end) = (bounded(request.stream.into()), bounded(u64::from(request.stream) + 1));
+        let span = SourceSpan { file: 0, path, version, blocks: (start, end) };
+        Ok((span, StartsWith { version, start, end }))
+    }
+
     async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
         check_unlimited(caller)?;
         self.check_writable()?;
@@ -431,6 +448,16 @@ impl FileService for Files {
                 let path = below(&inner.root, &request.path)?;
                 let steering = Steering::of(caller.wire(), request.manner);
                 return Ok(inner.genomes.send(path, request, steering).await?);
+            }
+            if let Some(request) = behind(&ticket, AHEAD) {
+                let request: AheadRequest = parse(request)?;
+                let (span, starts) = inner.span_ahead(&caller, &request)?;
+                let steering = Steering::of(caller.wire(), request.manner);
+                let reader = BlockReader::new(vec![span], inner.hashes.clone(), request.manner.compress);
+                let mut sent = sent(reader, steering);
+                let first = stream::iter([Ok((RecordBatch::new_empty(schema()), Bytes::from(json(&starts)?)))]);
+                sent.batches = Box::pin(first.chain(sent.batches));
+                return Ok(sent);
             }
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;

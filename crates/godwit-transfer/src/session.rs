@@ -34,6 +34,15 @@ const STALLED: Duration = Duration::from_secs(2);
 /// How long what was asked for is waited for when nothing more can be written: a block on a slow path takes seconds.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Requests that a stream has at a time, at most.
+const REQUESTS_AT_MOST: usize = 16;
+/// Over how long the rate of a stream is taken.
+const RATE_WINDOW: Duration = Duration::from_millis(50);
+/// What a stream is asked for lasts at most so long, once it is known how fast it is.
+const WORK_AT_MOST: Duration = Duration::from_secs(1);
+/// Bytes that a stream may be asked for before that, and in any case.
+const UNTRIED_BYTES: u64 = 8 << 20;
+
 #[derive(Debug, PartialEq, Eq)]
 enum FileState {
     Fetching,
@@ -77,7 +86,37 @@ struct Stream {
     source: u32,
     /// What came over it so far, for its share of what is left.
     arrived_bytes: u64,
+    /// What comes over it now.
+    rate: Rate,
     requests: BTreeMap<RequestId, Request>,
+    /// Blocks of the first file that it has been asked for before there was a session.
+    ahead: RangeSet,
+}
+
+/// Bytes a second, of late.
+#[derive(Debug, Default)]
+struct Rate {
+    bytes_per_s: f64,
+    /// Since when bytes are counted, and how many there were.
+    since: Option<Duration>,
+    bytes: u64,
+}
+
+impl Rate {
+    fn add(&mut self, now: Duration, bytes: u64) {
+        // What comes first says when it came, not how long it took.
+        let Some(since) = self.since else {
+            self.since = Some(now);
+            return;
+        };
+        self.bytes += bytes;
+        let elapsed = now.saturating_sub(since);
+        if elapsed >= RATE_WINDOW {
+            let measured = self.bytes as f64 / elapsed.as_secs_f64();
+            let before = if self.bytes_per_s > 0.0 { self.bytes_per_s } else { measured };
+            *self = Self { bytes_per_s: 0.5 * (before + measured), since: Some(now), bytes: 0 };
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -138,6 +177,7 @@ impl Session {
             session.settle(id, &mut actions);
         }
         session.open_all(&mut actions);
+        session.set_ahead();
         session.end(&mut actions);
         (session, actions)
     }
@@ -150,12 +190,30 @@ impl Session {
         self.open_more(actions);
     }
 
+    /// Leaves to each stream what it has been asked for.
+    fn set_ahead(&mut self) {
+        let blocks = self.options.ahead_blocks;
+        let [file] = &mut self.files[..] else { return };
+        for (id, stream) in (0..).zip(&mut self.streams) {
+            let (start, end) = (id * blocks, ((id + 1) * blocks).min(block_count(file.size_bytes)));
+            if start < end && (start..end).all(|block| file.unasked.contains(block)) {
+                file.unasked.remove(start, end);
+                self.unasked_bytes -= file.bytes(start, end);
+                stream.ahead = RangeSet::of(start, end);
+            }
+        }
+        if file.unasked.is_empty() {
+            self.unasked.clear();
+        }
+    }
+
     /// Makes the connections that there are to be and are not.
     fn open_more(&mut self, actions: &mut Vec<Action>) {
         for stream in self.streams.len() as StreamId..self.options.streams.max(1) {
             let source = stream % self.options.sources.max(1);
             let state = StreamState::Opening;
-            self.streams.push(Stream { state, failures: 0, source, arrived_bytes: 0, requests: BTreeMap::new() });
+            let (requests, ahead, rate) = (BTreeMap::new(), RangeSet::default(), Rate::default());
+            self.streams.push(Stream { state, failures: 0, source, arrived_bytes: 0, rate, requests, ahead });
             actions.push(Action::Open { stream, source });
         }
     }
@@ -195,13 +253,18 @@ impl Session {
         if self.ended {
             return actions;
         }
+        // Streams that may be asked for more.
+        let mut only = None;
         match event {
             Event::Opened { stream } => {
                 if let Some(stream) = self.streams.get_mut(stream as usize) {
                     stream.state = StreamState::Open;
                 }
             }
-            Event::Arrived { stream, file, block } => self.arrived(now, stream, file, block, &mut actions),
+            Event::Arrived { stream, file, block } => {
+                only = Some(stream as usize);
+                self.arrived(now, stream, file, block, &mut actions);
+            }
             Event::Damaged { stream, file, block } => self.damaged(stream, file, block, &mut actions),
             Event::Ended { stream, request } => {
                 let ended = self.streams.get_mut(stream as usize).and_then(|stream| stream.requests.remove(&request));
@@ -235,7 +298,7 @@ impl Session {
             self.stop(now, &mut actions);
         } else {
             self.open_due(now, &mut actions);
-            self.ask(now, &mut actions);
+            self.ask(now, only, &mut actions);
         }
         if self.end(&mut actions) {
             return actions;
@@ -264,7 +327,9 @@ impl Session {
         self.progressed = now;
         if let Some(stream) = self.streams.get_mut(stream as usize) {
             stream.failures = 0;
-            stream.arrived_bytes += found.bytes(block, block + 1);
+            let bytes = found.bytes(block, block + 1);
+            stream.arrived_bytes += bytes;
+            stream.rate.add(now, bytes);
         }
         for holder in &mut self.streams {
             holder.requests.retain(|_, request| {
@@ -334,10 +399,14 @@ impl Session {
                 file.sources = file.having;
             }
         }
+        let ahead = std::mem::take(&mut found.ahead);
         let wait = FIRST_WAIT * (1 << (found.failures - 1).min(10));
         found.state = StreamState::Waiting { until: now + wait.min(LONGEST_WAIT) };
         for request in std::mem::take(&mut found.requests).into_values() {
             self.drop_request(Some(request));
+        }
+        for (start, end) in ahead.iter() {
+            self.return_unless_asked(0, start, end);
         }
     }
 
@@ -466,15 +535,19 @@ impl Session {
         }
     }
 
-    /// Gives every stream as many requests as it may have. The stream with the fewest comes first.
-    fn ask(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        for held in 0..self.options.requests_ahead {
-            for stream in 0..self.streams.len().min(self.options.streams.max(1) as usize) {
+    /// Gives streams as many requests as they may have, or `only` one of them. The stream with the fewest comes first.
+    fn ask(&mut self, now: Duration, only: Option<usize>, actions: &mut Vec<Action>) {
+        let streams = self.streams.len().min(self.options.streams.max(1) as usize);
+        let asked = only.map_or(0..streams, |only| only..(only + 1).min(streams));
+        for held in 0..REQUESTS_AT_MOST {
+            for stream in asked.clone() {
                 let found = &self.streams[stream];
                 if found.state != StreamState::Open || found.requests.len() != held {
                     continue;
                 }
-                let outstanding = match self.next_spans(stream) {
+                let ahead = self.spans_ahead(stream);
+                let is_ahead = ahead.is_some();
+                let outstanding = match ahead.or_else(|| self.next_spans(stream)) {
                     Some(spans) => spans,
                     None if held == 0 => match self.doubled_spans(now, stream) {
                         Some(spans) => spans,
@@ -490,23 +563,56 @@ impl Session {
                 let spans = outstanding
                     .iter()
                     .flat_map(|(file, blocks)| blocks.iter().map(|(start, end)| Span { file: *file, start, end }));
-                actions.push(Action::Ask { stream: stream as StreamId, request, spans: spans.collect() });
+                let (stream_id, spans) = (stream as StreamId, spans.collect());
+                actions.push(Action::Ask { stream: stream_id, request, ahead: is_ahead, spans });
                 let request_state = Request { outstanding, progressed: now, doubled: false };
                 self.streams[stream].requests.insert(request, request_state);
             }
         }
     }
 
-    /// The next blocks for a stream that nobody was asked for. Requests get smaller towards the end, and are smaller for slower streams, so
-    /// that all end together.
-    fn next_spans(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
-        let source = self.streams[stream].source;
+    /// What a stream has been asked for already, once.
+    fn spans_ahead(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        let ahead = std::mem::take(&mut self.streams[stream].ahead);
+        let is_wanted = self.files.first().is_some_and(|file| file.state == FileState::Fetching);
+        (is_wanted && !ahead.is_empty()).then(|| BTreeMap::from([(0, ahead)]))
+    }
+
+    /// Bytes that a stream may be asked for at a time: half of its share of what is left. That gets less towards the end, and is less for
+    /// slower streams, so that all end together; only what is on its way in a round trip or two is not to get less.
+    fn allowance(&self, stream: usize) -> u64 {
         // Before anything has come, all are alike.
         let weight = |stream: &Stream| u128::from(stream.arrived_bytes + BLOCK_BYTES);
         let all: u128 = self.streams.iter().map(weight).sum();
-        let share = u128::from(self.unasked_bytes) * weight(&self.streams[stream]) / (4 * all);
+        let share = u128::from(self.unasked_bytes) * weight(&self.streams[stream]) / (2 * all);
+        let comes_in = |time: Duration| (self.streams[stream].rate.bytes_per_s * time.as_secs_f64()) as u64;
+        let share = u64::try_from(share).unwrap_or(u64::MAX).min(comes_in(WORK_AT_MOST).max(UNTRIED_BYTES));
+        let least = if self.streams[stream].rate.bytes_per_s > 0.0 { BLOCK_BYTES } else { 2 * BLOCK_BYTES };
+        share.max(comes_in(self.options.horizon)).max(least)
+    }
+
+    /// Bytes that a stream has been asked for and that are not here.
+    fn outstanding_bytes(&self, stream: usize) -> u64 {
+        let spans = self.streams[stream].requests.values().flat_map(|request| &request.outstanding);
+        let bytes = spans.flat_map(|(id, blocks)| {
+            let file = &self.files[*id as usize];
+            blocks.iter().map(|(start, end)| file.bytes(start, end))
+        });
+        bytes.sum()
+    }
+
+    /// The next blocks for a stream that nobody was asked for, where it may have more.
+    fn next_spans(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        if self.unasked.is_empty() {
+            return None;
+        }
+        let source = self.streams[stream].source;
+        let (allowance, outstanding) = (self.allowance(stream), self.outstanding_bytes(stream));
+        if outstanding > 0 && outstanding >= allowance {
+            return None;
+        }
         let most = self.options.request_bytes.max(BLOCK_BYTES);
-        let mut left = u64::try_from(share).unwrap_or(most).clamp(BLOCK_BYTES, most);
+        let mut left = (allowance / 2).min(allowance.saturating_sub(outstanding)).clamp(BLOCK_BYTES, most);
         let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
         while left > 0 && spans.len() < SPANS_PER_REQUEST {
             let mut unasked = self.unasked.iter().copied();

@@ -7,7 +7,7 @@ use blake3::hazmat::{HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_
 
 /// Bytes that are sent, verified, written and, where they are damaged, sent again by themselves. A power of two of 1024, so that
 /// every block is a subtree.
-pub const BLOCK_BYTES: u64 = 1 << 20;
+pub const BLOCK_BYTES: u64 = 1 << 18;
 
 /// The hash of a block: a chaining value, or the root where a file has one block.
 pub type BlockHash = [u8; blake3::OUT_LEN];
@@ -21,6 +21,16 @@ pub fn block_count(size_bytes: u64) -> u64 {
 pub fn block_span(block: u64, size_bytes: u64) -> (u64, u64) {
     let start = block * BLOCK_BYTES;
     (start, (start + BLOCK_BYTES).min(size_bytes))
+}
+
+/// Bytes that each connection is asked for ahead, at most: what is on its way while it is found out what there is.
+const AHEAD_BYTES: u64 = 4 << 20;
+
+/// Blocks of a file that each of some connections is asked for before it is known what is to be copied: stream `n` for those from `n` times as
+/// many on. A part of the file only, so that faster connections can take more of the rest.
+pub fn ahead_blocks(size_bytes: u64, streams: u32) -> u64 {
+    let share = block_count(size_bytes) / (4 * u64::from(streams.max(1)));
+    share.clamp(1, AHEAD_BYTES / BLOCK_BYTES)
 }
 
 /// The hash of the 0-based block `block` of a file.
