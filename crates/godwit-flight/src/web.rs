@@ -116,7 +116,9 @@ impl FileTickets {
 
     /// A token for a part of a file.
     pub fn token(&self, caller: &Caller, part: FilePart) -> String {
-        let claim = Claim { file: Some(part), ..Claim::new(caller, self.lifetime) };
+        let mut claim = Claim { file: Some(part), visas: caller.visas().to_vec(), ..Claim::new(caller, self.lifetime) };
+        // What is granted by a visa ends with it.
+        claim.expires_unix_s = claim.visas.iter().map(|visa| visa.until_unix_s).fold(claim.expires_unix_s, u64::min);
         let mark = String::from_utf8_lossy(TOKEN_MARK);
         format!("{mark}{}", encode_base64_url(&claim.sign(&self.key)))
     }
@@ -132,6 +134,7 @@ impl FileTickets {
         let claim = Claim::read(&ticket, &self.key).ok_or_else(wrong)?;
         let caller = if claim.caller.is_empty() { Caller::default() } else { Caller::named(&claim.caller) };
         let claim = Claim::check(&ticket, &self.key, &caller).map_err(|error| *error)?;
+        let caller = caller.with_visas(claim.visas);
         Ok((caller, claim.file.ok_or_else(wrong)?))
     }
 }
