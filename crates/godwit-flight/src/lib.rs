@@ -48,7 +48,7 @@ pub use dataset::{
 pub use encoding::{decode_base64, encode_base64, encode_base64_url};
 pub use error::FlightError;
 pub use files::{FILES_MARK, FileInfo, FileService};
-pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT};
+pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT, Session, Visa, VisaIssuer};
 pub use metrics::{Metrics, StatementWorkers};
 pub use node::{DatasetCommand, Node, NodeOptions, streamed};
 pub use rules::{FileUse, FileVerdict, Rules};

@@ -37,7 +37,7 @@ use tonic::service::Routes;
 use crate::access::AccessLog;
 use crate::dataset::{Catalog, Dataset, Existing, Part, Scan};
 use crate::files::{FILES_MARK, FileService};
-use crate::gate::Caller;
+use crate::gate::{Caller, Session};
 use crate::metrics::{CountedLog, Metrics};
 use crate::node::placing::Asker;
 pub use crate::node::reading::streamed;
@@ -422,6 +422,10 @@ impl DataPlane for Node {
             return Some(Caller::granted("node of the pool", PURPOSE));
         }
         self.inner.files.as_ref()?.granted(token)
+    }
+
+    fn session(&self, token: &[u8]) -> Option<Session> {
+        Session::read(token, &self.inner.key)
     }
 
     fn meter(&self) -> Option<Arc<Meter>> {

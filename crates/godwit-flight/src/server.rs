@@ -39,7 +39,7 @@ use tower_service::Service;
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded};
 use crate::error::FlightError;
 use crate::first_words::{Spoken, listen};
-use crate::gate::{Caller, Gate, shown_token};
+use crate::gate::{Caller, Gate, Session, shown_bearer, shown_token};
 use crate::message::{Assembler, PREFIX_BYTES};
 use crate::metrics::{Metrics, RefusedFor, Verb, VerbCounts};
 use crate::pool::{ConnectionUse, Meter, PURPOSE};
@@ -90,6 +90,11 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// Who shows a token that was granted for one purpose; `None` where it is no such token.
     fn granted(&self, _token: &[u8]) -> Option<Caller> {
+        None
+    }
+
+    /// The session that a token is, where it is one that was given here.
+    fn session(&self, _token: &[u8]) -> Option<Session> {
         None
     }
 
@@ -372,7 +377,11 @@ impl<D: DataPlane> Plane<D> {
     /// Who shows these headers, also by what was granted here.
     fn admit(&self, headers: &HeaderMap, wire: Wire) -> Result<Caller, Status> {
         let granted = shown_token(headers).and_then(|token| self.data.granted(&token));
-        let caller = granted.map_or_else(|| self.gate.admit(headers), Ok);
+        let session = || shown_bearer(headers).and_then(|token| self.data.session(&token));
+        let caller = match granted {
+            Some(caller) => Ok(caller),
+            None => session().map_or_else(|| self.gate.admit(headers), |session| self.gate.resume(&session)),
+        };
         caller.map(|caller| caller.over(wire)).map_err(|status| {
             self.refuse(RefusedFor::Token);
             *status

@@ -39,6 +39,9 @@ pub struct ServeArgs {
     /// For whom it has to be made, its claim `aud`
     #[arg(long, value_name = "NAME", requires = "jwks")]
     pub jwt_audience: Option<String>,
+    /// Take passports of the GA4GH as such tokens, with visas of the issuers in this file (TOML: `[[issuer]]` with `name`, `keys` and `jku`)
+    #[arg(long, value_name = "FILE", requires = "jwks")]
+    pub visas: Option<PathBuf>,
     /// The claim that says who it is
     #[arg(long, value_name = "CLAIM", default_value = godwit_flight::SUBJECT)]
     pub jwt_name: String,

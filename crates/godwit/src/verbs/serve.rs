@@ -3,6 +3,7 @@
 mod admission;
 mod keys;
 mod readiness;
+mod visas;
 
 use std::io::IsTerminal as _;
 use std::net::{SocketAddr, ToSocketAddrs};
