@@ -3,6 +3,7 @@
 mod access;
 mod changing;
 mod clients;
+mod encryption;
 mod grpc;
 mod guide;
 mod hostile;

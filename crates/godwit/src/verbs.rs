@@ -12,6 +12,7 @@ mod decode_cram;
 mod demo;
 mod doctor;
 mod dry_run;
+mod encryption;
 mod fetching;
 mod filter;
 mod index;
@@ -147,6 +148,7 @@ impl Common {
             optical_distance: marking.optical_distance,
             marking: marking.marking(),
             step: None,
+            recipients: Vec::new(),
             metrics,
             command: command_line(&self.configured),
             // Also where the file that it was started from is gone or another by now.

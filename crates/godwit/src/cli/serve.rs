@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Common;
 use super::values::{parse_duration, parse_rate, parse_server, parse_size, parse_web_url};
+use super::{Common, KeyArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -109,6 +109,8 @@ pub struct ServeArgs {
     /// A reference, FASTA, for `godwit copy --compress delta`; may be given again. The first is the one that CRAM files were made with
     #[arg(long, value_name = "REF.fa")]
     pub reference: Vec<PathBuf>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     #[command(flatten)]
     pub common: Common,
 }

@@ -41,6 +41,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let (cancelled, reload) = signals()?;
     let address = address_of(&args.listen)?;
+    args.keys.take()?;
     let threads = args.common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
@@ -204,7 +205,7 @@ fn engine_of(
     let reference = args.reference.first().cloned();
     let temporary = temporary.map(|temporary| temporary.directory().to_owned());
     let (memory, memory_bytes) = (limits.memory_bytes, limits.memory_bytes.to_string());
-    let ruled = book.is_some();
+    let (ruled, keys) = (book.is_some(), args.keys.words());
     let command = move |socket: &Path| {
         // Also where the file that this process was started from is gone or another by now.
         let mut command = std::process::Command::new("/proc/self/exe");
@@ -217,6 +218,7 @@ fn engine_of(
         if let Some(reference) = &reference {
             command.arg("--reference").arg(reference);
         }
+        command.args(&keys);
         if ruled {
             command.arg("--ruled");
         }
