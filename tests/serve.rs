@@ -25,4 +25,5 @@ mod regions;
 mod remote;
 mod rules;
 mod scanners;
+mod traces;
 mod web;

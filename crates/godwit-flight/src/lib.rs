@@ -31,6 +31,7 @@ pub mod server;
 mod sql;
 mod tickets;
 mod tls;
+pub mod trace;
 mod transport;
 pub mod web;
 mod wire;

@@ -48,6 +48,10 @@ pub struct ServeArgs {
     /// Record who accessed what in this file, which `godwit audit verify` checks; what cannot be recorded is not served
     #[arg(long, value_name = "FILE")]
     pub audit: Option<PathBuf>,
+    /// Send spans of what the server does to this collector of OpenTelemetry, OTLP over HTTP (http://127.0.0.1:4318) [default: the variable
+    /// OTEL_EXPORTER_OTLP_ENDPOINT; none]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,
