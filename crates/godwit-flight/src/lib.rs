@@ -25,6 +25,7 @@ mod message;
 mod metrics;
 mod node;
 pub mod pool;
+mod reflection;
 mod rules;
 mod segments;
 pub mod server;

@@ -44,6 +44,7 @@ pub use crate::node::reading::streamed;
 use crate::node::reading::{READ, STATEMENT};
 use crate::node::running::Running;
 use crate::pool::{Membership, Meter, PURPOSE, RESUME_MARK, Resumption, resumed};
+use crate::reflection::with_reflection;
 use crate::rules::Rules;
 use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
@@ -188,7 +189,7 @@ impl Node {
     /// The calls that move no data, for [`Server`](crate::Server).
     pub fn routes(&self) -> Routes {
         let service = FlightServiceServer::new(self.clone());
-        Routes::new(service.max_decoding_message_size(REQUEST_LIMIT_BYTES))
+        with_reflection(Routes::new(service.max_decoding_message_size(REQUEST_LIMIT_BYTES)))
     }
 
     fn engine(&self) -> Result<&Arc<dyn SqlEngine>, Status> {
