@@ -1,6 +1,6 @@
 """Clients of a `godwit serve` that know nothing of it: node.py ADDRESS [TOKEN].
 
-Jobs: `flight`, a dataset without SQL by pyarrow; `ticket`, what a ticket stands for; `sql` by the ADBC driver of Flight SQL, and `digest`, what
+Jobs: `flight`, a dataset without SQL by pyarrow; `info`, questions after one, some times; `ticket`, what a ticket stands for; `sql` by the ADBC driver of Flight SQL, and `digest`, what
 its rows sum up to.
 """
 
@@ -26,6 +26,12 @@ def jobs(address, token=None):
         tables = [client.do_get(endpoint.ticket, options).read_all() for endpoint in info.endpoints]
         return {"rows": sum(table.num_rows for table in tables), "bytes": sum(table.nbytes for table in tables)}
 
+    def info(dataset, times):
+        descriptor = flight.FlightDescriptor.for_path(dataset)
+        for _ in range(times):
+            client.get_flight_info(descriptor)
+        return {"times": times}
+
     def by_ticket(ticket):
         table = client.do_get(flight.Ticket(ticket.encode()), options).read_all()
         return {"rows": table.num_rows, "bytes": table.nbytes}
@@ -38,7 +44,7 @@ def jobs(address, token=None):
         cursor.execute(sql)
         return _loop.digest(cursor.fetch_arrow_table())
 
-    return {"flight": by_flight, "ticket": by_ticket, "sql": by_adbc, "digest": digest}
+    return {"flight": by_flight, "info": info, "ticket": by_ticket, "sql": by_adbc, "digest": digest}
 
 
 if __name__ == "__main__":

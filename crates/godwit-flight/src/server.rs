@@ -46,6 +46,7 @@ use crate::pool::{ConnectionUse, Meter, PURPOSE};
 use crate::server::callers::{Callers, Seat};
 use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response, seated};
 use crate::tls::ServerTls;
+use crate::trace::{self, OpenSpan, TraceContext, Tracer};
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 use crate::web::{WebBody, WebRequest, plain};
 use crate::wire::{Wire, WireOwner};
@@ -105,6 +106,11 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// What is counted of a server, as it is now; `None` where nothing is.
     fn metrics(&self) -> Option<Arc<Metrics>> {
+        None
+    }
+
+    /// What makes spans of calls; `None` where nobody follows them.
+    fn tracer(&self) -> Option<&Tracer> {
         None
     }
 
@@ -349,18 +355,25 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 impl<D: DataPlane> Plane<D> {
     async fn answer(&self, request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Counted> {
         let verb = Verb::of(request.uri().path());
-        let call = self.metrics.as_ref().map(|metrics| metrics.begin(verb));
         let is_page = !is_grpc(request.headers());
-        let answer = match is_page {
-            true => self.page(request, wire, verb).await,
-            false if request.version() < Version::HTTP_2 => {
-                let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
-                let answer = page(plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
-                return Counted::over(answer, call, true);
+        let (head, body) = request.into_parts();
+        let span = self.data.tracer().and_then(|tracer| tracer.call(verb, &head, !is_page));
+        // Where nobody follows what is done here, whoever is called on the way is told of the caller's span.
+        let context = span.as_ref().map(OpenSpan::context).or_else(|| TraceContext::of(&head.headers));
+        let request = Request::from_parts(head, body);
+        let call = self.metrics.as_ref().map(|metrics| metrics.begin(verb).traced(span));
+        if !is_page && request.version() < Version::HTTP_2 {
+            let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
+            let answer = page(plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
+            return Counted::over(answer, call, true);
+        }
+        let answered = async {
+            match is_page {
+                true => self.page(request, wire, verb).await,
+                false => self.call(request, wire, used, verb).await,
             }
-            false => self.call(request, wire, used, verb).await,
         };
-        Counted::over(answer, call, is_page)
+        Counted::over(trace::within(context, answered).await, call, is_page)
     }
 
     /// What is counted of a verb.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Common;
 use super::values::{parse_duration, parse_rate, parse_server, parse_size, parse_web_url};
+use super::{Common, KeyArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -51,6 +51,10 @@ pub struct ServeArgs {
     /// Record who accessed what in this file, which `godwit audit verify` checks; what cannot be recorded is not served
     #[arg(long, value_name = "FILE")]
     pub audit: Option<PathBuf>,
+    /// Send spans of what the server does to this collector of OpenTelemetry, OTLP over HTTP (http://127.0.0.1:4318) [default: the variable
+    /// OTEL_EXPORTER_OTLP_ENDPOINT; none]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,
@@ -118,6 +122,8 @@ pub struct ServeArgs {
     /// A reference, FASTA, for `godwit copy --compress delta`; may be given again. The first is the one that CRAM files were made with
     #[arg(long, value_name = "REF.fa")]
     pub reference: Vec<PathBuf>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     #[command(flatten)]
     pub common: Common,
 }
