@@ -24,4 +24,4 @@ mod regions;
 mod remote;
 mod rules;
 mod scanners;
-mod web;
+pub mod web;
