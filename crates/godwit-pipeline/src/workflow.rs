@@ -126,10 +126,12 @@ pub fn run_workflow(
     run.report.finish(nodes.map(|nodes| (nodes.nodes(), nodes.each())), started.elapsed());
     run.report.storage = options.storage.as_ref().map(|storage| storage.moments()).unwrap_or_default();
     run.report.write(&options.out, &options.reference)?;
-    run.store_cohort()?;
+    let stored = run.store_cohort();
     let WorkflowRun { report, blame, .. } = run;
     match blame {
-        None => Ok(report),
+        None => stored.map(|()| report),
+        // What failed first is told last.
+        Some(_) if matches!(stored, Err(PipelineError::Interrupted)) => Err(PipelineError::Interrupted),
         Some(blame) => Err(PipelineError::Samples { failed: report.failures(), of: samples.len(), blame }),
     }
 }
