@@ -26,4 +26,4 @@ mod remote;
 mod rules;
 mod scanners;
 mod traces;
-mod web;
+pub mod web;

@@ -10,11 +10,13 @@ use godwit_tests::patience::{wait_for, wait_until};
 use godwit_tests::processes::{signal, with_words};
 use godwit_tests::slurm;
 use godwit_tests::ssh_server::{self, SshServer};
+use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, needs_slurm, scratch, skip};
 use serde_json::Value;
 
 use super::pool::text;
 use crate::run::call::{assert_same_text, records};
+use crate::run::formats::python_with;
 use crate::run::joint::Cohort;
 
 const USAGE: i32 = 2;
@@ -191,6 +193,47 @@ fn a_run_is_shown_as_a_page_while_it_is_under_way() {
         .collect();
     let last = states.last().expect("the state is sent");
     assert_eq!((&last["over"], &last["done"], &last["failed"]), (&Value::Bool(true), &3.into(), &0.into()), "{last}");
+}
+
+#[test]
+fn the_page_of_a_run_shows_it_in_a_browser_to_its_end() {
+    needs!("bcftools", "bgzip", "python3");
+    let Some(program) = ["chromium", "chromium-browser"].into_iter().find_map(Tool::find) else {
+        skip!("browser", "Chromium is not installed");
+    };
+    let directory = scratch::directory("fleet-browser");
+    let (sheet, out, said) = (sheet(&directory, 4), directory.join("out"), directory.join("said"));
+    let broken = directory.join("s2_2.fq");
+    let whole = fs::read_to_string(&broken).expect("it was written");
+    fs::write(&broken, format!("{whole}@cut\nACGT\n")).expect("it can be written");
+    // The first sample goes on when somebody looks: its reads come through a pipe.
+    let (first, pipe) = (directory.join("s0_1.fq"), directory.join("s0_1.pipe"));
+    fs::rename(&first, directory.join("kept")).expect("it was written");
+    succeed(std::process::Command::new("mkfifo").arg(&pipe));
+    fs::rename(&pipe, &first).expect("it was made");
+    let run = run(&sheet, &out).args(["--on", "local", "--nodes", "2", "--dashboard", "0"]);
+    let running = run.stderr(fs::File::create(&said).expect("it can be made")).start();
+    let address = wait_for("the address", || {
+        let said = fs::read_to_string(&said).ok()?;
+        Some(said.split_once("shown at http://")?.1.split_once("/\n")?.0.to_owned())
+    });
+    let mut browser = python_with("browser").expect("tools/python-packages.sh made it").command();
+    browser.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/browser/page.py"));
+    browser.arg(program.command().get_program()).args([&format!("http://{address}/"), text(&directory), "run"]);
+    let mut looking = browser.stdout(std::process::Stdio::piped()).spawn().expect("it can be started");
+    let mut told = std::io::BufReader::new(looking.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut told, &mut line).expect("it says what it sees");
+    assert_eq!(line, "under way\n");
+    fs::write(&first, fs::read(directory.join("kept")).expect("it was kept")).expect("somebody reads it");
+    let mut seen = String::new();
+    told.read_to_string(&mut seen).expect("it is text");
+    assert!(looking.wait().expect("it can be waited for").success(), "{seen}");
+    let (done, told) = (running.finish(), fs::read_to_string(&said).expect("it was made"));
+    assert!(done.status.code() == Some(INPUT) && told.contains("1 of 4 samples failed"), "{told}");
+    let seen: Vec<&str> = seen.lines().collect();
+    assert_eq!(seen[..5], ["3 1 0 0", "s0 done", "s1 done", "s2 failed", "s3 done"], "{seen:?}");
+    assert!(seen[5].starts_with("True 1 s2 failed:") && seen[6..] == ["0 pixels too wide"], "{seen:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Nodes of a pool that are killed, hang, and come back: what was under way arrives as it was, once.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -100,6 +100,54 @@ fn rows_whose_node_is_killed_or_hangs_come_from_another_each_once() {
         assert!(ended.success() && said.contains("is lost; going on at another node"), "signal {how}: {said}");
         assert!(found == expected.as_bytes(), "signal {how}: other rows");
         drop(lost);
+    }
+}
+
+#[test]
+fn rows_of_the_python_client_come_from_another_node_and_tables_are_put_once() {
+    needs!("python3");
+    let pool = Pool::describe("pool-python", "connections", 3, &["--writable"]);
+    let rows: String = (0..700_000).map(|row| format!("chr{}\t{row}\t{}\tname-of-{row}\n", row % 3, row + 5)).collect();
+    fs::write(pool.root.join("a.bed"), rows).expect("it can be written");
+    let mut pool = pool;
+    (0..3).for_each(|node| pool.start_node(node));
+    for (what, how) in
+        [("rows", libc::SIGSTOP), ("rows", libc::SIGKILL), ("puts", libc::SIGSTOP), ("puts", libc::SIGKILL)]
+    {
+        pool.wait_until_seen(&[true; 3]);
+        let mut python = crate::python::interpreter("columns");
+        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pooled.py"));
+        python.args([text(&pool.file), what, &how.to_string()]).stdin(Stdio::piped());
+        let mut running = python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
+        let mut told = std::io::BufReader::new(running.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut told, &mut line).expect("it says when it is in the middle");
+        assert_eq!(line, "in the middle\n");
+        let node = pool.node_of(running.id()).expect("it is connected");
+        let lost = Lost::new(pool.process_of(node), how);
+        running.stdin.take().expect("it is piped").write_all(b"on\n").expect("it reads");
+        let mut said = String::new();
+        told.read_to_string(&mut said).expect("it says what it found");
+        let done = running.wait_with_output().expect("it can be waited for");
+        let warned = String::from_utf8_lossy(&done.stderr);
+        assert!(
+            done.status.success() && warned.contains("is lost; going on at another node"),
+            "{what} {how}: {warned}"
+        );
+        assert_eq!(said, if what == "rows" { "700000 in order\n" } else { "900000 rows\n" }, "{what} {how}");
+        drop(lost);
+        if how == libc::SIGKILL {
+            pool.nodes[node] = None;
+            pool.start_node(node);
+        }
+        if what == "puts" {
+            // A node that hung keeps nothing of what another has kept.
+            pool.wait_until_seen(&[true; 3]);
+            let counted =
+                pool.godwit(&["query", "SELECT count(*) AS n FROM t", "--at", &Pool::url(""), "--format", "csv"]);
+            assert_eq!(counted.succeeds().stdout, "n\n900000\n");
+            fs::remove_dir_all(pool.root.join("t.parquet")).expect("it was put");
+        }
     }
 }
 

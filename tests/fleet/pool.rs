@@ -11,9 +11,11 @@ use godwit_tests::binary::{Godwit, Running, godwit};
 use godwit_tests::patience::wait_until;
 use godwit_tests::processes::signal;
 use godwit_tests::served::Served;
+use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch};
 
 use crate::run::formats::{lines, run_python};
+use crate::serve::web::ask;
 pub(super) use crate::transfer::copies::text;
 
 /// A pool on this machine. Every node has an address of its own, known before it is started, which no other test has: all of
@@ -96,7 +98,7 @@ impl Pool {
     }
 }
 
-/// Addresses of the other ends of a process's connections over IPv4 (proc_pid_net(5)).
+/// Addresses of the other ends of a process's connections over IPv4, which clients of gRPC make by sockets of IPv6 (proc_pid_net(5)).
 fn peers_of(process: u32) -> Vec<String> {
     const ESTABLISHED: &str = "01";
     let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
@@ -104,7 +106,8 @@ fn peers_of(process: u32) -> Vec<String> {
         .filter_map(|entry| fs::read_link(entry.path()).ok()?.to_str().map(str::to_owned))
         .filter_map(|link| Some(link.strip_prefix("socket:[")?.trim_end_matches(']').to_owned()))
         .collect();
-    let table = fs::read_to_string(format!("/proc/{process}/net/tcp")).unwrap_or_default();
+    let table = |name: &str| fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
+    let table = [table("tcp"), table("tcp6")].concat();
     let row = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let (remote, state, inode) = (fields.get(2)?, fields.get(3)?, fields.get(9)?);
@@ -113,10 +116,11 @@ fn peers_of(process: u32) -> Vec<String> {
         }
         let (address, port) = remote.split_once(':')?;
         // In the order of the machine, which is little-endian where these tests run.
+        let address = address.strip_prefix("0000000000000000FFFF0000").unwrap_or(address);
         let octets = u32::from_str_radix(address, 16).ok()?.to_le_bytes().map(|octet| octet.to_string());
         Some(format!("{}:{}", octets.join("."), u16::from_str_radix(port, 16).ok()?))
     };
-    table.lines().skip(1).filter_map(row).collect()
+    table.lines().filter_map(row).collect()
 }
 
 /// Copies that are slow enough to be at work at the same time.
@@ -201,6 +205,69 @@ fn stock_clients_are_told_all_nodes_and_a_ticket_is_good_at_each() {
         assert_eq!(first.iter().filter(|line| line.ends_with(address.as_str())).count(), 2, "{told:?}");
     }
     assert_eq!(told.iter().filter(|line| *line == "rows 5000 5000 5000").count(), 6, "{told:?}");
+}
+
+#[test]
+fn a_ticket_of_htsget_leads_to_the_node_that_is_granted_which_takes_it() {
+    needs!("python3", "curl", "bwa", "samtools");
+    let pool = Pool::describe("pool-htsget", "round-robin", 3, &[]);
+    let (_, out) = crate::run::formats::aligned();
+    fs::copy(out.join("sample.bam"), pool.root.join("s.bam")).expect("it can be copied");
+    fs::copy(out.join("sample.bam.bai"), pool.root.join("s.bam.bai")).expect("it can be copied");
+    let mut pool = pool;
+    (0..3).for_each(|node| pool.start_node(node));
+    pool.wait_until_seen(&[true; 3]);
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..6 {
+        let served = pool.nodes[1].as_ref().expect("it was started");
+        let ticket = ask(served, "/reads/s.bam?referenceName=chr1", &[]).body;
+        let ticket: serde_json::Value = serde_json::from_str(&ticket).expect("it is JSON");
+        let urls = ticket["htsget"]["urls"].as_array().expect("a list");
+        let place = |url: &serde_json::Value| url["url"].as_str().expect("text").to_owned();
+        let here: Vec<&serde_json::Value> = urls.iter().filter(|url| place(url).starts_with("http")).collect();
+        assert!(here.iter().all(|url| place(url) == place(here[0])), "{ticket}");
+        let bearer = format!("authorization: {}", here[0]["headers"]["Authorization"].as_str().expect("text"));
+        let data = ["--header", &bearer, "--output", "/dev/null"];
+        assert_eq!(curl_status(&place(here[0]), &data), "200");
+        let host = place(here[0]).trim_start_matches("http://").split('/').next().unwrap_or_default().to_owned();
+        *places.entry(host).or_default() += 1;
+    }
+    let expected: BTreeMap<String, usize> = pool.addresses.iter().map(|address| (address.clone(), 2)).collect();
+    assert_eq!(places, expected);
+}
+
+fn curl_status(url: &str, words: &[&str]) -> String {
+    let mut curl = Tool::need("curl").command();
+    let done = succeed(curl.args(["--silent", "--write-out", "%{http_code}"]).args(words).arg(url));
+    String::from_utf8(done.stdout).expect("it is text")
+}
+
+#[test]
+fn the_name_of_a_pool_has_the_addresses_of_nodes_that_are_there_in_turns() {
+    needs!("python3");
+    let mut pool = Pool::describe("pool-names", "round-robin", 3, &[]);
+    let host = |address: &str| address.split(':').next().unwrap_or_default().to_owned();
+    let responder = format!("{}:5353", host(&pool.addresses[0]));
+    pool.start_node(1);
+    pool.start_node(2);
+    pool.words.extend(["--dns".to_owned(), responder.clone()]);
+    pool.start_node(0);
+    pool.wait_until_seen(&[true; 3]);
+    let asked =
+        |name: &str, count: &str| lines(&run_python("pool.py", Path::new("-"), &[&responder, "named", name, count]));
+    let told = asked("storage", "6");
+    for address in &pool.addresses {
+        assert_eq!(told.iter().filter(|line| line.starts_with(&format!("0 {}", host(address)))).count(), 2, "{told:?}");
+    }
+    assert!(told.iter().all(|line| line.split(' ').count() == 4), "{told:?}");
+    assert_eq!(asked("elsewhere", "1"), ["5"]);
+    pool.nodes[2] = None;
+    pool.wait_until_seen(&[true, true, false]);
+    let told = asked("Storage", "4");
+    assert!(
+        told.iter().all(|line| line.split(' ').count() == 3 && !line.contains(&host(&pool.addresses[2]))),
+        "{told:?}"
+    );
 }
 
 #[test]

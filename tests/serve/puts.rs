@@ -71,6 +71,19 @@ fn one_that_is_there_is_kept_replaced_or_appended_to_as_is_said() {
 }
 
 #[test]
+fn what_is_put_again_under_its_name_is_kept_once() {
+    needs!("python3");
+    let root = scratch::directory("puts-again");
+    let told = told(&writable(&root, &[]), &["again"]);
+    let rows = |rows: &str| format!("{{'dataset': 't.parquet', 'rows': 2}} [{rows}]");
+    let (one, two, three) = ("1, 2", "1, 2, 1, 2", "1, 2, 1, 2, 1, 2");
+    assert_eq!(told[..6], [one, one, two, two, three, three].map(rows));
+    assert!(told[6].contains("already"), "{}", told[6]);
+    assert!(told[7..].len() == 4 && told[7..].iter().all(|line| line.contains("hexadecimal")), "{told:?}");
+    assert!(left(&root).is_empty());
+}
+
+#[test]
 fn names_that_lead_elsewhere_and_files_of_others_are_refused() {
     needs!("python3");
     let root = scratch::directory("puts-names");

@@ -181,6 +181,8 @@ pub struct Put {
     pub must_exist: bool,
     /// Kept in memory, and gone with the server.
     pub temporary: bool,
+    /// By which this upload is known again, 8 to 64 hexadecimal digits: one that is already kept is not kept once more.
+    pub upload: Option<String>,
 }
 
 /// What was put.

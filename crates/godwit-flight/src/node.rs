@@ -108,6 +108,9 @@ pub struct DatasetCommand {
     /// For an upload: whether it is kept in memory, and gone with the server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary: bool,
+    /// For an upload: a name of it that no other upload has, hexadecimal digits. What is put again under the same one is kept once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<String>,
 }
 
 /// A data node. Clones are the same node.

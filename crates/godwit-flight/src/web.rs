@@ -107,11 +107,27 @@ pub(crate) fn plain(status: StatusCode, text: &str) -> Response<WebBody> {
 pub struct FileTickets {
     key: TicketKey,
     lifetime: Duration,
+    place: Option<String>,
 }
 
 impl FileTickets {
     pub(crate) fn new(key: TicketKey, lifetime: Duration) -> Self {
-        Self { key, lifetime }
+        Self { key, lifetime, place: None }
+    }
+
+    /// The same, of a pool that sends this client to the server at a location of Flight.
+    pub(crate) fn at(self, location: Option<&String>) -> Self {
+        let web = |location: &String| {
+            let (scheme, rest) = location.split_once("://")?;
+            let scheme = if scheme == "grpc+tls" { "https" } else { "http" };
+            Some(format!("{scheme}://{rest}"))
+        };
+        Self { place: location.and_then(web), ..self }
+    }
+
+    /// Where the bytes are to be had, without a path, where a pool says so.
+    pub fn place(&self) -> Option<&str> {
+        self.place.as_deref()
     }
 
     /// A token for a part of a file.
@@ -143,6 +159,15 @@ impl FileTickets {
 mod tests {
     use super::*;
     use crate::gate::Visa;
+
+    #[test]
+    fn a_location_of_flight_is_an_address_of_the_web() {
+        let tickets = FileTickets::new(TicketKey::new(b"a secret of thirty-two characters"), Duration::from_secs(60));
+        let at = |location: &str| tickets.clone().at(Some(&location.to_owned())).place().map(str::to_owned);
+        assert_eq!(at("grpc+tls://a.example:7").as_deref(), Some("https://a.example:7"));
+        assert_eq!(at("grpc+tcp://127.0.0.1:7").as_deref(), Some("http://127.0.0.1:7"));
+        assert_eq!(tickets.clone().at(None).place(), None);
+    }
 
     #[test]
     fn a_token_stands_for_its_part_and_its_caller_and_no_other_is_taken() {

@@ -219,8 +219,8 @@ pub enum PipelineError {
         /// What is wrong.
         problem: String,
     },
-    /// Reads that lie elsewhere did not come.
-    #[error("cannot fetch {address}: {message}")]
+    /// Reads that lie elsewhere did not come, or what is to lie elsewhere could not be brought there.
+    #[error("cannot copy between here and {address}: {message}")]
     Fetch {
         /// Where they lie.
         address: String,

@@ -84,6 +84,6 @@ pub use step::{Refusal, Step, StepError, StepOptions};
 pub use variants::write_variants;
 pub use verify::{Check, Verdict, verify};
 pub use workflow::{
-    FetchReads, JobEnd, SampleJob, SampleNodes, SampleOutcome, StepTime, Try, Workflow, WorkflowOptions,
-    WorkflowReport, run_sample, run_workflow, sample_name_problem,
+    FetchReads, JobEnd, PRIVATE, SampleJob, SampleNodes, SampleOutcome, StepTime, StorageMoment, StorageNode, Try,
+    WatchStorage, Workflow, WorkflowOptions, WorkflowReport, run_sample, run_workflow, sample_name_problem,
 };

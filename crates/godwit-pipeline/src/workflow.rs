@@ -8,6 +8,7 @@ mod fetch;
 mod nodes;
 mod report;
 mod sheet;
+mod storage;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,11 +33,12 @@ use crate::reduce::Format;
 use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
 
-pub use fetch::FetchReads;
+pub use fetch::{FetchReads, PRIVATE};
 pub use nodes::{JobEnd, SampleJob, SampleNodes, run_sample};
 pub use report::{SampleOutcome, StepHours, StepTime, Try, WorkflowReport};
 pub use sheet::sample_name_problem;
 use sheet::{SheetSample, read_sheet};
+pub use storage::{StorageMoment, StorageNode, WatchStorage};
 
 /// Options of HaplotypeCaller for what is genotyped together later.
 const GVCF: &str = "-ERC GVCF";
@@ -98,8 +100,12 @@ pub struct WorkflowOptions {
     pub caller_memory_bytes: Option<u64>,
     /// Go on with a run that was stopped.
     pub resume: bool,
-    /// Who brings reads that the sheet names by addresses.
+    /// Who brings reads that the sheet names by addresses, and takes away what is to be stored.
     pub fetch: Option<Arc<dyn FetchReads>>,
+    /// A directory on a server that what is written is copied to, sample by sample.
+    pub store: Option<String>,
+    /// Who looks after the storage that is read from and stored to.
+    pub storage: Option<Arc<dyn WatchStorage>>,
 }
 
 /// Runs a workflow and returns its report, which is also in `OUT/run.json`, and for people in `OUT/report.html`.
@@ -117,11 +123,15 @@ pub fn run_workflow(
     let samples = samples_of(options)?;
     let mut run = WorkflowRun::new(options, &samples, observer, cancelled)?;
     run.all(nodes)?;
-    let WorkflowRun { mut report, blame, .. } = run;
-    report.finish(nodes.map(|nodes| (nodes.nodes(), nodes.each())), started.elapsed());
-    report.write(&options.out, &options.reference)?;
+    run.report.finish(nodes.map(|nodes| (nodes.nodes(), nodes.each())), started.elapsed());
+    run.report.storage = options.storage.as_ref().map(|storage| storage.moments()).unwrap_or_default();
+    run.report.write(&options.out, &options.reference)?;
+    let stored = run.store_cohort();
+    let WorkflowRun { report, blame, .. } = run;
     match blame {
-        None => Ok(report),
+        None => stored.map(|()| report),
+        // What failed first is told last.
+        Some(_) if matches!(stored, Err(PipelineError::Interrupted)) => Err(PipelineError::Interrupted),
         Some(blame) => Err(PipelineError::Samples { failed: report.failures(), of: samples.len(), blame }),
     }
 }
@@ -166,7 +176,7 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
         let (path, copy) = (path.display(), "godwit copy");
         let problem = match option {
             "--out" => {
-                format!("{option} {path}: what is written lies here; `{copy}` takes it elsewhere when it is whole")
+                format!("{option} {path}: what is written lies here; --store takes it to a server when it is whole")
             }
             _ => format!("{option} {path}: it has to lie here, with its index; `{copy}` fetches it"),
         };

@@ -173,7 +173,8 @@ impl Htsget {
             return Err(HtsgetError::UnsupportedFormat { problem });
         }
         let plan = layout.plan(&question, &file.name)?;
-        let found_at = self.inner.public_url.as_deref().unwrap_or(&request.origin).trim_end_matches('/');
+        let asked_at = tickets.place().unwrap_or(&request.origin);
+        let found_at = self.inner.public_url.as_deref().unwrap_or(asked_at).trim_end_matches('/');
         let url = format!("{found_at}{FILE_DATA}");
         let ticket = ticket_of(&plan, &layout, &url, question.header_only, |stretch| {
             let Stretch { start, end, cut, .. } = *stretch;

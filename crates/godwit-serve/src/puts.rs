@@ -114,8 +114,12 @@ impl Shelf {
         schema: SchemaRef,
     ) -> Result<Box<dyn DatasetWriter>, DatasetError> {
         refuse_columns(&name, &schema)?;
+        let path = self.directory.join(path);
         let target =
-            Target { path: self.directory.join(path), name, existing: put.existing, must_exist: put.must_exist };
+            Target { path, name, existing: put.existing, must_exist: put.must_exist, upload: put.upload.clone() };
+        if target.has_upload()? {
+            return Ok(Box::new(Again { dataset: target.name, rows: 0 }));
+        }
         // What is there says what columns are; it is looked at again in the end.
         let schema = match target.parts()? {
             Some(parts) if put.existing == Existing::Append => target.columns_of(&parts, &schema)?,
@@ -186,9 +190,20 @@ struct Target {
     name: String,
     existing: Existing,
     must_exist: bool,
+    /// Ends the name of the part that it becomes.
+    upload: Option<String>,
 }
 
 impl Target {
+    /// Whether this very upload is among the parts: whoever sent it did not hear so, and sends it again.
+    fn has_upload(&self) -> Result<bool, DatasetError> {
+        let Some(upload) = &self.upload else { return Ok(false) };
+        let Found::Put(parts) = found_at(&self.path)? else { return Ok(false) };
+        let ending = format!("-{upload}.parquet");
+        let is_it = |part: &PathBuf| part.file_name().is_some_and(|name| name.to_string_lossy().ends_with(&ending));
+        Ok(parts.iter().any(is_it))
+    }
+
     /// The parts that are there; `None` where the dataset is to be made.
     fn parts(&self) -> Result<Option<Vec<PathBuf>>, DatasetError> {
         match (found_at(&self.path)?, self.existing) {
@@ -233,6 +248,23 @@ impl Target {
     }
 }
 
+/// What is there already, sent again: counted, and not kept once more.
+struct Again {
+    dataset: String,
+    rows: u64,
+}
+
+impl DatasetWriter for Again {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), DatasetError> {
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    fn commit(self: Box<Self>) -> Result<Stored, DatasetError> {
+        Ok(Stored { dataset: self.dataset, rows: self.rows })
+    }
+}
+
 struct PutWriter {
     shelf: Arc<Shelf>,
     target: Target,
@@ -257,11 +289,15 @@ impl DatasetWriter for PutWriter {
         let failed = |source| cannot_write(&target.path, source);
         part.make_durable().map_err(failed)?;
         let _lock = shelf.asides.lock().map_err(failed)?;
+        // Another node may have kept it meanwhile, for a client that lost this one.
+        if target.has_upload()? {
+            return Ok(Stored { dataset: target.name, rows });
+        }
         match target.parts()? {
             None => {
                 let whole = aside.path().join("dataset");
                 fs::create_dir(&whole).map_err(failed)?;
-                let name = part_name(0, &aside);
+                let name = part_name(0, &aside, &target);
                 part.move_to(&whole.join(&name)).map_err(failed)?;
                 write_list(&whole, &[name]).map_err(failed)?;
                 let parent = target.path.parent().unwrap_or(&shelf.directory);
@@ -277,7 +313,7 @@ impl DatasetWriter for PutWriter {
                 let old =
                     |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
                 let mut names: Vec<String> = if appends { parts.iter().map(old).collect() } else { Vec::new() };
-                names.push(part_name(names.len(), &aside));
+                names.push(part_name(names.len(), &aside, &target));
                 part.move_to(&target.path.join(&names[names.len() - 1])).map_err(failed)?;
                 write_list(&target.path, &names).map_err(failed)?;
                 if !appends {
@@ -290,8 +326,9 @@ impl DatasetWriter for PutWriter {
 }
 
 /// A name that comes behind those of so many parts, and that no other part ever had.
-fn part_name(parts: usize, aside: &Aside) -> String {
-    format!("part-{parts:06}-{}.parquet", aside.name())
+fn part_name(parts: usize, aside: &Aside, target: &Target) -> String {
+    let upload = target.upload.as_ref().map(|upload| format!("-{upload}")).unwrap_or_default();
+    format!("part-{parts:06}-{}{upload}.parquet", aside.name())
 }
 
 /// Replaces the list of a dataset, at once.

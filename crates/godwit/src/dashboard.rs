@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{Event, Observer};
+use godwit_pipeline::{Event, Observer, StorageNode};
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
 use crate::progress::Progress;
+use crate::verbs::storage_watch::StorageWatch;
 
 const PAGE: &str = include_str!("dashboard/page.html");
 /// Connections at a time; others are closed.
@@ -41,6 +42,7 @@ struct Shared {
     changed: Condvar,
     started: Instant,
     connections: AtomicUsize,
+    storage: Option<Arc<StorageWatch>>,
 }
 
 #[derive(Default)]
@@ -70,11 +72,12 @@ struct Shown<'s> {
     again: usize,
     samples: &'s [Sample],
     notes: &'s VecDeque<String>,
+    storage: Vec<StorageNode>,
 }
 
 impl<'p> Dashboard<'p> {
-    /// Shows a run at a port, any where it is 0.
-    pub fn open(port: u16, progress: &'p Progress) -> Result<Self, Failure> {
+    /// Shows a run at a port, any where it is 0, and the storage that it uses.
+    pub fn open(port: u16, progress: &'p Progress, storage: Option<Arc<StorageWatch>>) -> Result<Self, Failure> {
         let failed = |error| {
             let problem = format!(
                 "cannot listen on port {port} of this machine: {error}; choose another --dashboard PORT, or 0 for any"
@@ -88,6 +91,7 @@ impl<'p> Dashboard<'p> {
             changed: Condvar::new(),
             started: Instant::now(),
             connections: AtomicUsize::new(0),
+            storage,
         });
         let serving = shared.clone();
         std::thread::spawn(move || serve(&listener, &serving));
@@ -170,6 +174,7 @@ impl Shared {
             again: state.again,
             samples: &state.samples,
             notes: &state.notes,
+            storage: self.storage.as_ref().map(|storage| storage.last()).unwrap_or_default(),
         };
         serde_json::to_string(&shown).unwrap_or_default()
     }

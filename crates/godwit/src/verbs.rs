@@ -39,6 +39,7 @@ mod slurm_job;
 mod spread;
 #[cfg(feature = "sql")]
 mod sql_worker;
+pub mod storage_watch;
 mod variants;
 mod verify;
 

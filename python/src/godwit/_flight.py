@@ -63,6 +63,9 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
 class Connection:
     """A client of one server, with what it shows to be let in. ``transport`` has options of gRPC by their names."""
 
+    parts = os.cpu_count() or 1
+    """Streams to fetch over, where nobody says how many."""
+
     def __init__(self, url: str, token: str | None, ca: bytes | None, transport: Mapping[str, int] | None = None):
         if _process["is_fork_of_one_with"]:
             raise UsageError(
@@ -71,8 +74,8 @@ class Connection:
             )
         _process["has_connections"] = True
         self.url, self.token, self.ca = url, token, ca
-        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
-        self.options = flight.FlightCallOptions(headers=headers)
+        self.headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        self.options = flight.FlightCallOptions(headers=self.headers)
         trust = {"tls_root_certs": ca} if ca else {}
         options = list((transport or {}).items())
         self.client = self.asked(lambda: flight.FlightClient(url, generic_options=options, **trust))
@@ -94,7 +97,9 @@ class Connection:
         results = self.asked(lambda: list(self.client.do_action(flight.Action(name, body), self.options)))
         return [result.body.to_pybytes() for result in results]
 
-    def put(self, command: bytes, reader: pa.RecordBatchReader) -> bytes:
+    def put(self, command: bytes, reader: pa.RecordBatchReader, again: Callable[[], pa.RecordBatchReader] | None = None) -> bytes:
+        """Puts rows. ``again`` reads the same ones anew, for a connection that may send them twice."""
+
         def send() -> bytes:
             writer, answers = self.client.do_put(flight.FlightDescriptor.for_command(command), reader.schema, self.options)
             with writer:

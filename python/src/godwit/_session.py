@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pyarrow import flight
 
 from ._errors import RemoteError, UsageError, of_exit
 from ._flight import Connection, as_reader, dataset_command, in_order, statement_command
+from ._pool import SCHEME, PoolConnection, nodes_of
 from ._program import last_error, program
 from ._query import Query
 
@@ -92,7 +93,7 @@ class Session:
             region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed, with commas or without.
             columns: Which, in this order; all where nothing is said.
             where: A condition in SQL.
-            parts: Streams to fetch over; as many as there are processors where nothing is said.
+            parts: Streams to fetch over; as many as there are processors where nothing is said, and more of a pool, not all at a time.
         """
         return self._rows(None, name, **options)
 
@@ -111,7 +112,8 @@ class Session:
         """
         if mode not in ("create", "replace", "append"):
             raise UsageError(f"mode is create, replace or append, not {mode!r}")
-        self._connection.put(dataset_command(name, put=mode, temporary=temporary or None), as_reader(data))
+        again = None if isinstance(data, pa.RecordBatchReader | Iterator) else lambda: as_reader(data)
+        self._connection.put(dataset_command(name, put=mode, temporary=temporary or None), as_reader(data), again)
 
     def drop(self, name: str) -> None:
         """Removes a dataset that was put."""
@@ -134,7 +136,7 @@ class Session:
         text = f"{dataset}" + (f" {' '.join(regions)}" if regions else "")
         if where is None:
             ordered = in_order(columns, found.schema)
-            command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or os.cpu_count() or 1)
+            command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or self._connection.parts)
             return Query(self._connection, command, text, list(columns) if columns is not None and list(columns) != ordered else None)
         listed = ", ".join(_identifier(column) for column in columns) if columns is not None else "*"
         overlap = " OR ".join(f"region('{_escaped(region)}')" for region in regions or [])
@@ -187,18 +189,34 @@ def _escaped(text: str) -> str:
     return text.replace("'", "''")
 
 
-def connect(url: str, *, token: str | None = None, ca: str | os.PathLike[str] | None = None) -> Session:
-    """Asks a server.
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    pool: str | os.PathLike[str] | None = None,
+    wait: float = 900,
+) -> Session:
+    """Asks a server, or a pool of them.
 
     Args:
-        url: ``grpc+tls://HOST:PORT`` or ``grpc+tcp://HOST:PORT``.
+        url: ``grpc+tls://HOST:PORT`` or ``grpc+tcp://HOST:PORT``; ``godwit+pool://NAME`` for several servers as one.
         token: What `godwit token` printed.
         ca: A file of certificates to trust, PEM; those of the system where nothing is said.
+        pool: The file that describes the pool; all addresses of the name where nothing is said.
+        wait: Seconds that a pool is waited for of which no node answers.
 
     Raises:
         RemoteError: It cannot be reached, or refuses.
     """
-    session = Session(Connection(url, token, Path(ca).read_bytes() if ca is not None else None))
+    trusted = Path(ca).read_bytes() if ca is not None else None
+    connection: Connection
+    if url.startswith(SCHEME):
+        name, nodes = nodes_of(url, None if pool is None else Path(pool))
+        connection = PoolConnection(name, nodes, token, trusted, wait)
+    else:
+        connection = Connection(url, token, trusted)
+    session = Session(connection)
     try:
         session._connection.action("Status", b"")
     except BaseException:

@@ -177,12 +177,32 @@ def guarded(browser, url, pictures, token, *wanted):
     reader.end("401 (Unauthorized)")
 
 
+def run(browser, url, pictures):
+    """The page of a run that is under way, from when somebody looks to the end of the run."""
+    reader = Reader(browser, url, pictures)
+    page = reader.page
+    page.goto(url)
+    expect(page.get_by_role("status")).to_have_text("The run is under way.")
+    print("under way", flush=True)
+    expect(page.get_by_role("status")).to_have_text("The run is over.", timeout=PATIENCE_MS)
+    print(*[page.locator(f"#{name}").inner_text() for name in ("done", "failed", "working", "again")])
+    for row in page.get_by_role("table", name="Samples").locator("tbody tr").all():
+        print(*row.locator("td").all_inner_texts()[:2])
+    print(float(page.locator("#rate").inner_text()) > 0, page.locator("#notes li").count(), page.locator("#notes").inner_text())
+    wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    print(f"{wide} pixels too wide")
+    reader.picture("run")
+    # The server of the page is gone once it has told of the end; its icon is asked for and there is none.
+    reader.end("404 (Not Found)")
+
+
 def main():
     program, url, pictures, what, *words = sys.argv[1:]
     with sync_playwright() as playwright:
         # Without a sandbox of its own, which needs rights that a container does not have: the only page is ours.
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        {"datasets": datasets, "keyboard": keyboard, "audited": audited, "guarded": guarded}[what](browser, url, pictures, *words)
+        steps = {"datasets": datasets, "keyboard": keyboard, "audited": audited, "guarded": guarded, "run": run}
+        steps[what](browser, url, pictures, *words)
         browser.close()
 
 

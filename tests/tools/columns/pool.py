@@ -4,6 +4,8 @@ Arguments: a directory that is not used, the node's address HOST:PORT, what to d
 """
 
 import json
+import socket
+import struct
 import sys
 import time
 
@@ -37,5 +39,21 @@ def fetched(address, name):
         print("rows", *[table.num_rows for table in tables])
 
 
+def named(address, name, count):
+    """Addresses that a responder at an address says the name has, asked so often: those of each answer."""
+    host, port = address.split(":")
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(60)
+        for number in range(int(count)):
+            question = struct.pack(">6H", number, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", 1, 1)
+            asking.sendto(question, (host, int(port)))
+            answer = asking.recv(512)
+            identity, flags, _, answers, _, _ = struct.unpack(">6H", answer[:12])
+            assert identity == number and flags & 0x8000, answer
+            records = answer[len(question) :]
+            print(flags & 15, *[socket.inet_ntoa(records[16 * at + 12 : 16 * at + 16]) for at in range(answers)])
+
+
 if __name__ == "__main__":
-    {"sees": sees, "fetched": fetched}[sys.argv[3]](sys.argv[2], *sys.argv[4:])
+    {"sees": sees, "fetched": fetched, "named": named}[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -107,6 +107,17 @@ def round_trip(address):
     print(outcome(lambda: list(client.do_action(flight.Action("DropDataset", b"some/types")))))
 
 
+def again(address):
+    """What is put once more under the same name is kept once, whatever is to become of what is there."""
+    client, table = connect(address), pyarrow.table({"n": [1, 2]})
+    for existing, upload in [("create", "aa" * 8), ("create", "aa" * 8), ("append", "bb" * 8), ("append", "bb" * 8), ("append", "cc" * 8), ("append", "aa" * 8)]:
+        said = outcome(lambda: put(client, command("t", put=existing, upload=upload), table))
+        print(said, fetch(client, "t")["n"].to_pylist())
+    print(outcome(lambda: put(client, command("t", put="create", upload="dd" * 8), table)))
+    for wrong in ["short", "../" * 4, "AA" * 8, "a" * 65]:
+        print(outcome(lambda: put(client, command("t", put="append", upload=wrong), table)))
+
+
 def existing(address):
     """What becomes of a dataset that is there."""
     client = connect(address)
@@ -309,5 +320,5 @@ def ended(address, table):
     print(outcome(lambda: client.do_get(info.endpoints[0].ticket).read_all()).split()[0], status()["open_streams"])
 
 
-WORK = [round_trip, existing, named, dropped, ingested, replaced_while_read, prepared_while_columns_change, half, large, temporary, looked_up, ended]
+WORK = [round_trip, again, existing, named, dropped, ingested, replaced_while_read, prepared_while_columns_change, half, large, temporary, looked_up, ended]
 {work.__name__: work for work in WORK}[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -6,8 +6,10 @@ use http::{Response, StatusCode};
 use super::Node;
 use super::reading::READ;
 use crate::access::{Accessed, Recorded};
+use crate::pool::GrantId;
+use crate::sql::random_bytes;
 use crate::trace;
-use crate::web::{API, AnsweredTo, FileTickets, WebBody, WebReply, WebRequest, plain};
+use crate::web::{API, AnsweredTo, FileTickets, READS, VARIANTS, WebBody, WebReply, WebRequest, plain};
 
 impl Node {
     /// Answers a request by whoever knows its page. What cannot be recorded does not leave.
@@ -18,7 +20,12 @@ impl Node {
             _ if request.path.starts_with(API) => self.answer_api(request).await,
             Some(web) => {
                 let tickets = FileTickets::new(self.inner.key.clone(), self.inner.options.ticket_lifetime);
-                web.answer(request, tickets).await
+                let asks_where = request.path.starts_with(READS) || request.path.starts_with(VARIANTS);
+                let places = match &self.inner.pool {
+                    Some(pool) if asks_where => pool.locations_for(GrantId::from_le_bytes(random_bytes())).await,
+                    _ => Vec::new(),
+                };
+                web.answer(request, tickets.at(places.first())).await
             }
             None => return plain(StatusCode::NOT_FOUND, "there is no page of that name"),
         };

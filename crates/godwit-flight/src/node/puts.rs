@@ -155,8 +155,14 @@ fn put_of(command: DatasetCommand) -> Result<Put, Status> {
         let problem = "columns, regions and parts are asked for, not put; leave them out";
         return Err(Status::invalid_argument(problem));
     }
-    let DatasetCommand { dataset: name, put, temporary, .. } = command;
-    Ok(Put { name, existing: put.unwrap_or_default(), must_exist: false, temporary })
+    let DatasetCommand { dataset: name, put, temporary, upload, .. } = command;
+    let is_name = |upload: &String| {
+        (8..=64).contains(&upload.len()) && upload.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    if !upload.as_ref().is_none_or(is_name) {
+        return Err(Status::invalid_argument("an upload is named by 8 to 64 hexadecimal digits"));
+    }
+    Ok(Put { name, existing: put.unwrap_or_default(), must_exist: false, temporary, upload })
 }
 
 /// What Flight SQL's bulk ingestion asks for (`FlightSql.proto`, `CommandStatementIngest`).
@@ -181,5 +187,5 @@ fn put_of_ingestion(ingest: CommandStatementIngest) -> Result<Put, Status> {
         TableNotExistOption::Unspecified => existing == Existing::Append,
         TableNotExistOption::Create => false,
     };
-    Ok(Put { name: ingest.table, existing, must_exist, temporary: ingest.temporary })
+    Ok(Put { name: ingest.table, existing, must_exist, temporary: ingest.temporary, upload: None })
 }

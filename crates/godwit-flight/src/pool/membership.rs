@@ -3,6 +3,7 @@
 //! Nodes ask each other a few times a second. The first node of the file that answers gives out the grants, for clients that ask any
 //! other node as well, so that one picker counts them all; where it does not answer, the node that was asked decides by itself.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use crate::transport::{Access, Address, Token, Tuning};
 
 /// How often a node is asked how it is.
 const ASK_INTERVAL: Duration = Duration::from_millis(400);
-/// How long it may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
+/// How long it may take to be reached and to answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(900);
 /// Answers in a row that a node may be late with: one that has much to do is not lost.
 const LATE_AT_MOST: u32 = 1;
 /// How long the node that gives out grants may take before another decides.
@@ -246,6 +247,21 @@ impl Membership {
     pub(crate) async fn locations_for(&self, id: GrantId) -> Vec<String> {
         let request = GrantRequest { id: grant_header(id), avoid: Vec::new(), forwarded: false };
         self.locations(id, &request).await
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// Addresses of nodes, the one that is granted first.
+    pub(super) async fn addresses_for(&self, id: GrantId) -> Vec<IpAddr> {
+        let member_at = |location| self.options.members.iter().find(|member| member.location == location);
+        let address = |location: String| match &member_at(location)?.address {
+            Address::Tcp(address) => Some(address.ip()),
+            Address::Unix(_) => None,
+        };
+        self.locations_for(id).await.into_iter().filter_map(address).collect()
     }
 
     /// Where a client goes that was sent here: it stays, and the others are named behind this node.

@@ -20,11 +20,13 @@ use crate::transport::{Address, Tuning};
 
 /// How often a client looks whether its node is there, over a connection for nothing else: what is asked on one that carries data waits behind
 /// megabytes of them. A machine that lost its power says nothing, and TCP would wait for a quarter of an hour.
-const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Says that whoever asks only wants an answer.
 const LOOK: &[u8] = b"look";
-/// How long it may take to answer that; then it is asked once more, over another connection.
-const LOOK_WITHIN: Duration = Duration::from_millis(800);
+/// An answer that takes longer is asked for once more, over another connection, while the first one is still waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(450);
+/// A node that has answered neither by then is lost: with the interval, a second and a half after it fell silent at the latest.
+const LOOK_WITHIN: Duration = Duration::from_millis(1200);
 /// How long a node may take to be reached and to answer: a process that is stopped is connected to by its kernel, and never answers.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 /// The next node is asked beside one that takes longer.
@@ -311,23 +313,40 @@ async fn look(client: &Client) -> Result<(), FlightError> {
 
 /// Looks after a node until it is lost.
 async fn look_after(member: Member, mut client: Client, found: watch::Sender<bool>) {
-    let is_there = |answer: Result<Result<(), FlightError>, _>| match answer {
-        Ok(answer) => !answer.is_err_and(|error| is_lost(&error)),
-        Err::<_, tokio::time::error::Elapsed>(_) => false,
-    };
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
-        if is_there(tokio::time::timeout(LOOK_WITHIN, look(&client)).await) {
-            continue;
+        match tokio::time::timeout(LOOK_WITHIN, sign_of_life(&member, &client)).await {
+            Ok(Some(answered)) => client = answered,
+            Ok(None) | Err(_) => {
+                found.send_replace(true);
+                return;
+            }
         }
-        let again = async {
-            client = Client::connect(&member.address, member.access.clone(), Tuning::default()).await?;
-            look(&client).await
-        };
-        if !is_there(tokio::time::timeout(LOOK_WITHIN, again).await) {
-            found.send_replace(true);
-            return;
-        }
+    }
+}
+
+/// The connection on which a node answered first: this one, or another one where it takes long or is broken. `None`: it is not there.
+async fn sign_of_life(member: &Member, client: &Client) -> Option<Client> {
+    let is_there = |answer: Result<(), FlightError>| !answer.is_err_and(|error| is_lost(&error));
+    let here = async { is_there(look(client).await).then(|| client.clone()) };
+    let again = async {
+        let other = Client::connect(&member.address, member.access.clone(), Tuning::default()).await.ok()?;
+        is_there(look(&other).await).then_some(other)
+    };
+    tokio::pin!(here);
+    // What is broken is told at once, and asked again at once.
+    let first = tokio::time::timeout(LOOK_AGAIN, here.as_mut()).await;
+    if let Ok(Some(client)) = first {
+        return Some(client);
+    }
+    tokio::pin!(again);
+    if first.is_ok() {
+        return again.await;
+    }
+    tokio::select! {
+        Some(client) = here => Some(client),
+        Some(client) = again => Some(client),
+        else => None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! The page about a workflow: samples, steps, hours of each step, genomes a day.
 
 use super::html::{escaped, grouped};
+use super::plot::{Plot, Series, Shape};
 use super::tables::{Row, figure, table};
 use super::{document, section};
-use crate::workflow::{SampleOutcome, StepTime, WorkflowReport};
+use crate::workflow::{SampleOutcome, StepTime, StorageMoment, StorageNode, WorkflowReport};
 
 /// What the page is about.
 pub(crate) struct WorkflowPage<'p> {
@@ -37,6 +38,9 @@ impl WorkflowPage<'_> {
         let mut content = format!("<dl class=\"numbers\" aria-label=\"Key numbers\">\n{}</dl>\n", cells.concat());
         content += &section("Samples", &[self.samples()]);
         content += &section("Steps", &[self.hours(), self.cohort(), self.notes()]);
+        if !report.storage.is_empty() {
+            content += &section("Storage", &[self.throughput(), self.connections()]);
+        }
         document("Samples", "Run of many samples", &lead, &content, &report.godwit)
     }
 
@@ -103,6 +107,48 @@ impl WorkflowPage<'_> {
         let about =
             format!("Over all samples; {at_a_time}. Genomes a day: {}.", escaped(self.report.genomes_per_day_is));
         figure("Hours by step", &about, &table(&["Step", "Hours"], &rows))
+    }
+
+    /// A line for each storage node.
+    fn of_storage(&self, value: impl Fn(&StorageNode) -> f64) -> Vec<Series> {
+        let moments = &self.report.storage;
+        let nodes = moments.last().map(|moment| moment.nodes.as_slice()).unwrap_or_default();
+        let series = |(at, node): (usize, &StorageNode)| {
+            let point = |moment: &StorageMoment| Some((moment.seconds, value(moment.nodes.get(at)?)));
+            let name = node.location.split_once("://").map_or(&*node.location, |(_, place)| place);
+            Series { name: escaped(name), points: moments.iter().filter_map(point).collect() }
+        };
+        nodes.iter().enumerate().map(series).collect()
+    }
+
+    fn throughput(&self) -> String {
+        Plot {
+            title: "Storage throughput",
+            note: "What each storage node sent or received, whichever was more.".into(),
+            x_title: "Seconds",
+            y_title: "MB/s",
+            x_unit: " s",
+            y_unit: " MB/s",
+            shape: Shape::Line,
+            y_max: None,
+            series: self.of_storage(|node| node.bytes_per_s / 1e6),
+        }
+        .to_figure()
+    }
+
+    fn connections(&self) -> String {
+        Plot {
+            title: "Connections to storage",
+            note: "Over which data went. A node that is lost has none.".into(),
+            x_title: "Seconds",
+            y_title: "Connections",
+            x_unit: " s",
+            y_unit: "",
+            shape: Shape::Line,
+            y_max: None,
+            series: self.of_storage(|node| if node.healthy { node.connections as f64 } else { 0.0 }),
+        }
+        .to_figure()
     }
 
     fn cohort(&self) -> String {

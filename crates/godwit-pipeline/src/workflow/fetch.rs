@@ -1,4 +1,5 @@
-//! Reads of a sheet that lie on servers: fetched when their sample is begun, removed when it is done.
+//! Reads of a sheet that lie on servers: fetched when their sample is begun, removed when it is done. And what is written, stored on
+//! a server when its sample is done.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -17,10 +18,15 @@ use crate::staging::write_whole;
 
 /// What fetched reads are called while their sample is worked on; no sample has such a name.
 const READS: &str = ".godwit-reads";
+/// The step in which what was written is copied to a server.
+const STORE: &str = "store";
 /// What says that a sample is done whose reads are here no more.
 const DONE: &str = ".godwit-done.json";
 
-/// Brings files from servers.
+/// Files of a run that others have no use for.
+pub const PRIVATE: &str = ".godwit*";
+
+/// Brings files from servers, and to them.
 pub trait FetchReads: Debug + Send + Sync {
     /// Says what is wrong with an address, if anything.
     ///
@@ -33,6 +39,18 @@ pub trait FetchReads: Debug + Send + Sync {
     /// # Errors
     /// [`PipelineError::Fetch`], [`PipelineError::Interrupted`].
     fn fetch(&self, address: &str, path: &Path, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError>;
+
+    /// Says what is wrong with an address of a directory on a server, if anything.
+    ///
+    /// # Errors
+    /// What is wrong, and what is right.
+    fn check_store(&self, address: &str) -> Result<(), String>;
+
+    /// Copies files and directories, but for what is [`PRIVATE`], into a directory on a server.
+    ///
+    /// # Errors
+    /// [`PipelineError::Fetch`], [`PipelineError::Interrupted`].
+    fn store(&self, paths: &[PathBuf], address: &str, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError>;
 }
 
 /// Whether reads are named by an address, not by a path.
@@ -62,6 +80,13 @@ impl SheetSample {
 
 /// Refuses addresses that nobody can fetch from.
 pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]) -> Result<(), PipelineError> {
+    if let Some(address) = &options.store {
+        let checked = match &options.fetch {
+            Some(store) => store.check_store(address),
+            None => Err("nothing is stored from here".to_owned()),
+        };
+        checked.map_err(|problem| PipelineError::Options { problem: format!("--store {address}: {problem}") })?;
+    }
     for sample in samples {
         for file in sample.reads().iter().flatten().filter(|file| is_address(file)) {
             let address = file.to_string_lossy();
@@ -80,30 +105,62 @@ pub(super) fn check_addresses(options: &WorkflowOptions, samples: &[SheetSample]
 }
 
 impl WorkflowRun<'_> {
-    /// Does all steps of a sample, after fetching what of its reads lies elsewhere. What was fetched is removed when the sample is
-    /// done; where it fails, a later try goes on with it.
+    /// Does all steps of a sample, after fetching what of its reads lies elsewhere, and stores it where that is wanted. What was fetched
+    /// is removed when the sample is done; where it fails, a later try goes on with it.
     pub(super) fn sample_fetched(
         &self,
         sample: &SheetSample,
         outcome: &mut SampleOutcome,
     ) -> Result<(), PipelineError> {
         if !sample.is_elsewhere() {
-            return self.sample(sample, &mut outcome.steps);
+            self.sample(sample, &mut outcome.steps)?;
+            return self.store_sample(sample, outcome);
         }
         if let Some(done) = self.done_before(sample) {
             outcome.steps = done.outcome.steps;
             outcome.steps.iter_mut().for_each(|step| step.done_before = true);
-            return Ok(());
+            return self.store_sample(sample, outcome);
         }
         let directory = self.reads_directory(sample);
         let here = self.fetch(sample, &directory, outcome)?;
         self.sample(&here, &mut outcome.steps)?;
         std::fs::remove_dir_all(&directory).map_err(PipelineError::file("remove", &directory))?;
+        self.store_sample(sample, outcome)?;
         let done = Done { options: self.deciding_options(), reads: sample.reads(), outcome: outcome.clone() };
         let path = self.directory(sample).join(DONE);
         let written =
             serde_json::to_vec(&done).map_err(std::io::Error::other).and_then(|text| write_whole(&path, &text));
         written.map_err(PipelineError::file("write", &path))
+    }
+
+    /// Copies what there is of a sample to where it is to be stored; what lies there already is not sent again.
+    fn store_sample(&self, sample: &SheetSample, outcome: &mut SampleOutcome) -> Result<(), PipelineError> {
+        let (Some(address), Some(store)) = (&self.options.store, &self.options.fetch) else { return Ok(()) };
+        let directory = self.directory(sample);
+        let files: Vec<PathBuf> = std::fs::read_dir(&directory)
+            .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+            .map_err(PipelineError::file("list", &directory))?;
+        outcome.steps.retain(|step| step.step != STORE);
+        self.step(&sample.name, STORE, &directory.join("none"), &mut outcome.steps, || {
+            store.store(std::slice::from_ref(&directory), address, self.cancelled)?;
+            Ok(JobDone { records: 0, already_complete: false, files })
+        })
+    }
+
+    /// Copies what there is of all samples together.
+    pub(super) fn store_cohort(&self) -> Result<(), PipelineError> {
+        let (Some(address), Some(store)) = (&self.options.store, &self.options.fetch) else { return Ok(()) };
+        let out = &self.options.out;
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(out).map_err(PipelineError::file("list", out))? {
+            let path = entry.map_err(PipelineError::file("list", out))?.path();
+            let is_private = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if path.is_file() && !is_private {
+                files.push(path);
+            }
+        }
+        files.sort();
+        store.store(&files, address, self.cancelled)
     }
 
     /// What an earlier start did of a sample with the same options, if it is all there.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::sheet::SheetSample;
+use super::storage::StorageMoment;
 use crate::error::PipelineError;
 use crate::report_page::WorkflowPage;
 use crate::staging::write_whole;
@@ -55,6 +56,9 @@ pub struct WorkflowReport {
     pub per_node: usize,
     /// From the start of this process to its end, seconds.
     pub wall_seconds: f64,
+    /// Storage nodes over that time, where there is a pool of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub storage: Vec<StorageMoment>,
 }
 
 /// Of samples that are worked on one after the other.

@@ -61,6 +61,9 @@ pub struct RunArgs {
     /// Samples that each node works on at a time; --threads are those of each
     #[arg(long, value_name = "N", requires = "on", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub per_node: u32,
+    /// Copy what is written of each sample, when it is done, into this directory on a server: godwit+pool://NAME/DIR or grpc+tls://HOST:PORT/DIR
+    #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
+    pub store: Option<String>,
     /// Show the run as a page at this port of this machine; 0 takes any
     #[arg(long, value_name = "PORT", help_heading = THIS_RUN)]
     pub dashboard: Option<u16>,

@@ -79,6 +79,9 @@ pub struct ServeArgs {
     /// File with a secret of 32 characters or more that all nodes of the pool have, and nobody else: they know each other by it, and tickets of one are good at all
     #[arg(long, value_name = "FILE", requires = "pool")]
     pub pool_secret: Option<PathBuf>,
+    /// Answer questions of DNS for the pool's name at this address, over UDP: the addresses of its nodes that are there, by its policy
+    #[arg(long, value_name = "HOST:PORT", requires = "pool")]
+    pub dns: Option<String>,
     /// Where clients of htsget find this server, where that is not where they asked, as behind a proxy that encrypts
     #[arg(long, value_name = "URL", value_parser = parse_web_url)]
     pub public_url: Option<String>,

@@ -1,10 +1,10 @@
-//! Reads of `godwit run` that lie on a server, or in a pool of them.
+//! Reads of `godwit run` that lie on a server, or in a pool of them, and what it stores there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_pipeline::{Blame, FetchReads, PipelineError};
+use godwit_pipeline::{Blame, FetchReads, PRIVATE, PipelineError};
 use godwit_transfer::place::Place;
 use godwit_transfer::tune::CopyMode;
 use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, copy};
@@ -35,16 +35,15 @@ impl Fetching {
         Self { access, json, threads }
     }
 
-    fn copy(&self, address: &str, path: &Path, cancelled: &AtomicBool) -> Result<(), Failure> {
-        let source = [Place::parse(address)?];
-        let credentials = credentials_for(&source, &self.access, self.json)?;
+    fn copy(&self, sources: &[Place], target: &Place, cancelled: &AtomicBool) -> Result<(), Failure> {
+        let credentials = credentials_for(sources.iter().chain([target]), &self.access, self.json)?;
         let options = CopyOptions {
             mode: CopyMode::Fair,
             bits_per_s: None,
             streams: None,
             compress: Compression::None,
             include: Vec::new(),
-            exclude: Vec::new(),
+            exclude: vec![PRIVATE.to_owned()],
             sync: false,
             dry_run: false,
             patience: self.access.wait,
@@ -53,9 +52,26 @@ impl Fetching {
             relay: None,
             check: Vec::new(),
         };
-        let here = Place::Here(path.to_owned());
-        on_threads(self.threads, copy(&source, &here, &credentials, &options, &Silent, cancelled)).map(drop)
+        on_threads(self.threads, copy(sources, target, &credentials, &options, &Silent, cancelled)).map(drop)
     }
+}
+
+/// What became of a copy, as a step of a run.
+fn outcome(done: Result<(), Failure>, address: &str, cancelled: &AtomicBool) -> Result<(), PipelineError> {
+    let Err(failure) = done else { return Ok(()) };
+    if cancelled.load(Ordering::Relaxed) {
+        return Err(PipelineError::Interrupted);
+    }
+    let blame = match failure.exit {
+        Exit::Usage => Blame::Usage,
+        Exit::Input => Blame::Input,
+        Exit::Machine => Blame::Machine,
+        Exit::Engine => Blame::Engine,
+        Exit::Remote => Blame::Remote,
+        Exit::Interrupted => Blame::Interrupted,
+        Exit::Bug => Blame::Bug,
+    };
+    Err(PipelineError::Fetch { address: address.to_owned(), message: failure.message, blame })
 }
 
 impl FetchReads for Fetching {
@@ -73,19 +89,26 @@ impl FetchReads for Fetching {
     }
 
     fn fetch(&self, address: &str, path: &Path, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
-        let Err(failure) = self.copy(address, path, cancelled) else { return Ok(()) };
-        if cancelled.load(Ordering::Relaxed) {
-            return Err(PipelineError::Interrupted);
+        let copied = || self.copy(&[Place::parse(address)?], &Place::Here(path.to_owned()), cancelled);
+        outcome(copied(), address, cancelled)
+    }
+
+    fn check_store(&self, address: &str) -> Result<(), String> {
+        let place = Place::parse(address).map_err(|error| error.to_string())?;
+        if matches!(place, Place::Here(_)) {
+            return Err("write godwit+pool://NAME/DIR or grpc+tls://HOST:PORT/DIR; what is here is in --out".to_owned());
         }
-        let blame = match failure.exit {
-            Exit::Usage => Blame::Usage,
-            Exit::Input => Blame::Input,
-            Exit::Machine => Blame::Machine,
-            Exit::Engine => Blame::Engine,
-            Exit::Remote => Blame::Remote,
-            Exit::Interrupted => Blame::Interrupted,
-            Exit::Bug => Blame::Bug,
-        };
-        Err(PipelineError::Fetch { address: address.to_owned(), message: failure.message, blame })
+        credentials_for([&place], &self.access, self.json).map(drop).map_err(|failure| failure.message)
+    }
+
+    fn store(&self, paths: &[PathBuf], address: &str, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+        // A name that ends so is that of a directory, which need not be there yet.
+        let target = format!("{}/", address.trim_end_matches('/'));
+        let sources: Vec<Place> = paths.iter().cloned().map(Place::Here).collect();
+        outcome(
+            Place::parse(&target).map_err(Failure::from).and_then(|target| self.copy(&sources, &target, cancelled)),
+            address,
+            cancelled,
+        )
     }
 }

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use godwit_pipeline::{Observer, SampleNodes, WorkflowOptions, run_sample, run_workflow};
+use godwit_pipeline::{Observer, SampleNodes, WatchStorage, WorkflowOptions, run_sample, run_workflow};
 
 use super::call::ploidy_table;
 use super::cancel_on_signal;
 use super::fetching::Fetching;
 use super::run_nodes::RunNodes;
 use super::spread::is_restart;
+use super::storage_watch::StorageWatch;
 use crate::cli::{MarkingArgs, RunArgs, Switch};
 use crate::dashboard::Dashboard;
 use crate::failure::{Exit, Failure};
@@ -18,6 +19,8 @@ use crate::progress::Progress;
 /// Runs the workflow and tells the outcome.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
+    let pool = args.access.pool.as_deref().filter(|_| args.one_sample.is_none());
+    let storage = pool.map(|file| StorageWatch::start(file, &args.access)).transpose()?;
     let options = WorkflowOptions {
         reference: args.reference.clone(),
         sheet: args.samples.clone(),
@@ -36,6 +39,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         window_bases: args.grid_size,
         caller_memory_bytes: args.caller_memory,
         fetch: Some(Arc::new(Fetching::new(args.access.clone(), args.common.json, args.common.thread_count()))),
+        store: args.store.clone(),
+        storage: storage.clone().map(|storage| storage as Arc<dyn WatchStorage>),
         // What an earlier start of the same job did is gone on with.
         resume: args.resume || (args.one_sample.is_some() && is_restart()),
     };
@@ -45,7 +50,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let nodes = args.place.on.map(|place| RunNodes::new(args, place)).transpose()?;
     let nodes = nodes.as_ref().map(|nodes| nodes as &dyn SampleNodes);
-    let dashboard = args.dashboard.map(|port| Dashboard::open(port, &progress)).transpose()?;
+    let dashboard = args.dashboard.map(|port| Dashboard::open(port, &progress, storage)).transpose()?;
     let observer: &dyn Observer = match &dashboard {
         Some(dashboard) => dashboard,
         None => &progress,

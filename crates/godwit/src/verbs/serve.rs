@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use godwit_flight::pool::{Membership, MembershipOptions};
+use godwit_flight::pool::{Membership, MembershipOptions, answer_names};
 use godwit_flight::web::WebService;
 use godwit_flight::{
     Address, CallerLimits, Catalog, FileService, Gate, Identities, Node, NodeOptions, Rules, Server, SqlEngine, Tuning,
@@ -73,6 +73,10 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let encrypted = tls.is_some();
         let routes = node.routes();
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
+        let names = match &args.dns {
+            Some(place) => Some(names_at(place).await?),
+            None => None,
+        };
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
@@ -83,6 +87,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         if let Some(pool) = &pool {
             pool.watch();
+        }
+        if let Some((pool, socket)) = pool.clone().zip(names) {
+            tokio::spawn(answer_names(socket, pool));
         }
         let until_told = async {
             until(&cancelled, args.until_stdin_closes).await;
@@ -121,6 +128,14 @@ fn opened_root(args: &ServeArgs, temporary: Option<&Temporary>) -> Result<Root, 
     Ok(match temporary {
         Some(temporary) => root.writable(temporary, args.put_memory)?,
         None => root,
+    })
+}
+
+/// Where questions of DNS come in.
+async fn names_at(place: &str) -> Result<tokio::net::UdpSocket, Failure> {
+    tokio::net::UdpSocket::bind(place).await.map_err(|error| {
+        let problem = format!("cannot answer questions of DNS at {place}: {error}; choose another --dns HOST:PORT");
+        Failure::new(Exit::Machine, problem)
     })
 }
 
