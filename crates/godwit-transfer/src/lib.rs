@@ -13,6 +13,7 @@ pub mod socket_options;
 pub mod tree;
 pub mod tune;
 
+mod ahead;
 mod control;
 mod copy;
 mod error;

@@ -43,6 +43,8 @@ pub(crate) const PACKED: &str = "packed ";
 pub(crate) const UNPACK: &str = "unpack ";
 /// In tickets: blocks to be sent.
 pub(crate) const READ: &str = "read ";
+/// In tickets: the first blocks of what there is.
+pub(crate) const AHEAD: &str = "ahead ";
 /// In tickets: blocks of another server that are to be sent on.
 pub(crate) const RELAY: &str = "relay ";
 /// In commands: where a file is to be had.
@@ -86,6 +88,28 @@ pub(crate) struct ReadSpan {
     /// Not what somebody on the way has kept of it: that was found to be another.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fresh: bool,
+}
+
+/// Asks for a connection's share of the first blocks of a file, or of what is in a directory, in whatever state that is. The answer begins with the
+/// spans that come, in words.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct AheadRequest {
+    pub(crate) path: String,
+    /// Which connection, 0-based.
+    pub(crate) stream: u32,
+    /// Connections that share them.
+    pub(crate) streams: u32,
+    pub(crate) manner: Manner,
+}
+
+/// Blocks `[start, end)` that come of a file, by its place in the listing, and of which state of it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AheadSpan {
+    pub(crate) file: u32,
+    /// As in [`Entry::version`].
+    pub(crate) version: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
 }
 
 /// Which state of a file is asked for.

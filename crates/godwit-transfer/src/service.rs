@@ -8,24 +8,26 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use godwit_flight::{
     Answers, Caller, Chunk, Download, FileInfo, FileService, FileUse, FileVerdict, Pending, Rules, Status, Upload, Wire,
 };
 use tokio::sync::mpsc;
 
+use crate::ahead::Shares;
 use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::genomes::serving::Genomes;
 use crate::grants::{GrantKey, check_reading, check_unlimited, check_writing};
 use crate::inbox::{Inbox, Incoming};
-use crate::manifest::{Entry, below, list, open_for_reading};
+use crate::manifest::{Entry, below, list, open_for_reading, walk};
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FileState, FinishRequest, GRANT,
-    GRANT_WRITING, HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED, PackedRequest, Proof, READ, REFERENCE,
-    RELAY, RELAY_WRITE, ReadRequest, ReadSpan, TREE, TreeRequest, UNPACK, UnpackCommand, WRITE, WriteCommand, action,
-    behind, hashes_from_text, json, marked, parse,
+    AHEAD, AheadRequest, AheadSpan, BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH,
+    FileState, FinishRequest, GRANT, GRANT_WRITING, HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED,
+    PackedRequest, Proof, READ, REFERENCE, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, TREE, TreeRequest, UNPACK,
+    UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
 };
 use crate::relay::{Relay, RelayCache};
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
@@ -39,6 +41,9 @@ const BATCHES_AHEAD: usize = 2;
 const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 /// Hashes in a message, 32 bytes each.
 const HASHES_PER_MESSAGE: usize = 1 << 15;
+
+/// Connections that ask for the first blocks of something ahead, at most: it is listed so far.
+const AHEAD_STREAMS: u32 = 256;
 
 /// Bytes of a piece of a file where a client says nothing: enough to fill a long path, little enough to be shared among servers.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -326,6 +331,26 @@ impl Inner {
         Ok(SourceSpan { file: span.file, path, version, blocks: (span.start, span.end) })
     }
 
+    /// A connection's share of the first blocks of a file, or of what is in a directory where no rules say who sees what of it.
+    fn spans_ahead(&self, caller: &Caller, request: &AheadRequest) -> Result<Vec<SourceSpan>, TransferError> {
+        // Under rules: only who may have what would be there is told what is.
+        self.check_reading(caller, &request.path)?;
+        let (path, streams) = (below(&self.root, &request.path)?, request.streams.min(AHEAD_STREAMS));
+        let most = Shares::of_directory(streams).entries_at_most();
+        let listed = walk(&path).filter(|entry| !entry.as_ref().is_ok_and(|entry| is_hidden(&entry.path)));
+        let entries: Vec<Entry> = listed.take(most).collect::<Result<_, _>>()?;
+        let is_file = matches!(&entries[..], [only] if !only.directory);
+        if self.options.rules.is_some() && !is_file {
+            return Ok(Vec::new());
+        }
+        let spans = Shares::of(&entries, streams).spans(&entries, request.stream).into_iter().map(|span| {
+            let entry = &entries[span.file as usize];
+            let path = if entry.path.is_empty() { path.clone() } else { path.join(&entry.path) };
+            SourceSpan { file: span.file, path, version: entry.version, blocks: (span.start, span.end) }
+        });
+        Ok(spans.collect())
+    }
+
     async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
         check_unlimited(caller)?;
         self.check_writable()?;
@@ -375,6 +400,11 @@ impl Inner {
         *lock(&taking.used) = Instant::now();
         Ok(taking)
     }
+}
+
+/// As it is said to who asked for it ahead.
+fn ahead_span(span: &SourceSpan) -> AheadSpan {
+    AheadSpan { file: span.file, version: span.version, start: span.blocks.0, end: span.blocks.1 }
 }
 
 /// A name that nobody guesses.
@@ -440,6 +470,17 @@ impl FileService for Files {
                 let path = below(&inner.root, &request.path)?;
                 let steering = Steering::of(caller.wire(), request.manner);
                 return Ok(inner.genomes.send(path, request, steering).await?);
+            }
+            if let Some(request) = behind(&ticket, AHEAD) {
+                let request: AheadRequest = parse(request)?;
+                let steering = Steering::of(caller.wire(), request.manner);
+                let (finder, compress) = (inner.clone(), request.manner.compress);
+                let found = blocking(move || finder.spans_ahead(&caller, &request)).await?;
+                let said: Vec<_> = found.iter().map(ahead_span).collect();
+                let mut sent = sent(BlockReader::new(found, inner.hashes.clone(), compress), steering);
+                let first = stream::iter([Ok((RecordBatch::new_empty(schema()), Bytes::from(json(&said)?)))]);
+                sent.batches = Box::pin(first.chain(sent.batches));
+                return Ok(sent);
             }
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;

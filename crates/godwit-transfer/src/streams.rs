@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::control::{is_full, is_passing, lost_grant, lost_session, told};
+use crate::copy::ahead::Ahead;
+use crate::copy::connecting::Made;
 use crate::error::TransferError;
 use crate::inbox::Inbox;
 use crate::protocol::{
@@ -57,6 +59,8 @@ pub(crate) type Notes = mpsc::UnboundedSender<Note>;
 /// What a stream is asked for.
 pub(crate) struct Asked {
     pub(crate) request: RequestId,
+    /// Whether the connection has been asked for it already.
+    pub(crate) ahead: bool,
     pub(crate) spans: Spans,
 }
 
@@ -152,12 +156,12 @@ impl Stream {
     /// Works until nothing more is asked, or the connection breaks.
     pub(crate) async fn run(
         self,
-        connecting: impl Future<Output = Result<Client, FlightError>>,
+        connecting: impl Future<Output = Result<Made, FlightError>>,
         direction: Direction,
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) {
-        let client = match connecting.await {
-            Ok(client) => client,
+        let Made { client, mut ahead } = match connecting.await {
+            Ok(made) => made,
             Err(error) => return self.failed(error, ""),
         };
         self.tell(Note::Connected { stream: self.stream, wire: client.wire().clone() });
@@ -166,11 +170,12 @@ impl Stream {
                 self.event(Event::Opened { stream: self.stream });
                 // They end with this stream.
                 let mut fetches = JoinSet::new();
-                while let Some(Asked { request, spans: Spans::There(spans) }) = asked.recv().await {
+                while let Some(Asked { request, ahead: is_ahead, spans: Spans::There(spans) }) = asked.recv().await {
                     let (this, client, inbox) = (self.clone(), client.clone(), inbox.clone());
+                    let ahead = if is_ahead { ahead.take() } else { None };
                     while fetches.try_join_next().is_some() {}
                     fetches.spawn(async move {
-                        match this.fetch(&client, spans, inbox).await {
+                        match this.fetch(&client, spans, ahead, inbox).await {
                             Ok(()) => this.event(Event::Ended { stream: this.stream, request }),
                             Err(Failed::Way(error)) => this.failed(error, ""),
                             Err(Failed::Here(why @ TransferError::File { .. })) => this.unwritable(Some(request), why),
@@ -190,17 +195,21 @@ impl Stream {
         }
     }
 
-    async fn fetch(&self, client: &Client, spans: Vec<ReadSpan>, inbox: Arc<Inbox>) -> Result<(), Failed> {
-        let read = ReadRequest { spans, manner: self.manner };
-        let ticket = match self.through.clone() {
-            None => marked(READ, &read)?,
-            Some(through) => {
-                let lane = through.lane(self.stream);
-                let Through { server: from, token, .. } = through;
-                marked(RELAY, &RelayRequest { from, token, lane, read })?
-            }
+    async fn fetch(
+        &self,
+        client: &Client,
+        spans: Vec<ReadSpan>,
+        ahead: Option<Ahead>,
+        inbox: Arc<Inbox>,
+    ) -> Result<(), Failed> {
+        let there = match ahead {
+            Some(ahead) => ahead.batches(&spans).await,
+            None => None,
         };
-        let mut batches = client.download(ticket).await?;
+        let mut batches = match there {
+            Some(batches) => batches,
+            None => client.download(self.ticket(spans)?).await?,
+        };
         while let Some((batch, said)) = batches.next().await? {
             if !said.is_empty() {
                 self.taken(Taken { refused: parse::<Taken>(&said)?.refused, ..Taken::default() });
@@ -209,6 +218,19 @@ impl Stream {
             self.taken(blocking(move || inbox.take(&batch)).await?);
         }
         Ok(())
+    }
+
+    /// What stands for blocks at the server.
+    fn ticket(&self, spans: Vec<ReadSpan>) -> Result<Vec<u8>, TransferError> {
+        let read = ReadRequest { spans, manner: self.manner };
+        match self.through.clone() {
+            None => marked(READ, &read),
+            Some(through) => {
+                let lane = through.lane(self.stream);
+                let Through { server: from, token, .. } = through;
+                marked(RELAY, &RelayRequest { from, token, lane, read })
+            }
+        }
     }
 
     /// Sends what is asked for over one upload.

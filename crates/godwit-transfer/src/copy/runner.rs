@@ -271,8 +271,8 @@ impl<'r, 'c> Runner<'r, 'c> {
     fn perform(&mut self, action: Action, session: &Session) {
         match action {
             Action::Open { stream, source } => self.open(stream, source),
-            Action::Ask { stream, request, spans } => {
-                self.ask(stream, request, &spans);
+            Action::Ask { stream, request, ahead, spans } => {
+                self.ask(stream, request, ahead, &spans);
                 self.foretell(&spans, session);
             }
             Action::Finish { file, sources } => self.finish(file, sources),
@@ -302,13 +302,13 @@ impl<'r, 'c> Runner<'r, 'c> {
         let ready = if first && stream == 0 { control.current() } else { None };
         let connecting = if first { self.connecting.remove(&stream) } else { None };
         let connect = async move {
-            match (ready, connecting) {
-                (Some(client), _) => Ok(client),
-                (None, Some(connecting)) => match connecting.await {
+            match (connecting, ready) {
+                (Some(connecting), _) => match connecting.await {
                     Ok(outcome) => outcome,
-                    Err(_) => control.another().await,
+                    Err(_) => Ok(control.another().await?.into()),
                 },
-                (None, None) => control.another().await,
+                (None, Some(client)) => Ok(client.into()),
+                (None, None) => Ok(control.another().await?.into()),
             }
         };
         let (attempt, notes, manner) = (slot.attempt, self.notes.clone(), self.manner);
@@ -317,7 +317,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         self.slots[stream as usize].task = Some(Task(task));
     }
 
-    fn ask(&mut self, stream: StreamId, request: RequestId, spans: &[Span]) {
+    fn ask(&mut self, stream: StreamId, request: RequestId, ahead: bool, spans: &[Span]) {
         let slot = &self.slots[stream as usize];
         let spans = match self.direction {
             Direction::Download { .. } => {
@@ -331,7 +331,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         };
         if let Some(asks) = &slot.asks {
             // A stream that has just ended tells so itself.
-            let _ = asks.send(Asked { request, spans });
+            let _ = asks.send(Asked { request, ahead, spans });
         }
     }
 
