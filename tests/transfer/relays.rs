@@ -188,7 +188,7 @@ fn receivers_of_one_file_have_it_cross_the_long_way_once() {
     let twice = far.sent();
     // What was damaged where it is kept is fetched again.
     let blocks = files_below(&far.cache().join("blocks"));
-    assert!(blocks.len() > 23, "{}", blocks.len());
+    assert!(blocks.len() > 90, "{}", blocks.len());
     for path in blocks {
         let mut bytes = fs::read(&path).expect("it is there");
         bytes[0] ^= 1;
@@ -205,15 +205,15 @@ fn a_relay_whose_disk_is_full_sends_on_what_it_cannot_keep() {
     let far = Far::new("relay-full", &[]);
     fs::write(far.root.join("f"), content(BYTES)).expect("it can be written");
     let relay = far.caching();
-    let limit = libc::rlimit { rlim_cur: 500_000, rlim_max: 500_000 };
+    // Less than the shortest block.
+    let limit = libc::rlimit { rlim_cur: 100_000, rlim_max: 100_000 };
     // SAFETY: the limits are read from a place that is there, and those before are not asked for.
     let set =
         unsafe { libc::prlimit(relay.process_id() as libc::pid_t, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     far.fetch(&relay, "f", "one");
     far.fetch(&relay, "f", "two");
-    // The last block is small enough to be kept.
-    assert!(far.sent() > 2 * BYTES as u64 - 2 * BESIDE, "{}", far.sent());
+    assert!(far.sent() >= 2 * BYTES as u64, "{}", far.sent());
     let (code, said) = relay.end(libc::SIGTERM);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("godwit: warning:") && said.contains("cannot be written"), "{said}");

@@ -14,7 +14,7 @@ use crate::protocol::{SCHEMA, SentBlock, Taken, Trouble, batch_of, packed};
 use crate::tree::{BLOCK_BYTES, BlockHash, block_count, block_span, hash_block};
 
 /// Bytes of a batch of several blocks, at most.
-const BATCH_BYTES: u64 = 1 << 20;
+pub(crate) const BATCH_BYTES: u64 = 1 << 20;
 /// Files whose hashes are remembered; 128 bytes for each MiB of theirs.
 const REMEMBERED_FILES: usize = 256;
 

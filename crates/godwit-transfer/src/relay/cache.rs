@@ -25,7 +25,7 @@ pub const RELAY_CACHE_LEAST_BYTES: u64 = 256 << 20;
 const FILES: usize = 1 << 20;
 /// Bytes that are known of a block of a file: its hash, and the first bytes of the hash of that and its place.
 const RECORD_BYTES: usize = blake3::OUT_LEN + 8;
-/// Blocks of a file that are kept, from its beginning on: 4 PiB of it.
+/// Blocks of a file that are kept, from its beginning on: 1 PiB of it.
 pub(super) const BLOCKS_OF_A_FILE: u64 = 1 << 32;
 /// That nothing can be written is told once in so long.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
@@ -38,6 +38,8 @@ impl Origin {
     /// Of a path in one state at a server, which is written in one way only.
     pub(super) fn of(server: &str, path: &str, state: &FileState) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("godwit 2026-11 origins of blocks");
+        // Blocks of another version of this program may be of another length.
+        hasher.update(&BLOCK_BYTES.to_le_bytes());
         for part in [server.as_bytes(), path.trim_matches('/').as_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }

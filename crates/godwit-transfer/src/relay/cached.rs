@@ -21,8 +21,7 @@ use super::on_other_half;
 use crate::error::TransferError;
 use crate::protocol::{CameBlocks, READ, ReadRequest, ReadSpan, SentBlock, Taken, batch_of, marked, packed, parse};
 use crate::service::{Steering, blocking};
-use crate::source::schema;
-use crate::tree::BLOCK_BYTES;
+use crate::source::{BATCH_BYTES, schema};
 
 /// Blocks of a request, at most: larger ones go through as they are.
 const BLOCKS_OF_A_REQUEST: u64 = 1 << 16;
@@ -163,7 +162,7 @@ impl Asked {
                 missing.push(piece);
                 continue;
             };
-            if !data.is_empty() && (data.len() + bytes.len()) as u64 > BLOCK_BYTES {
+            if !data.is_empty() && (data.len() + bytes.len()) as u64 > BATCH_BYTES {
                 pieces.push_front(piece);
                 break;
             }
