@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import _measure as bench
-from transfer import BASE, EmulatedPath, Server, both_ends, copied, emptied, title_of
+from _path_cells import BASE, title_of
+from _path_lab import EmulatedPath, Server, both_ends, copied, emptied
 
 CELLS = [
     {},

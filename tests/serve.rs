@@ -3,6 +3,7 @@
 mod access;
 mod changing;
 mod clients;
+mod encryption;
 mod grpc;
 mod guide;
 mod hostile;
@@ -24,4 +25,5 @@ mod regions;
 mod remote;
 mod rules;
 mod scanners;
+mod traces;
 pub mod web;

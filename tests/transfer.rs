@@ -4,3 +4,4 @@ pub mod copies;
 mod faults;
 mod genomes;
 mod path;
+mod relays;

@@ -24,7 +24,7 @@ test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fa
     munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
 bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
     clickhouse-client:clickhouse-client bsdiff:bsdiff aria2:aria2c nginx-light:nginx globus-gridftp-server-progs:globus-gridftp-server
-    globus-gass-copy-progs:globus-url-copy)
+    globus-gass-copy-progs:globus-url-copy libglobus-xio-udt-driver rclone:rclone b3sum:b3sum)
 
 # What is done without where it cannot be had: what needs it skips.
 wanted=(diamond-aligner:diamond mmseqs2:mmseqs chromium:chromium)

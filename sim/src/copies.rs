@@ -102,7 +102,7 @@ impl World {
                     },
                 );
             }
-            Action::Ask { stream, request, spans } => {
+            Action::Ask { stream, request, spans, ahead: _ } => {
                 let blocks = |span: &Span| (span.start..span.end).map(|block| (span.file, block)).collect::<Vec<_>>();
                 let mut left: Vec<_> = spans.iter().flat_map(blocks).collect();
                 left.reverse();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use godwit_tests::binary::godwit;
+use godwit_tests::patience::wait_until;
 use godwit_tests::served::Served;
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch};
@@ -185,9 +186,14 @@ impl Signer {
     /// A token for somebody, as a header shows it; its end is in seconds since 1970.
     pub fn token(&self, name: &str, audience: &str, end: u64) -> String {
         let claims = format!("{{\"iss\":\"login\",\"aud\":\"{audience}\",\"email\":\"{name}\",\"exp\":{end}}}");
-        let signed = format!("{}.{}", base64url(b"{\"alg\":\"RS256\",\"kid\":\"k\"}"), base64url(claims.as_bytes()));
+        format!("Bearer {}", self.signed("{\"alg\":\"RS256\",\"kid\":\"k\"}", &claims))
+    }
+
+    /// A token of that header and those claims.
+    fn signed(&self, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()));
         let mark = by_openssl(&["dgst", "-sha256", "-sign", text(&self.key)], signed.as_bytes());
-        format!("Bearer {signed}.{}", base64url(&mark))
+        format!("{signed}.{}", base64url(&mark))
     }
 }
 
@@ -220,4 +226,121 @@ fn who_shows_a_token_that_an_issuer_signed_is_let_in_by_its_name() {
     serve(&["--jwks", text(&keys)]).refuses(&[2], &["--jwt-issuer"]);
     let words = ["--jwt-issuer", "login", "--jwt-audience", "godwit", "--jwks"];
     serve(&[&words[..], &[text(&policy)]].concat()).refuses(&[3], &["policy.toml", "Key Set"]);
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("it is after 1970").as_secs()
+}
+
+#[test]
+fn a_handshake_exchanges_a_password_for_a_bearers_token_that_ends_with_it() {
+    needs!("python3", "openssl");
+    let (root, tokens, token) = guarded();
+    let directory = root.parent().expect("it is in a directory");
+    let signer = Signer::new(directory);
+    let (keys, given) = (directory.join("jwks.json"), directory.join("given.txt"));
+    std::fs::write(&keys, signer.keys()).expect("it can be written");
+    let issuer = ["--jwks", text(&keys), "--jwt-issuer", "login", "--jwt-audience", "godwit", "--jwt-name", "email"];
+    let words = [&["--tokens", text(&tokens)][..], &issuer].concat();
+    let served = Served::start(&root, &words);
+    let signed = signer.token("carol", "godwit", now() + 600).replace("Bearer ", "");
+    let mine = [format!("alice:{token}"), format!("carol:{signed}")];
+    let others = [format!("bob:{token}"), "alice:nonsense".to_owned(), "alice:".to_owned(), format!("bob:{signed}")];
+    let callers: Vec<&str> = mine.iter().chain(&others).map(String::as_str).collect();
+    let words = [&[served.address.as_str(), "by_handshake", text(&given)][..], &callers].concat();
+    let told = lines(&run_python("flight_clients.py", Path::new("-"), &words));
+    let refused = "FlightUnauthenticatedError";
+    let expected = [
+        "alice a.bed 1".to_owned(),
+        format!("alice {refused}"),
+        "carol a.bed 1".to_owned(),
+        format!("carol {refused}"),
+        format!("bob {refused}"),
+        format!("alice {refused}"),
+        format!("alice {refused}"),
+        format!("bob {refused}"),
+    ];
+    assert_eq!(told, expected);
+    // Another server did not give it, and what it was given for is not good any more.
+    let given = std::fs::read_to_string(&given).expect("it is there");
+    let sessions: Vec<&str> = given.lines().collect();
+    assert_eq!(sessions.len(), 2);
+    let other = Served::start(&root, &["--tokens", text(&tokens)]);
+    assert!(sessions.iter().all(|session| asked(&other, &["-", session]).starts_with(refused)));
+    godwit().args(["token", "dora", "--tokens", text(&directory.join("new.txt"))]).succeeds();
+    std::fs::rename(directory.join("new.txt"), &tokens).expect("it can be renamed");
+    wait_until("alice's session has ended", || asked(&served, &["-", sessions[0]]).starts_with(refused));
+    assert_eq!(asked(&served, &["-", sessions[1]]), "a.bed;1", "carol's has not");
+}
+
+#[test]
+fn a_passport_shows_what_its_visas_grant() {
+    needs!("python3", "openssl", "curl");
+    let (root, _, _) = guarded();
+    let directory = root.parent().expect("it is in a directory");
+    std::fs::write(root.join("b.bed"), "chr1\t5\t9\n").expect("it can be written");
+    let folder = |name: &str| {
+        let folder = directory.join(name);
+        std::fs::create_dir(&folder).expect("it can be made");
+        folder
+    };
+    let (broker, issuer) = (Signer::new(&folder("broker")), Signer::new(&folder("issuer")));
+    let [keys, visa_keys, visas, policy] =
+        ["jwks.json", "visa-jwks.json", "visas.toml", "policy.toml"].map(|name| directory.join(name));
+    std::fs::write(&keys, broker.keys()).expect("it can be written");
+    std::fs::write(&visa_keys, issuer.keys()).expect("it can be written");
+    let trusted = "[[issuer]]\nname = 'https://visas.example.org'\nkeys = 'visa-jwks.json'\njku = 'https://visas.example.org/jwks'\n";
+    std::fs::write(&visas, trusted).expect("it can be written");
+    let study = "[visas.study]\ntype = 'ControlledAccessGrants'\nvalue = 'https://ega-archive.org/datasets/EGAD1'\nsource = 'https://dac'\n\
+        by = ['dac']\n[[rule]]\nname = 'study'\nwho = ['visa:study']\ndatasets = ['a.bed']\n";
+    std::fs::write(&policy, study).expect("it can be written");
+    let words = ["--jwks", text(&keys), "--jwt-issuer", "https://broker", "--jwt-audience", "godwit"];
+    let words = [&words[..], &["--visas", text(&visas), "--policy", text(&policy)]].concat();
+    let served = Served::start(&root, &words);
+    let visa = |signer: &Signer, value: &str, end: u64| {
+        let header = "{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"JWT\",\"jku\":\"https://visas.example.org/jwks\"}";
+        let object = serde_json::json!({ "type": "ControlledAccessGrants", "asserted": now(), "source": "https://dac",
+            "by": "dac", "value": format!("https://ega-archive.org/datasets/{value}") });
+        let claims = serde_json::json!({ "iss": "https://visas.example.org", "sub": "u1", "iat": now(), "exp": end,
+            "ga4gh_visa_v1": object });
+        signer.signed(header, &claims.to_string())
+    };
+    let passport = |signer: &Signer, visas: &[String], end: u64| {
+        let claims = serde_json::json!({ "iss": "https://broker", "sub": "alice", "iat": now(), "exp": end, "ga4gh_passport_v1": visas });
+        let header = "{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"vnd.ga4gh.passport+jwt\"}";
+        signer.signed(header, &claims.to_string())
+    };
+    let far = now() + 600;
+    let seen = |passport: &str| asked(&served, &["-", &format!("Bearer {passport}")]);
+    let good = passport(&broker, &[visa(&issuer, "EGAD2", far), visa(&issuer, "EGAD1", far)], far);
+    assert_eq!(seen(&good), "a.bed;1");
+    for (what, visas) in [
+        ("no visa", vec![]),
+        ("one of another dataset", vec![visa(&issuer, "EGAD2", far)]),
+        ("one that has ended", vec![visa(&issuer, "EGAD1", now() - 100)]),
+        ("one that the broker signed", vec![visa(&broker, "EGAD1", far)]),
+    ] {
+        assert_eq!(seen(&passport(&broker, &visas, far)), "", "{what}");
+    }
+    let refused = "FlightUnauthenticatedError";
+    let own = [visa(&issuer, "EGAD1", far)];
+    assert_eq!(seen(&passport(&issuer, &own, far)), refused, "a passport that the broker did not sign");
+    assert_eq!(seen(&passport(&broker, &own, now() - 100)), refused, "one that has ended");
+    // Exchanged for a session it shows the same.
+    let given = directory.join("given.txt");
+    let words = [served.address.as_str(), "by_handshake", text(&given), &format!("alice:{good}")];
+    assert_eq!(lines(&run_python("flight_clients.py", Path::new("-"), &words))[0], "alice a.bed 1");
+    let test = |rest: &[&str]| {
+        let words = ["policy", "test", "--policy", text(&policy), "--data", text(&root), "--dataset", "a.bed"];
+        godwit().args(words).args(rest).run()
+    };
+    assert!(test(&["--as", "alice", "--visa", "study"]).stdout.contains("by rule 1, \"study\""));
+    test(&["--as", "alice"]).refuses(&[4], &["a.bed"]);
+    test(&["--visa", "other"]).refuses(&[2], &["--visa other"]);
+    std::fs::write(&visas, "[[issuer]]\nname = 'x'\n").expect("it can be written");
+    let serve = godwit().args(["serve", "--root", text(&root), "--listen", "127.0.0.1:0"]);
+    let words = ["--jwks", text(&keys), "--jwt-issuer", "i", "--jwt-audience", "a", "--visas", text(&visas)];
+    serve.args(words).run().refuses(&[3], &["visas.toml", "keys"]);
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::access::{Signer, asked, certificate, guarded};
 use super::web::text;
+use crate::run::formats::python_with;
 
 /// What is read again when a server is told to.
 const HANGUP: i32 = 1;
@@ -188,6 +189,26 @@ fn whoever_started_it_as_a_service_is_told() {
     signal(served.process_id(), HANGUP);
     let (code, said) = served.end(15);
     assert_eq!((code, hear()), (Some(0), "STOPPING=1".to_owned()), "{said}");
+}
+
+#[test]
+fn the_file_of_the_image_has_no_fault_that_a_linter_knows_and_names_what_there_is() {
+    needs!("python3");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path = root.join("packaging/Containerfile");
+    let python = python_with("container").expect("tools/python-packages.sh made it");
+    let directory = Path::new(python.command().get_program()).parent().expect("it is in a directory").to_owned();
+    succeed(std::process::Command::new(directory.join("hadolint")).arg(&path));
+    let text = std::fs::read_to_string(path).expect("it is there");
+    for named in ["tools/install-dependencies.sh", "./install"] {
+        assert!(text.contains(named) && root.join(named).exists(), "{named}");
+    }
+    // The command line that stands in its head.
+    let line = text.lines().find(|line| line.contains(" serve --root")).expect("it has one");
+    let help = godwit().args(["serve", "--help"]).succeeds().stdout;
+    for option in line.split_whitespace().filter(|word| word.starts_with("--")) {
+        assert!(help.contains(option), "{option}");
+    }
 }
 
 #[test]

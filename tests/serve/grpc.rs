@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use godwit_tests::binary::godwit;
 use godwit_tests::served::Served;
 use godwit_tests::tool::succeed;
-use godwit_tests::{scratch, skip};
+use godwit_tests::{needs, scratch, skip};
 use serde_json::Value;
+
+use crate::run::formats::python_with;
 
 /// Where `tests/tools/grpc/fetch.sh` puts a program.
 fn program(name: &str) -> PathBuf {
@@ -39,6 +42,42 @@ fn answered(served: &Served, method: &str, message: &str) -> Vec<Value> {
     let output = succeed(&mut asking(served, method, message));
     let values = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
     values.collect::<Result<_, _>>().expect("grpcurl prints JSON")
+}
+
+#[test]
+fn a_client_that_knows_nothing_but_the_address_finds_out_the_rest() {
+    needs!("python3");
+    let directory = scratch::directory("reflection");
+    let root = directory.join("root");
+    std::fs::create_dir(&root).expect("it can be made");
+    std::fs::write(root.join("a.bed"), "chr1\t5\t9\nchr2\t7\t8\n").expect("it can be written");
+    let tokens = directory.join("tokens");
+    let token = godwit().args(["token", "alice", "--tokens"]).arg(&tokens).succeeds().stdout;
+    let ask = |served: &Served, words: &[&str]| {
+        let mut command = python_with("reflection").expect("tools/python-packages.sh made it").command();
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/reflection/ask.py"));
+        command.arg(&served.address).arg("a.bed").args(words).output().expect("it can be started")
+    };
+    for words in [vec![], vec!["--tokens", tokens.to_str().expect("it is text")]] {
+        let served = Served::start(&root, &words);
+        let shown: &[&str] = if words.is_empty() { &[] } else { &[token.trim()] };
+        let told = ask(&served, shown);
+        let lines = String::from_utf8_lossy(&told.stdout).into_owned();
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines.len(), 6, "{told:?}");
+        for service in ["arrow.flight.protocol.FlightService", "grpc.health.v1.Health"] {
+            assert!(lines[0].contains(service), "{lines:?}");
+        }
+        assert_eq!(lines[1..3], ["a.bed True 1", "1 messages have data"]);
+        assert!(lines[3].contains("DropDataset"), "{lines:?}");
+        let calls =
+            "Handshake ListFlights GetFlightInfo PollFlightInfo GetSchema DoGet DoPut DoExchange DoAction ListActions";
+        assert_eq!(lines[4..], [calls, "UNKNOWN PATH CMD"]);
+        if !words.is_empty() {
+            let refused = ask(&served, &[]);
+            assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
+        }
+    }
 }
 
 #[test]

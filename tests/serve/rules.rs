@@ -169,6 +169,73 @@ fn a_policy_says_what_a_query_sees() {
 }
 
 #[test]
+fn few_people_are_in_no_count() {
+    let (directory, policy) = cohort();
+    let root = directory.join("root");
+    let people = (0..40).map(|at| {
+        let (sex, age, subject) = (if at % 4 == 0 { "f" } else { "m" }, 20 + at % 30, at / 2);
+        format!("{sex},{age},s{subject},{}\n", at * 10)
+    });
+    let rows = "sex,age,subject,dose\n".to_owned() + &people.collect::<String>() + "x,90,rare,7\nx,91,rarer,8\n";
+    write(&root.join("study.csv"), &rows);
+    let groups = "groups = { by = ['sex'], at_least = 5, of = 'subject', means = ['dose'] }";
+    let rule = format!("[[rule]]\nname = 'counts'\nwho = ['bob']\ndatasets = ['study.csv']\n{groups}\n");
+    write(&policy, &(read(&policy) + &rule));
+    let (of, file) = tokens(&directory, &["alice", "bob"]);
+    let token = directory.join("bob.token");
+    write(&token, &of["bob"]);
+    let served = Served::start(&root, &["--tokens", text(&file), "--policy", text(&policy)]);
+    let url = format!("grpc+tcp://{}", served.address);
+    let ask = |sql: &str| {
+        let here = ["--data", text(&root), "--policy", text(&policy), "--as", "bob", "--format", "csv"];
+        let here = godwit().args(["query", sql]).args(here).run();
+        let there = ["--at", &url, "--token-file", text(&token), "--format", "csv"];
+        let there = godwit().args(["query", sql]).args(there).run();
+        assert_eq!(here.stdout, there.stdout, "{sql}");
+        there
+    };
+    for (sql, told) in [
+        (
+            "SELECT sex, count(*) n, avg(dose) mean FROM study GROUP BY sex ORDER BY sex",
+            "sex,n,mean\nf,10,180.0\nm,30,200.0\n",
+        ),
+        ("SELECT count(*) n FROM study", "n\n40\n"),
+        ("SELECT count(*) n FROM study WHERE sex = 'x' OR sex IS NULL", "n\n0\n"),
+        // One question less another is a group, or nobody.
+        ("SELECT count(*) n FROM study WHERE sex <> 'f'", "n\n30\n"),
+        (
+            "SELECT min(dose) least, max(dose) most, count(DISTINCT dose) n FROM study WHERE sex = 'f'",
+            "least,most,n\n180.0,180.0,1\n",
+        ),
+        ("SELECT DISTINCT * FROM study ORDER BY sex", "sex,dose\nf,180.0\nm,200.0\n"),
+    ] {
+        assert_eq!(ask(sql).stdout, told, "{sql}");
+    }
+    for sql in [
+        "SELECT subject FROM study",
+        "SELECT count(*) FROM study WHERE age = 90",
+        "SELECT * FROM study WHERE region('x')",
+    ] {
+        assert!(!ask(sql).status.success(), "{sql}");
+    }
+    let plan = ask("EXPLAIN ANALYZE SELECT * FROM study").stdout;
+    assert!(plan.contains("output_rows=40") && !plan.contains("output_rows=42"), "{plan}");
+    let here = text(&directory).to_owned() + "/copy.csv";
+    let copied = godwit().args(["copy", &format!("{url}/study.csv"), &here, "--token-file", text(&token)]).run();
+    copied.refuses(&[2], &["counts"]);
+    let test = ["policy", "test", "--policy", text(&policy), "--as", "bob", "--data", text(&root)];
+    let told = godwit().args(test).args(["--dataset", "study.csv", "--column", "dose"]).succeeds().stdout;
+    for line in [
+        "rows     all; seen only as groups by sex that have at least 5 different subject",
+        "columns  sex as they are; dose the mean of its group; not there: age, subject",
+        "column   dose is the mean of its group",
+        "file     no: bytes cannot be shown in part",
+    ] {
+        assert!(told.lines().any(|told| told == line), "no {line:?} in {told}");
+    }
+}
+
+#[test]
 fn a_decision_is_explained() {
     let (directory, policy) = cohort();
     let root = directory.join("root");

@@ -154,8 +154,8 @@ fn a_file_comes_from_several_servers_and_through_one_in_between() {
     copy(&mine.join("x"), &["--relay", &url(&two, "")]).refuses(&[2], &["--relay"]);
     copy(&mine.join("x"), &["--relay", "here"]).refuses(&[2], &["no server"]);
     copy(&mine.join("x"), &["--also-from", "here"]).refuses(&[2], &["--also-from"]);
-    let up = godwit().args(["copy", text(&mine.join("through")), &url(&two, ""), "--relay", &url(&one, "")]).run();
-    up.refuses(&[2], &["to this machine"]);
+    let between = godwit().args(["copy", &url(&two, "d"), &url(&one, ""), "--relay", &url(&one, "")]).run();
+    between.refuses(&[2], &["--relay is for copies from or to this machine"]);
 }
 
 #[test]

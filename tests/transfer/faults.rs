@@ -21,6 +21,9 @@ fn unfinished(directory: &Path) -> u64 {
     part.map_or(0, |journal| journal.len())
 }
 
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 256 << 10;
+
 /// The bytes that a copy says were there before.
 fn kept(events: &str) -> u64 {
     let started = events.lines().find(|line| line.contains("\"started\"")).expect("it is told");
@@ -58,7 +61,11 @@ fn a_copy_whose_either_end_is_killed_goes_on_where_it_was() {
             let recorded = (unfinished(target) - 200) / 48;
             let done = copy().succeeds();
             // At most what one record may have lost is sent again.
-            assert!(kept(&done.stderr) >= recorded.saturating_sub(1) << 20, "{} of {recorded}", kept(&done.stderr));
+            assert!(
+                kept(&done.stderr) >= recorded.saturating_sub(1) * BLOCK_BYTES,
+                "{} of {recorded}",
+                kept(&done.stderr)
+            );
         }
         assert!(fs::read(target.join("f")).expect("it is there") == content(BYTES));
         let mut names = scratch::names(target);
@@ -142,7 +149,7 @@ fn killed_at(seed: u64) {
     for _ in 0..1 + below(4) {
         let running = copy().args(["--rate", RATE]).start();
         // Of the blocks that are left, one at least.
-        let records = 200 + 48 * (recorded + 1 + below((size as u64 >> 20).saturating_sub(recorded).max(1)));
+        let records = 200 + 48 * (recorded + 1 + below((size as u64 / BLOCK_BYTES).saturating_sub(recorded).max(1)));
         wait_until("some blocks are there, or all", || unfinished(target) >= records || target.join("f").exists());
         if below(2) == 0 {
             let ended = server.take().expect("there is one");
@@ -162,7 +169,7 @@ fn killed_at(seed: u64) {
     }
     let done = copy().succeeds();
     if done.stderr.contains("\"files\":1") {
-        let least = recorded.saturating_sub(1) << 20;
+        let least = recorded.saturating_sub(1) * BLOCK_BYTES;
         assert!(kept(&done.stderr) >= least, "seed {seed}: {} of {least}", kept(&done.stderr));
     }
     assert!(fs::read(target.join("f")).expect("it is there") == content(size), "seed {seed}");

@@ -75,3 +75,13 @@ fn who_may_not_make_a_path_is_told_who_may() {
         measure(&words).refuses(&[2], &[expected]);
     }
 }
+
+#[test]
+fn what_is_measured_of_paths_is_what_was_asked() {
+    needs!("python3");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/path/test_path.py");
+    let mut python = Tool::need("python3").command();
+    let said = python.env("PYTHONDONTWRITEBYTECODE", "1").arg(tests).output().expect("it can be started");
+    let told = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && told.contains("\nOK"), "{told}");
+}

@@ -28,6 +28,7 @@ use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::pool::{Come, GRANT_HEADER, GrantId, grant_header};
 use crate::segments::Segments;
 use crate::tls::ClientTls;
+use crate::trace;
 use crate::transport::{Access, Address, Socket, Token, Tuning, tuned};
 use crate::wire::{Wire, WireOwner};
 
@@ -272,7 +273,10 @@ impl Client {
         if let Some(grant) = self.grant {
             request = request.header(GRANT_HEADER, grant_header(grant));
         }
-        let request = request.body(body).expect("all parts of the request are valid");
+        let mut request = request.body(body).expect("all parts of the request are valid");
+        if let Some(context) = trace::current() {
+            context.add_to(request.headers_mut());
+        }
         let mut requests = self.requests.clone();
         let broken = |source| FlightError::Connection { peer: self.peer.clone(), source };
         poll_fn(|context| requests.poll_ready(context)).await.map_err(broken)?;

@@ -4,6 +4,8 @@
 //! drawn at random, so that their hash can be kept in a file as it is: guessing one is out of reach, however fast a hash is.
 
 mod jwt;
+mod passport;
+mod session;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +21,8 @@ use crate::transport::Token;
 use crate::wire::Wire;
 
 pub use jwt::{Issuer, KeysError, SUBJECT};
+pub use passport::{Visa, VisaIssuer};
+pub use session::Session;
 
 /// Who calls, and over which connection.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +31,22 @@ pub struct Caller {
     wire: Wire,
     purpose: Option<Arc<str>>,
     touches: Touches,
+    visas: Arc<[Visa]>,
+    proof: Proof,
+}
+
+/// What somebody was let in for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Proof {
+    /// Nobody was asked, or whoever was asked is told by another.
+    #[default]
+    None,
+    /// A token of the list, by its hash.
+    Token(blake3::Hash),
+    /// A token that an issuer signed, until then, seconds since 1970.
+    Signed(u64),
+    /// What was given for one of them.
+    Session,
 }
 
 /// Callers are the same by name and purpose, whatever connection they use.
@@ -57,6 +77,22 @@ impl Caller {
     /// The one thing that this caller may do, where it is only one; whoever grants it knows what it means.
     pub fn purpose(&self) -> Option<&str> {
         self.purpose.as_deref()
+    }
+
+    /// What others grant this caller, as its passport says.
+    pub fn visas(&self) -> &[Visa] {
+        &self.visas
+    }
+
+    /// The same with visas.
+    #[must_use]
+    pub fn with_visas(self, visas: Vec<Visa>) -> Self {
+        Self { visas: visas.into(), ..self }
+    }
+
+    /// What it was let in for.
+    pub(crate) fn proof(&self) -> Proof {
+        self.proof
     }
 
     /// The connection that the call came over.
@@ -122,10 +158,26 @@ impl Identities {
     }
 
     /// Who has a token.
-    fn who_has(&self, token: &[u8]) -> Option<Arc<str>> {
+    fn who_has(&self, token: &[u8]) -> Option<Caller> {
         match &self.issuer {
-            Some(issuer) if Issuer::is_token(token) => issuer.admit(token),
-            _ => self.names.get(&blake3::hash(token)).cloned(),
+            Some(issuer) if Issuer::is_token(token) => {
+                let jwt::Shown { name, visas, until_unix_s } = issuer.admit(token)?;
+                let (name, visas, proof) = (Some(name), visas.into(), Proof::Signed(until_unix_s));
+                Some(Caller { name, visas, proof, ..Caller::default() })
+            }
+            _ => {
+                let hash = blake3::hash(token);
+                let name = self.names.get(&hash)?.clone();
+                Some(Caller { name: Some(name), proof: Proof::Token(hash), ..Caller::default() })
+            }
+        }
+    }
+
+    /// Whether what a session was given for still lets its caller in.
+    fn vouches_for(&self, session: &Session) -> bool {
+        match session.token_hash() {
+            Some(hash) => self.names.get(&hash).is_some_and(|name| **name == *session.caller),
+            None => self.issuer.is_some(),
         }
     }
 
@@ -169,16 +221,31 @@ impl Gate {
                 let (name, token) = header.and_then(shown).ok_or_else(refused)?;
                 let found = identities.get().who_has(&token).ok_or_else(refused)?;
                 // Who gives a name gives the right one.
-                let fitting = name.is_none_or(|name| name == found.as_bytes());
-                fitting.then(|| Caller { name: Some(found), ..Caller::default() }).ok_or_else(refused)
+                let fitting = name.is_none_or(|name| name == found.name().as_bytes());
+                fitting.then_some(found).ok_or_else(refused)
             }
         }
+    }
+
+    /// Whose session it is, where what it was given for is still good.
+    ///
+    /// # Errors
+    /// A status where it is not.
+    pub(crate) fn resume(&self, session: &Session) -> Result<Caller, Box<Status>> {
+        let vouches = matches!(self, Self::Identities(identities) if identities.get().vouches_for(session));
+        vouches.then(|| session.of_whom()).ok_or_else(|| Box::new(Status::unauthenticated("the session has ended")))
     }
 }
 
 /// The token that headers show, where they show one.
 pub(crate) fn shown_token(headers: &HeaderMap) -> Option<Vec<u8>> {
     headers.get(AUTHORIZATION).and_then(|header| shown(header.as_bytes())).map(|(_, token)| token)
+}
+
+/// The same, where it is shown by itself, and not beside a name.
+pub(crate) fn shown_bearer(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let (name, token) = headers.get(AUTHORIZATION).and_then(|header| shown(header.as_bytes()))?;
+    name.is_none().then_some(token)
 }
 
 /// The name, where one is given, and the token that a header shows.

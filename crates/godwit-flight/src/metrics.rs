@@ -19,6 +19,7 @@ use tonic::Code;
 
 use crate::access::{AccessLog, Accessed};
 use crate::sql::Pending;
+use crate::trace::OpenSpan;
 use crate::web::{API, FILE_DATA, READS, REFERENCES, SEQUENCES, SITE, VARIANTS};
 
 /// Where metrics are told.
@@ -96,7 +97,7 @@ impl Verb {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
@@ -201,7 +202,7 @@ impl Metrics {
     /// A call that begins.
     pub(crate) fn begin(self: &Arc<Self>, verb: Verb) -> Call {
         self.of(verb).open.inc();
-        Call { metrics: self.clone(), verb, begun: Instant::now(), outcome: None }
+        Call { metrics: self.clone(), verb, begun: Instant::now(), outcome: None, span: None }
     }
 
     /// What is counted of a verb.
@@ -299,9 +300,16 @@ pub(crate) struct Call {
     verb: Verb,
     begun: Instant,
     outcome: Option<String>,
+    span: Option<OpenSpan>,
 }
 
 impl Call {
+    /// With a span, which ends when it does.
+    pub(crate) fn traced(mut self, span: Option<OpenSpan>) -> Self {
+        self.span = span;
+        self
+    }
+
     pub(crate) fn counts(&self) -> &VerbCounts {
         self.metrics.of(self.verb)
     }
@@ -309,13 +317,20 @@ impl Call {
     /// What came of a call of gRPC, where some headers say so: those of its beginning, or of its end.
     pub(crate) fn note_grpc(&mut self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
-            self.outcome = Some(format!("{:?}", Code::from_bytes(status.as_bytes())));
+            let code = Code::from_bytes(status.as_bytes());
+            self.outcome = Some(format!("{code:?}"));
+            if let Some(span) = &mut self.span {
+                span.note_grpc(code);
+            }
         }
     }
 
     /// What came of a request that is none of gRPC.
     pub(crate) fn note_http(&mut self, status: http::StatusCode) {
         self.outcome = Some(status.as_str().to_owned());
+        if let Some(span) = &mut self.span {
+            span.note_http(status);
+        }
     }
 }
 
@@ -325,7 +340,12 @@ impl Drop for Call {
         counts.open.dec();
         counts.seconds.observe(self.begun.elapsed().as_secs_f64());
         // Whoever asked has gone away before it was told.
-        let outcome = self.outcome.take().unwrap_or_else(|| format!("{:?}", Code::Cancelled));
+        let outcome = self.outcome.take().unwrap_or_else(|| {
+            if let Some(span) = &mut self.span {
+                span.note_grpc(Code::Cancelled);
+            }
+            format!("{:?}", Code::Cancelled)
+        });
         self.metrics.calls.get_or_create(&[("verb", self.verb.name().to_owned()), ("status", outcome)]).inc();
     }
 }

@@ -37,16 +37,19 @@ use tonic::service::Routes;
 use crate::access::AccessLog;
 use crate::dataset::{Catalog, Dataset, Existing, Part, Scan};
 use crate::files::{FILES_MARK, FileService};
-use crate::gate::Caller;
+use crate::gate::{Caller, Session};
 use crate::metrics::{CountedLog, Metrics};
 use crate::node::placing::Asker;
 pub use crate::node::reading::streamed;
+use crate::node::reading::{READ, STATEMENT};
 use crate::node::running::Running;
 use crate::pool::{Membership, Meter, PURPOSE, RESUME_MARK, Resumption, resumed};
+use crate::reflection::with_reflection;
 use crate::rules::Rules;
 use crate::server::{Answers, Chunks, DataPlane, Download, GRANTED_ONLY, Upload};
 use crate::sql::{SqlEngine, Statements, metadata_batch, metadata_schema, random_bytes};
 use crate::tickets::{Claim, DatasetPart, StatementText, TicketKey};
+use crate::trace::{self, OpenSpan, Tracer};
 use crate::web::{WebBody, WebRequest, WebService};
 
 /// Batches between a connection and the thread that takes them from it, or makes them for it.
@@ -72,12 +75,15 @@ pub struct NodeOptions {
     pub log: Option<Arc<dyn AccessLog>>,
     /// Who answers what is asked over plain HTTP.
     pub web: Option<Arc<dyn WebService>>,
+    /// What makes spans of what is done; `None` where nobody follows it.
+    pub tracer: Option<Tracer>,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
         let ticket_lifetime = Duration::from_secs(3600);
-        Self { ticket_lifetime, parts: 8, part_bytes: 64 << 20, uploads: 4, rules: None, log: None, web: None }
+        let (rules, log, web, tracer) = (None, None, None, None);
+        Self { ticket_lifetime, parts: 8, part_bytes: 64 << 20, uploads: 4, rules, log, web, tracer }
     }
 }
 
@@ -186,7 +192,7 @@ impl Node {
     /// The calls that move no data, for [`Server`](crate::Server).
     pub fn routes(&self) -> Routes {
         let service = FlightServiceServer::new(self.clone());
-        Routes::new(service.max_decoding_message_size(REQUEST_LIMIT_BYTES))
+        with_reflection(Routes::new(service.max_decoding_message_size(REQUEST_LIMIT_BYTES)))
     }
 
     fn engine(&self) -> Result<&Arc<dyn SqlEngine>, Status> {
@@ -374,12 +380,18 @@ impl Node {
     }
 
     async fn start_claim(&self, caller: &Caller, claim: Claim) -> Result<Download, Status> {
-        match (claim.part, claim.statement) {
-            (Some(part), None) => self.read_part(caller, part).await,
-            (Some(part), Some(statement)) => self.read_plainly(caller, part, statement).await,
-            (None, Some(statement)) => self.run_statement(caller, statement).await,
-            (None, None) => self.run_command(caller, command_in(&claim.command)?).await,
-        }
+        let name = if claim.part.is_none() && claim.statement.is_some() { STATEMENT } else { READ };
+        let span = self.span(name);
+        let started = async {
+            match (claim.part, claim.statement) {
+                (Some(part), None) => self.read_part(caller, part).await,
+                (Some(part), Some(statement)) => self.read_plainly(caller, part, statement).await,
+                (None, Some(statement)) => self.run_statement(caller, statement).await,
+                (None, None) => self.run_command(caller, command_in(&claim.command)?).await,
+            }
+        };
+        let started = trace::within(span.as_ref().map(OpenSpan::context).or_else(trace::current), started).await;
+        trace::over(span, started)
     }
 
     async fn run_statement(&self, caller: &Caller, statement: StatementText) -> Result<Download, Status> {
@@ -427,8 +439,16 @@ impl DataPlane for Node {
         self.inner.files.as_ref()?.granted(token)
     }
 
+    fn session(&self, token: &[u8]) -> Option<Session> {
+        Session::read(token, &self.inner.key)
+    }
+
     fn meter(&self) -> Option<Arc<Meter>> {
         self.inner.pool.as_ref().map(|pool| pool.meter().clone())
+    }
+
+    fn tracer(&self) -> Option<&Tracer> {
+        self.inner.options.tracer.as_ref()
     }
 
     fn metrics(&self) -> Option<Arc<Metrics>> {
@@ -477,7 +497,8 @@ impl Node {
     /// The data of a ticket.
     async fn start(&self, caller: &Caller, ticket: Bytes) -> Result<Download, Status> {
         if ticket.starts_with(FILES_MARK.as_bytes()) {
-            return self.files()?.send(caller.clone(), ticket).await;
+            let span = self.span(READ);
+            return trace::over(span, self.files()?.send(caller.clone(), ticket).await);
         }
         if caller.purpose().is_some() {
             return Err(Status::permission_denied(GRANTED_ONLY));

@@ -39,13 +39,14 @@ use tower_service::Service;
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded};
 use crate::error::FlightError;
 use crate::first_words::{Spoken, listen};
-use crate::gate::{Caller, Gate, shown_token};
+use crate::gate::{Caller, Gate, Session, shown_bearer, shown_token};
 use crate::message::{Assembler, PREFIX_BYTES};
 use crate::metrics::{Metrics, RefusedFor, Verb, VerbCounts};
 use crate::pool::{ConnectionUse, Meter, PURPOSE};
 use crate::server::callers::{Callers, Seat};
 use crate::server::reply::{Counted, Outgoing, Reply, Source, page, refused, response, seated};
 use crate::tls::ServerTls;
+use crate::trace::{self, OpenSpan, TraceContext, Tracer};
 use crate::transport::{Access, Address, Listener, Socket, Tuning, tuned};
 use crate::web::{WebBody, WebRequest, plain};
 use crate::wire::{Wire, WireOwner};
@@ -85,11 +86,16 @@ pub trait DataPlane: Send + Sync + 'static {
     /// The data that a ticket stands for, for who shows it.
     fn download(&self, caller: Caller, ticket: Bytes) -> impl Future<Output = Result<Download, Status>> + Send;
 
-    /// Takes data; the answers go to the client's side of the upload.
+    /// Takes data; the answers go to the client's side of the upload. Whether a caller with a purpose may send them is known here only.
     fn upload(&self, caller: Caller, upload: Upload) -> impl Future<Output = Result<Answers, Status>> + Send;
 
     /// Who shows a token that was granted for one purpose; `None` where it is no such token.
     fn granted(&self, _token: &[u8]) -> Option<Caller> {
+        None
+    }
+
+    /// The session that a token is, where it is one that was given here.
+    fn session(&self, _token: &[u8]) -> Option<Session> {
         None
     }
 
@@ -100,6 +106,11 @@ pub trait DataPlane: Send + Sync + 'static {
 
     /// What is counted of a server, as it is now; `None` where nothing is.
     fn metrics(&self) -> Option<Arc<Metrics>> {
+        None
+    }
+
+    /// What makes spans of calls; `None` where nobody follows them.
+    fn tracer(&self) -> Option<&Tracer> {
         None
     }
 
@@ -344,18 +355,25 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 impl<D: DataPlane> Plane<D> {
     async fn answer(&self, request: Request<Incoming>, wire: Wire, used: &ConnectionUse) -> Response<Counted> {
         let verb = Verb::of(request.uri().path());
-        let call = self.metrics.as_ref().map(|metrics| metrics.begin(verb));
         let is_page = !is_grpc(request.headers());
-        let answer = match is_page {
-            true => self.page(request, wire, verb).await,
-            false if request.version() < Version::HTTP_2 => {
-                let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
-                let answer = page(plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
-                return Counted::over(answer, call, true);
+        let (head, body) = request.into_parts();
+        let span = self.data.tracer().and_then(|tracer| tracer.call(verb, &head, !is_page));
+        // Where nobody follows what is done here, whoever is called on the way is told of the caller's span.
+        let context = span.as_ref().map(OpenSpan::context).or_else(|| TraceContext::of(&head.headers));
+        let request = Request::from_parts(head, body);
+        let call = self.metrics.as_ref().map(|metrics| metrics.begin(verb).traced(span));
+        if !is_page && request.version() < Version::HTTP_2 {
+            let text = "gRPC is spoken over HTTP/2; this came over HTTP/1.1";
+            let answer = page(plain(StatusCode::HTTP_VERSION_NOT_SUPPORTED, text), request.method());
+            return Counted::over(answer, call, true);
+        }
+        let answered = async {
+            match is_page {
+                true => self.page(request, wire, verb).await,
+                false => self.call(request, wire, used, verb).await,
             }
-            false => self.call(request, wire, used, verb).await,
         };
-        Counted::over(answer, call, is_page)
+        Counted::over(trace::within(context, answered).await, call, is_page)
     }
 
     /// What is counted of a verb.
@@ -372,7 +390,11 @@ impl<D: DataPlane> Plane<D> {
     /// Who shows these headers, also by what was granted here.
     fn admit(&self, headers: &HeaderMap, wire: Wire) -> Result<Caller, Status> {
         let granted = shown_token(headers).and_then(|token| self.data.granted(&token));
-        let caller = granted.map_or_else(|| self.gate.admit(headers), Ok);
+        let session = || shown_bearer(headers).and_then(|token| self.data.session(&token));
+        let caller = match granted {
+            Some(caller) => Ok(caller),
+            None => session().map_or_else(|| self.gate.admit(headers), |session| self.gate.resume(&session)),
+        };
         caller.map(|caller| caller.over(wire)).map_err(|status| {
             self.refuse(RefusedFor::Token);
             *status
@@ -404,7 +426,7 @@ impl<D: DataPlane> Plane<D> {
             Ok(caller) => caller,
             Err(status) => return refused(status),
         };
-        if caller.purpose().is_some() && ![DO_GET, DO_ACTION].contains(&request.uri().path()) {
+        if caller.purpose().is_some() && ![DO_GET, DO_ACTION, DO_PUT].contains(&request.uri().path()) {
             self.refuse(RefusedFor::Grant);
             return refused(Status::permission_denied(GRANTED_ONLY));
         }

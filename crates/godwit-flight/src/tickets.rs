@@ -11,7 +11,7 @@ use prost::Message;
 use tonic::Status;
 
 use crate::dataset::{Part, Scan};
-use crate::gate::Caller;
+use crate::gate::{Caller, Visa};
 use crate::sql::random_bytes;
 
 /// What tickets of this version start with.
@@ -32,6 +32,11 @@ impl TicketKey {
     /// A key from bytes that nobody can guess, 32 or more.
     pub fn new(secret: &[u8]) -> Self {
         Self(blake3::derive_key("godwit 2026-11 tickets", secret))
+    }
+
+    /// The signature of bytes that mean something else than a ticket, as their mark says.
+    pub(crate) fn mac(&self, mark: &[u8], body: &[u8]) -> blake3::Hash {
+        blake3::Hasher::new_keyed(&self.0).update(mark).update(body).finalize()
     }
 }
 
@@ -57,6 +62,9 @@ pub(crate) struct Claim {
     /// A part of a file, for who asks over plain HTTP.
     #[prost(message, optional, tag = "7")]
     pub(crate) file: Option<FilePart>,
+    /// Beside it: what the caller showed, who need not show it again.
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) visas: Vec<Visa>,
 }
 
 /// A part of a file as it is.

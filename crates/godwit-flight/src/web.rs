@@ -132,7 +132,9 @@ impl FileTickets {
 
     /// A token for a part of a file.
     pub fn token(&self, caller: &Caller, part: FilePart) -> String {
-        let claim = Claim { file: Some(part), ..Claim::new(caller, self.lifetime) };
+        let mut claim = Claim { file: Some(part), visas: caller.visas().to_vec(), ..Claim::new(caller, self.lifetime) };
+        // What is granted by a visa ends with it.
+        claim.expires_unix_s = claim.visas.iter().map(|visa| visa.until_unix_s).fold(claim.expires_unix_s, u64::min);
         let mark = String::from_utf8_lossy(TOKEN_MARK);
         format!("{mark}{}", encode_base64_url(&claim.sign(&self.key)))
     }
@@ -148,6 +150,7 @@ impl FileTickets {
         let claim = Claim::read(&ticket, &self.key).ok_or_else(wrong)?;
         let caller = if claim.caller.is_empty() { Caller::default() } else { Caller::named(&claim.caller) };
         let claim = Claim::check(&ticket, &self.key, &caller).map_err(|error| *error)?;
+        let caller = caller.with_visas(claim.visas);
         Ok((caller, claim.file.ok_or_else(wrong)?))
     }
 }
@@ -155,6 +158,7 @@ impl FileTickets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::Visa;
 
     #[test]
     fn a_location_of_flight_is_an_address_of_the_web() {
@@ -179,6 +183,14 @@ mod tests {
             assert_eq!(shown(&token).unwrap(), (caller, part.clone()));
             assert!(shown(&token[..token.len() - 2]).is_err() && shown(&token[1..]).is_err());
         }
+        let granted = |until_unix_s| {
+            let visa = Visa { value: "a dataset".to_owned(), until_unix_s, ..Visa::default() };
+            (Caller::named("alice").with_visas(vec![visa.clone()]), visa)
+        };
+        let (caller, visa) = granted(u64::MAX);
+        let (shown_by, _) = shown(&tickets.token(&caller, part.clone())).unwrap();
+        assert_eq!(shown_by.visas(), [visa], "whoever shows it need not show the passport again");
+        assert!(shown(&tickets.token(&granted(1).0, part.clone())).is_err(), "it ends with the visa");
         let key = TicketKey::new(b"a secret of thirty-two characters");
         let of_a_part = Claim::new(&Caller::default(), Duration::from_secs(60)).sign(&key);
         assert!(shown(&format!("gwh1.{}", encode_base64_url(&of_a_part))).is_err(), "one of Flight");

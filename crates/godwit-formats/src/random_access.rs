@@ -23,6 +23,11 @@ pub trait RandomAccess: Debug + Send + Sync {
     /// The operating system's, or the network's.
     fn read_at(&self, space: &mut [u8], offset: u64) -> io::Result<usize>;
 
+    /// Whether these are not the bytes of the file, but what they were encrypted from.
+    fn is_decrypted(&self) -> bool {
+        false
+    }
+
     /// Bytes to ask for at least where all of it is read, front to back: more than a few where asking takes long.
     fn bytes_at_a_time(&self) -> usize {
         0
@@ -97,6 +102,10 @@ impl FrontToBack {
     /// Its length, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.source.bytes()
+    }
+
+    pub(crate) fn is_decrypted(&self) -> bool {
+        self.source.is_decrypted()
     }
 }
 

@@ -17,12 +17,12 @@ pub fn with_causes(error: &dyn Error) -> String {
     message
 }
 
-/// Whether the system failed, not the data: an I/O error is among the causes.
+/// Whether the system failed, not the data: an I/O error is among the causes, and not one that an error about data was wrapped in.
 pub fn is_system_failure(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<std::io::Error>() {
-            return true;
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            return error.kind() != std::io::ErrorKind::InvalidData || error.get_ref().is_none();
         }
         cause = error.source();
     }

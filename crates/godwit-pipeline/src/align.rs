@@ -266,7 +266,9 @@ fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), P
         formats: options.formats.clone(),
         reference: Some(options.reference.clone()),
         step: options.job.step.is_some(),
+        recipients: options.job.recipients.clone(),
     };
+    outputs.check_recipients()?;
     check_distinct(&inputs, &outputs.paths())?;
     Ok((inputs, outputs))
 }

@@ -293,6 +293,9 @@ pub enum AlignmentsError {
     /// CRAM from a pipe.
     #[error("it is CRAM, which cannot be read from a pipe; name a file")]
     CramPipe,
+    /// CRAM that is encrypted.
+    #[error("it is encrypted CRAM, which is not read: decrypt it first, or encrypt BAM")]
+    CramEncrypted,
     /// None of the formats that are read.
     #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,

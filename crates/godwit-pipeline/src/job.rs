@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_formats::crypt4gh::PublicKey;
+
 use crate::error::PipelineError;
 use crate::marking::MarkingOptions;
 use crate::memory::MemoryPlan;
@@ -27,6 +29,8 @@ pub struct JobOptions {
     pub marking: MarkingOptions,
     /// A function between marking and writing; `markdup` has none.
     pub step: Option<StepOptions>,
+    /// Who may read BAM and CRAM; they are not encrypted where there is nobody.
+    pub recipients: Vec<PublicKey>,
     /// Take the metrics of the file that is written, and make the report page.
     pub metrics: bool,
     /// The command line, for the report.

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use arrow_array::BinaryArray;
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use godwit_formats::crypt4gh::ENDING;
 use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockSignatures, DuplicateMode, SignatureBuilder};
 use godwit_model::{BlockId, Genome, RawRecord, SortKey};
@@ -150,7 +151,17 @@ impl Checked {
 
 /// The output's format, which its ending says, and its path without that.
 fn outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
-    let out = &options.out;
+    // What is encrypted says so behind the format.
+    let encrypted = options.out.to_str().and_then(|name| name.strip_suffix(ENDING));
+    let out = match (encrypted, options.job.recipients.is_empty()) {
+        (Some(_), true) => {
+            let problem =
+                format!("--out {} is to be encrypted, but no --c4gh-recipient is given", options.out.display());
+            return Err(PipelineError::Options { problem });
+        }
+        (Some(name), false) => Path::new(name),
+        (None, _) => options.out.as_path(),
+    };
     let extension = out.extension().filter(|_| out.file_stem().is_some());
     let format = extension.and_then(|ending| Format::ALL.into_iter().find(|format| *ending == *format.extension()));
     let Some(format) = format else {
@@ -159,7 +170,10 @@ fn outputs(options: &MarkdupOptions) -> Result<Outputs, PipelineError> {
     };
     let mut formats = options.formats.clone();
     formats.push(format);
-    Ok(Outputs { stem: out.with_extension(""), formats, reference: options.reference.clone(), step: false })
+    let (reference, recipients) = (options.reference.clone(), options.job.recipients.clone());
+    let outputs = Outputs { stem: out.with_extension(""), formats, reference, step: false, recipients };
+    outputs.check_recipients()?;
+    Ok(outputs)
 }
 
 fn not_grouped(input: &Path) -> PipelineError {

@@ -4,6 +4,7 @@
 //! them one after the other with nothing in between; where a rename fails, those before it are taken back.
 
 mod directory;
+mod encrypted;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};

@@ -8,28 +8,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, StringArray, new_null_array};
-use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_cast::{can_cast_types, cast};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
 
+use crate::pseudonyms::{Key, pseudonyms};
 use crate::rule::Mask;
-
-/// Letters of a pseudonym: 128 bits, of which no two people are given the same.
-const PSEUDONYM_LETTERS: usize = 32;
-/// What keys of pseudonyms are derived for.
-const PSEUDONYM_CONTEXT: &str = "godwit 2026-11 pseudonyms";
-
-/// The key of pseudonyms that a secret gives.
-pub(crate) fn pseudonym_key(secret: &[u8]) -> [u8; blake3::KEY_LEN] {
-    blake3::derive_key(PSEUDONYM_CONTEXT, secret)
-}
-
-/// The pseudonym of a text.
-pub(crate) fn pseudonym(key: &[u8; blake3::KEY_LEN], text: &str) -> String {
-    let mut hex = blake3::keyed_hash(key, text.as_bytes()).to_hex().to_string();
-    hex.truncate(PSEUDONYM_LETTERS);
-    hex
-}
 
 /// A type in which every value lies by itself; `None` where there is none.
 pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
@@ -75,7 +58,7 @@ pub(crate) fn masked(
     values: &ArrayRef,
     mask: Mask,
     shown: &DataType,
-    key: Option<&[u8; blake3::KEY_LEN]>,
+    key: Option<&Key>,
 ) -> Result<ArrayRef, ArrowError> {
     match mask {
         Mask::Drop | Mask::Redact => Ok(new_null_array(shown, values.len())),
@@ -88,26 +71,6 @@ pub(crate) fn masked(
         Mask::Keep(characters) => kept(values, characters),
         Mask::Date(part) => kept(values, part.characters()),
     }
-}
-
-fn pseudonyms(values: &ArrayRef, key: &[u8; blake3::KEY_LEN]) -> Result<ArrayRef, ArrowError> {
-    // Many rows share a value where it is a dictionary's; each is looked at once.
-    if let Some(dictionary) = values.as_any_dictionary_opt() {
-        let shown = pseudonyms(dictionary.values(), key)?;
-        let keys = cast(dictionary.keys(), &DataType::UInt64)?;
-        return arrow_select::take::take(&shown, &keys, None);
-    }
-    if let Some(texts) = values.as_string_opt::<i32>() {
-        let shown = texts.iter().map(|text| text.map(|text| pseudonym(key, text)));
-        return Ok(Arc::new(shown.collect::<StringArray>()));
-    }
-    let options = FormatOptions::default();
-    let texts = ArrayFormatter::try_new(values, &options)?;
-    let shown = (0..values.len()).map(|row| {
-        let text = values.is_valid(row).then(|| texts.value(row).try_to_string()).transpose()?;
-        Ok(text.map(|text| pseudonym(key, &text)))
-    });
-    Ok(Arc::new(shown.collect::<Result<StringArray, ArrowError>>()?))
 }
 
 fn binned(values: &ArrayRef, width: f64, shown: &DataType) -> Result<ArrayRef, ArrowError> {
@@ -138,36 +101,19 @@ fn kept(values: &ArrayRef, characters: usize) -> Result<ArrayRef, ArrowError> {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::types::Int8Type;
-    use arrow_array::{Date32Array, DictionaryArray, Float32Array, Int32Array, Int64Array, ListArray};
+    use arrow_array::{Date32Array, Float32Array, Int32Array, Int64Array};
+    use arrow_cast::display::{ArrayFormatter, FormatOptions};
 
     use super::*;
     use crate::rule::DatePart;
 
     fn shown(values: ArrayRef, mask: Mask) -> Vec<String> {
-        let key = pseudonym_key(b"a secret of thirty-two bytes....");
         let data_type = masked_type(values.data_type(), mask).unwrap();
-        let masked = masked(&values, mask, &data_type, Some(&key)).unwrap();
+        let masked = masked(&values, mask, &data_type, None).unwrap();
         assert_eq!(masked.data_type(), &data_type);
         let options = FormatOptions::default().with_null("-");
         let texts = ArrayFormatter::try_new(&masked, &options).unwrap();
         (0..masked.len()).map(|row| texts.value(row).to_string()).collect()
-    }
-
-    #[test]
-    fn pseudonyms_are_those_of_the_value_whatever_its_type() {
-        let plain = shown(Arc::new(StringArray::from(vec![Some("12"), None, Some("x"), Some("12")])), Mask::Hash);
-        assert_eq!((plain[0].len(), plain[1].as_str(), &plain[3]), (PSEUDONYM_LETTERS, "-", &plain[0]));
-        assert_ne!(plain[0], plain[2]);
-        let numbers = shown(Arc::new(Int32Array::from(vec![Some(12), None])), Mask::Hash);
-        assert_eq!(numbers, [plain[0].clone(), "-".to_owned()]);
-        let dictionary: DictionaryArray<Int8Type> = vec![Some("x"), None, Some("12")].into_iter().collect();
-        assert_eq!(shown(Arc::new(dictionary), Mask::Hash), [&plain[2], "-", &plain[0]]);
-        let lists = ListArray::from_iter_primitive::<arrow_array::types::Int32Type, _, _>([Some(vec![Some(1)]), None]);
-        let lists = shown(Arc::new(lists), Mask::Hash);
-        assert_eq!((lists[0].len(), lists[1].as_str()), (PSEUDONYM_LETTERS, "-"));
-        let other = pseudonym(&pseudonym_key(b"another"), "12");
-        assert_ne!(other, plain[0]);
     }
 
     #[test]

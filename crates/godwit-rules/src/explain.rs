@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use godwit_flight::{Caller, Catalog, Dataset, DatasetError, FileUse, FileVerdict, Rules as _};
+use godwit_flight::{Catalog, Dataset, DatasetError, FileUse, FileVerdict};
 use godwit_model::Region;
 
 use crate::catalog::GrantedCatalog;
 use crate::policy::Policy;
 use crate::rows::Places;
-use crate::rule::{Condition, DatePart, Mask, Rule};
+use crate::rule::{Condition, DatePart, Groups, Mask, Rule};
 use crate::rulebook::Rulebook;
 use crate::samples::{places_of_samples, samples_of};
 
@@ -20,6 +20,8 @@ const NAMES_TOLD: usize = 12;
 pub struct Question {
     /// Who asks; empty for whoever is not asked for a name.
     pub who: String,
+    /// Visas that they show, as the policy names them.
+    pub visas: Vec<String>,
     /// The dataset.
     pub dataset: String,
     /// Columns that are asked for.
@@ -47,7 +49,7 @@ pub fn explain(
     question: &Question,
 ) -> Result<Explained, DatasetError> {
     let Question { who, dataset: name, .. } = question;
-    let grants = Arc::new(policy.grants(who));
+    let grants = Arc::new(policy.grants_where(who, &|visa| question.visas.iter().any(|shown| shown == visa)));
     let canonical = catalog.canonical_name(name).unwrap_or_else(|_| name.clone());
     let said = if who.is_empty() { "whoever is let in" } else { who };
     let Some(rule) = grants.decide(&canonical, &|| catalog.open(&canonical).ok()) else {
@@ -64,7 +66,7 @@ pub fn explain(
     lines.extend(samples_told(rule, dataset.as_deref()));
     lines.push(columns_of(rule, dataset.as_deref()));
     let book = Rulebook::of(policy.clone(), catalog.clone());
-    lines.push(match book.file(&Caller::named(who), &canonical, FileUse::Read) {
+    lines.push(match book.file_by(&grants, &canonical, FileUse::Read) {
         FileVerdict::Allowed(_) => "file     as it is, by `godwit copy`".to_owned(),
         _ => "file     no: bytes cannot be shown in part".to_owned(),
     });
@@ -115,7 +117,16 @@ fn rows_of(rule: &Rule) -> String {
         said.push(format!("that overlap {}", some(regions)));
     }
     said.extend(rule.conditions.iter().map(condition_told));
-    if said.is_empty() { "rows     all".to_owned() } else { format!("rows     {}", said.join(" and ")) }
+    let seen = if said.is_empty() { "rows     all".to_owned() } else { format!("rows     {}", said.join(" and ")) };
+    match &rule.groups {
+        None => seen,
+        Some(groups) => format!("{seen}; {}", groups_told(groups)),
+    }
+}
+
+fn groups_told(groups: &Groups) -> String {
+    let members = groups.of.as_ref().map_or_else(|| "rows".to_owned(), |of| format!("different {of}"));
+    format!("seen only as groups by {} that have at least {} {members}", some(&groups.by), groups.at_least)
 }
 
 fn condition_told(condition: &Condition) -> String {
@@ -149,7 +160,9 @@ fn columns_of(rule: &Rule, dataset: Option<&dyn Dataset>) -> String {
         return format!("columns  {}", [shown].into_iter().chain(masked).collect::<Vec<_>>().join("; "));
     };
     let (mut shown, mut dropped, mut masked) = (Vec::new(), Vec::new(), Vec::new());
-    for field in dataset.schema().fields() {
+    let means = rule.groups.as_ref().map_or(&[][..], |groups| &groups.means);
+    masked.extend(means.iter().map(|column| format!("{column} the mean of its group")));
+    for field in dataset.schema().fields().iter().filter(|field| !means.contains(field.name())) {
         match rule.mask_of(field.name()) {
             None => shown.push(field.name().clone()),
             Some(Mask::Drop) => dropped.push(field.name().clone()),
@@ -172,6 +185,9 @@ fn column_told(rule: &Rule, dataset: &dyn Dataset, view: &dyn Dataset, column: &
     let told = match rule.mask_of(column) {
         _ if !is_there => "there is no such column".to_owned(),
         _ if !is_shown => "is not there for them".to_owned(),
+        _ if rule.groups.as_ref().is_some_and(|groups| groups.means.iter().any(|mean| mean == column)) => {
+            "is the mean of its group".to_owned()
+        }
         None => "is shown as it is".to_owned(),
         Some(mask) => format!("is {}", mask_told(mask)),
     };

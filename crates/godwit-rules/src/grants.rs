@@ -5,6 +5,7 @@ use std::sync::Arc;
 use godwit_flight::Dataset;
 use serde::{Deserialize, Serialize};
 
+use crate::pseudonyms::Key;
 use crate::rule::Rule;
 use crate::samples::fits_samples;
 
@@ -13,7 +14,7 @@ use crate::samples::fits_samples;
 pub struct Grants {
     pub(crate) rules: Vec<Arc<Rule>>,
     /// Of pseudonyms; where there is none, no rule makes any.
-    pub(crate) key: Option<[u8; blake3::KEY_LEN]>,
+    pub(crate) key: Option<Key>,
 }
 
 impl std::fmt::Debug for Grants {

@@ -3,21 +3,24 @@
 //! For each caller and dataset one rule decides alone: the first in the file that is about both. Rules are never added up, so that
 //! what a rule shows is what it says. Where no rule is about a dataset, it is not there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_flight::{Caller, Visa};
 use godwit_model::Region;
 use serde::Deserialize;
 
-use crate::cells::pseudonym_key;
 use crate::error::PolicyError;
 use crate::grants::Grants;
-use crate::rule::{Condition, Mask, Rule};
+use crate::pseudonyms::{Key, key_of};
+use crate::rule::{Condition, Groups, Mask, Rule};
 
 /// What the name of a group begins with, where a caller could stand.
 const GROUP: &str = "group:";
+/// What the name of a visa begins with.
+const VISA: &str = "visa:";
 /// Whoever is let in.
 const ANYBODY: &str = "*";
 /// Bytes of a secret that nobody guesses.
@@ -34,16 +37,45 @@ struct Written {
     key: Option<PathBuf>,
     #[serde(default)]
     groups: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    visas: BTreeMap<String, WantedVisa>,
     #[serde(default, rename = "rule")]
     rules: Vec<Rule>,
+}
+
+/// What a visa of a passport has to say (GA4GH Passport 1.2, "Visa Fields"); all of it is compared letter by letter.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedVisa {
+    #[serde(rename = "type")]
+    kind: String,
+    value: String,
+    /// The organization whose word it has to be.
+    source: String,
+    /// By whose authority; where nothing is said, anybody's.
+    #[serde(default)]
+    by: Option<Vec<String>>,
+    /// Who has to have signed it; where nothing is said, any issuer that the server takes visas of.
+    #[serde(default)]
+    issuer: Option<String>,
+}
+
+impl WantedVisa {
+    fn is(&self, visa: &Visa) -> bool {
+        let by = |wanted: &Vec<String>| visa.by.as_ref().is_some_and(|by| wanted.contains(by));
+        (&self.kind, &self.value, &self.source) == (&visa.kind, &visa.value, &visa.source)
+            && self.by.as_ref().is_none_or(by)
+            && self.issuer.as_ref().is_none_or(|issuer| *issuer == visa.issuer)
+    }
 }
 
 /// Rules about who may see what.
 #[derive(Clone)]
 pub struct Policy {
     groups: BTreeMap<String, Vec<String>>,
+    visas: BTreeMap<String, WantedVisa>,
     rules: Vec<Arc<Rule>>,
-    key: Option<[u8; blake3::KEY_LEN]>,
+    key: Option<Key>,
     digest: blake3::Hash,
 }
 
@@ -89,14 +121,14 @@ impl Policy {
     }
 
     fn checked(path: &Path, text: &str, written: Written, secret: Option<&[u8]>) -> Result<Self, PolicyError> {
-        let Written { groups, rules, .. } = written;
-        let key = secret.map(pseudonym_key);
+        let Written { groups, visas, rules, .. } = written;
+        let key = secret.map(key_of);
         let mut names: Vec<&str> = Vec::new();
         for (at, rule) in rules.iter().enumerate() {
             let twice = names.contains(&rule.name.as_str());
             let problem = match twice {
                 true => Some("there is a rule of that name before it; decisions are told by name".to_owned()),
-                false => problem_of(rule, &groups, key.is_some()),
+                false => problem_of(rule, &groups, &visas, key.is_some()),
             };
             if let Some(problem) = problem {
                 let (path, name) = (path.to_owned(), rule.name.clone());
@@ -107,21 +139,38 @@ impl Policy {
         let mut hasher = blake3::Hasher::new();
         hasher.update(text.as_bytes());
         hasher.update(key.as_ref().map_or(&[][..], |key| &key[..]));
-        Ok(Self { groups, rules: rules.into_iter().map(Arc::new).collect(), key, digest: hasher.finalize() })
+        Ok(Self { groups, visas, rules: rules.into_iter().map(Arc::new).collect(), key, digest: hasher.finalize() })
     }
 
-    /// The rules about one caller; the name is empty for who was not asked.
-    pub fn grants(&self, caller: &str) -> Grants {
+    /// The rules about somebody of that name who shows no visas; it is empty for who was not asked.
+    pub fn grants(&self, name: &str) -> Grants {
+        self.grants_of(&Caller::named(name))
+    }
+
+    /// The rules about one caller.
+    pub fn grants_of(&self, caller: &Caller) -> Grants {
+        let shows = |wanted: &WantedVisa| caller.visas().iter().any(|visa| wanted.is(visa));
+        self.grants_where(caller.name(), &|visa| self.visas.get(visa).is_some_and(shows))
+    }
+
+    /// The rules about somebody who shows the visas, by their names here, of which `shows` is true.
+    pub(crate) fn grants_where(&self, caller: &str, shows: &dyn Fn(&str) -> bool) -> Grants {
         let is_about = |rule: &&Arc<Rule>| {
-            rule.who.iter().any(|who| match who.strip_prefix(GROUP) {
-                // Whoever is called like a group, as issuers of tokens may call somebody, is not in it by that.
-                Some(group) => self.groups.get(group).is_some_and(|members| members.iter().any(|it| it == caller)),
-                None => who == ANYBODY || (!caller.is_empty() && who == caller),
+            // Whoever is called like a group or a visa, as issuers of tokens may call somebody, is not in it by that.
+            rule.who.iter().any(|who| match (who.strip_prefix(GROUP), who.strip_prefix(VISA)) {
+                (Some(group), _) => self.groups.get(group).is_some_and(|members| members.iter().any(|it| it == caller)),
+                (None, Some(visa)) => shows(visa),
+                (None, None) => who == ANYBODY || (!caller.is_empty() && who == caller),
             })
         };
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(is_about).cloned().collect();
         let hashes = rules.iter().any(|rule| rule.mask.values().any(|mask| *mask == Mask::Hash));
         Grants { rules, key: self.key.filter(|_| hashes) }
+    }
+
+    /// Whether it names such a visa.
+    pub fn has_visa(&self, name: &str) -> bool {
+        self.visas.contains_key(name)
     }
 
     /// How many rules it has.
@@ -146,7 +195,12 @@ impl Policy {
 }
 
 /// What is wrong with a rule.
-fn problem_of(rule: &Rule, groups: &BTreeMap<String, Vec<String>>, has_key: bool) -> Option<String> {
+fn problem_of(
+    rule: &Rule,
+    groups: &BTreeMap<String, Vec<String>>,
+    visas: &BTreeMap<String, WantedVisa>,
+    has_key: bool,
+) -> Option<String> {
     if rule.name.trim().is_empty() {
         return Some("it has no name".to_owned());
     }
@@ -159,6 +213,10 @@ fn problem_of(rule: &Rule, groups: &BTreeMap<String, Vec<String>>, has_key: bool
     let unknown = rule.who.iter().find(|who| who.strip_prefix(GROUP).is_some_and(|group| !groups.contains_key(group)));
     if let Some(unknown) = unknown {
         return Some(format!("there is no {unknown} in [groups]"));
+    }
+    let unknown = rule.who.iter().find_map(|who| who.strip_prefix(VISA).filter(|visa| !visas.contains_key(*visa)));
+    if let Some(unknown) = unknown {
+        return Some(format!("there is no [visas.{unknown}]"));
     }
     let empty =
         [&rule.samples, &rule.regions, &rule.show].into_iter().any(|list| list.as_ref().is_some_and(Vec::is_empty));
@@ -176,7 +234,37 @@ fn problem_of(rule: &Rule, groups: &BTreeMap<String, Vec<String>>, has_key: bool
             return Some(error.to_string());
         }
     }
-    rule.conditions.iter().find_map(problem_of_condition).or_else(|| problem_of_masks(rule, has_key))
+    rule.conditions
+        .iter()
+        .find_map(problem_of_condition)
+        .or_else(|| problem_of_masks(rule, has_key))
+        .or_else(|| problem_of_groups(rule, rule.groups.as_ref()?))
+}
+
+fn problem_of_groups(rule: &Rule, groups: &Groups) -> Option<String> {
+    if groups.by.is_empty() || groups.at_least < 2 {
+        return Some("groups are `by` some columns, and have `at_least` 2: a group of one is somebody".to_owned());
+    }
+    if rule.show.is_some() {
+        return Some("groups show what they are `by`, and `means`; leave `show` out".to_owned());
+    }
+    let mut named = HashSet::new();
+    if let Some(column) = groups.columns().find(|column| !named.insert(*column)) {
+        return Some(format!("its groups name column {column} twice"));
+    }
+    let exact = |column: &str| !column.contains('*') && !column.ends_with('?');
+    if let Some(column) = groups.columns().find(|column| !exact(column)) {
+        return Some(format!("its groups name {column}; they name columns as they are called"));
+    }
+    if let Some(column) = groups.by.iter().find(|column| rule.mask_of(column) == Some(Mask::Drop)) {
+        return Some(format!("its groups are by column {column}, which is dropped"));
+    }
+    let masked = groups.means.iter().chain(&groups.of).find(|column| rule.mask.contains_key(*column));
+    masked.map(|column| {
+        format!(
+            "column {column} is not shown where there are groups, so there is nothing to mask; leave it out of `mask`"
+        )
+    })
 }
 
 fn problem_of_condition(condition: &Condition) -> Option<String> {
@@ -235,6 +323,35 @@ mod tests {
     }
 
     #[test]
+    fn a_visa_has_to_say_all_that_is_asked_of_it() {
+        let text = "[visas.study]\ntype = 'ControlledAccessGrants'\nvalue = 'https://d'\nsource = 'https://dac'\nby = ['dac']\n\
+            issuer = 'https://i'\n[[rule]]\nname = 'r'\nwho = ['visa:study']\ndatasets = ['**']\n";
+        let policy = read(text).unwrap();
+        let visa = |change: &dyn Fn(&mut Visa)| {
+            let mut visa = Visa {
+                issuer: "https://i".to_owned(),
+                kind: "ControlledAccessGrants".to_owned(),
+                value: "https://d".to_owned(),
+                source: "https://dac".to_owned(),
+                by: Some("dac".to_owned()),
+                until_unix_s: u64::MAX,
+            };
+            change(&mut visa);
+            policy.grants_of(&Caller::named("bob").with_visas(vec![visa])).rules.len()
+        };
+        assert_eq!(visa(&|_| ()), 1);
+        assert_eq!(visa(&|visa| visa.kind = "ResearcherStatus".to_owned()), 0);
+        assert_eq!(visa(&|visa| visa.value += "/2"), 0);
+        assert_eq!(visa(&|visa| visa.source = "https://no.organization".to_owned()), 0);
+        assert_eq!(visa(&|visa| visa.by = None), 0);
+        assert_eq!(visa(&|visa| visa.by = Some("self".to_owned())), 0);
+        assert_eq!(visa(&|visa| visa.issuer = "https://j".to_owned()), 0);
+        assert_eq!(policy.grants("visa:study").rules.len(), 0, "nobody has a visa by their name");
+        assert!(read(&text.replace("visa:study", "visa:other")).unwrap_err().contains("[visas.other]"));
+        assert!(read(&text.replace("source = 'https://dac'\n", "")).unwrap_err().contains("source"));
+    }
+
+    #[test]
     fn the_key_goes_only_where_pseudonyms_are_made() {
         let text = "key = 'key'\n[groups]\ndac = []\n".to_owned() + &rule("[rule.mask]\nname = 'hash'\n");
         let policy = read(&text).unwrap();
@@ -255,6 +372,15 @@ mod tests {
             ("write = true\nshow = ['a']", "cannot write"),
             ("mask = { a = 'hide' }", "hide"),
             ("colour = 'red'", "colour"),
+            ("groups = { by = ['a'], at_least = 1 }", "at_least"),
+            ("groups = { by = [], at_least = 5 }", "by"),
+            ("groups = { by = ['a'] }", "at_least"),
+            ("groups = { by = ['a'], at_least = 5, of = 'a' }", "twice"),
+            ("groups = { by = ['a*'], at_least = 5 }", "a*"),
+            ("show = ['a']\ngroups = { by = ['a'], at_least = 5 }", "`show`"),
+            ("groups = { by = ['a'], at_least = 5 }\nmask = { a = 'drop' }", "dropped"),
+            ("groups = { by = ['a'], at_least = 5, means = ['b'] }\nmask = { b = { bin = 2 } }", "leave it out"),
+            ("write = true\ngroups = { by = ['a'], at_least = 5 }", "cannot write"),
         ] {
             let text = "[groups]\ndac = []\n".to_owned() + &rule(rest);
             let problem = read(&text).unwrap_err();

@@ -39,6 +39,32 @@ pub(crate) struct Rule {
     /// What is shown in place of the values of a column.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mask: BTreeMap<String, Mask>,
+    /// Rows are seen only as members of groups.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) groups: Option<Groups>,
+}
+
+/// What is seen in place of rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Groups {
+    /// Columns whose values, as they are shown, are the same in a group.
+    pub(crate) by: Vec<String>,
+    /// How many are in a group that is seen.
+    pub(crate) at_least: u64,
+    /// The column that says whom a row is about; where there is none, each is about somebody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) of: Option<String>,
+    /// Columns of numbers whose mean in its group is seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) means: Vec<String>,
+}
+
+impl Groups {
+    /// All columns that it names.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &String> {
+        self.by.iter().chain(&self.means).chain(&self.of)
+    }
 }
 
 /// What the value of a column has to be in rows that are seen. A row without a value is not seen.
@@ -132,7 +158,18 @@ impl Rule {
 
     /// Whether what it is about is seen as it is, but for samples.
     pub(crate) fn shows_everything(&self) -> bool {
-        self.regions.is_none() && self.conditions.is_empty() && self.show.is_none() && self.mask.is_empty()
+        self.regions.is_none()
+            && self.conditions.is_empty()
+            && self.show.is_none()
+            && self.mask.is_empty()
+            && self.groups.is_none()
+    }
+
+    /// The rule for the rows that its groups are made of: what they are by as it is shown, and the other columns as they are.
+    pub(crate) fn of_rows(&self, groups: &Groups) -> Self {
+        let mask = groups.by.iter().filter_map(|column| Some((column.clone(), self.mask_of(column)?))).collect();
+        let show = Some(groups.columns().cloned().collect());
+        Self { groups: None, show, mask, ..self.clone() }
     }
 
     /// Its regions; those of a policy that was checked can be read.
@@ -143,6 +180,9 @@ impl Rule {
 
     /// What becomes of a column: `None` where it is shown as it is.
     pub(crate) fn mask_of(&self, column: &str) -> Option<Mask> {
+        if self.groups.as_ref().is_some_and(|groups| !groups.by.iter().any(|by| by == column)) {
+            return Some(Mask::Drop);
+        }
         if let Some((_, mask)) = self.mask.iter().find(|(name, _)| plain_name(name) == Some(column)) {
             return Some(*mask);
         }

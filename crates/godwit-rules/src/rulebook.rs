@@ -75,7 +75,7 @@ impl Rulebook {
 
     /// The rules about a caller, as bytes for processes that read for it.
     pub fn grants_of(&self, caller: &Caller) -> Vec<u8> {
-        self.policy().grants(caller.name()).to_bytes()
+        self.policy().grants_of(caller).to_bytes()
     }
 }
 
@@ -149,6 +149,14 @@ impl Rulebook {
         (Decided::Nothing, false)
     }
 
+    /// Whether a file may be had by some grants.
+    pub(crate) fn file_by(&self, grants: &Grants, path: &str, wanted: FileUse) -> FileVerdict {
+        match canonical(path) {
+            Some(path) => self.decided(grants, &path, wanted),
+            None => FileVerdict::Hidden,
+        }
+    }
+
     /// A file is had by a rule that shows all of it. What lies in a dataset goes by the rule of that; what lies beside one and begins
     /// with its name, as an index does, is had only where that is seen whole, too.
     fn decided(&self, grants: &Grants, path: &str, wanted: FileUse) -> FileVerdict {
@@ -189,13 +197,12 @@ impl Rulebook {
 
 impl Rules for Rulebook {
     fn view(&self, caller: &Caller, catalog: &Arc<dyn Catalog>) -> Arc<dyn Catalog> {
-        let grants = Arc::new(self.policy().grants(caller.name()));
+        let grants = Arc::new(self.policy().grants_of(caller));
         Arc::new(GrantedCatalog::new(catalog.clone(), grants, caller.touches().clone()))
     }
 
     fn file(&self, caller: &Caller, path: &str, wanted: FileUse) -> FileVerdict {
-        let Some(path) = canonical(path) else { return FileVerdict::Hidden };
-        self.decided(&self.policy().grants(caller.name()), &path, wanted)
+        self.file_by(&self.policy().grants_of(caller), path, wanted)
     }
 }
 

@@ -12,8 +12,10 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_model::Region;
 
-use crate::cells::{masked, masked_type, plain_type, pseudonym};
+use crate::cells::{masked, masked_type, plain_type};
 use crate::grants::Grants;
+use crate::groups::Grouped;
+use crate::pseudonyms::{Key, pseudonym};
 use crate::rows::{PLACE, Places, Test, seen};
 use crate::rule::{Mask, Rule};
 use crate::samples::{is_of_samples, places_of_samples, samples_of, take_places};
@@ -31,7 +33,7 @@ pub(crate) struct View {
     /// Regions whose rows may be seen, those that the dataset may have; `None`: all.
     regions: Option<Vec<Region>>,
     filter: Arc<Filter>,
-    key: Option<[u8; blake3::KEY_LEN]>,
+    key: Option<Key>,
     sample: Option<String>,
     sorted_by: Vec<&'static str>,
     has_regions: bool,
@@ -57,7 +59,7 @@ struct Filter {
 }
 
 /// What is wrong with a rule for a dataset that it was not written for.
-fn unfit(name: &str, rule: &Rule, problem: &str) -> DatasetError {
+pub(crate) fn unfit(name: &str, rule: &Rule, problem: &str) -> DatasetError {
     let problem = format!(
         "{name} cannot be shown by rule {:?}: {problem}; whoever keeps the rules can say what is to be shown of it",
         rule.name
@@ -85,6 +87,9 @@ impl View {
         rule: &Rule,
         grants: &Grants,
     ) -> Result<Arc<dyn Dataset>, DatasetError> {
+        if let Some(groups) = &rule.groups {
+            return Grouped::of(name, dataset, rule, groups, grants);
+        }
         let samples: Option<Arc<[u64]>> = places_of_samples(rule, &*dataset).map(Into::into);
         if rule.shows_everything() && samples.is_none() {
             return Ok(dataset);
@@ -273,7 +278,7 @@ struct Shaping {
     looks: bool,
     /// The columns of the dataset that are in batches, ascending.
     below: Vec<usize>,
-    key: Option<[u8; blake3::KEY_LEN]>,
+    key: Option<Key>,
 }
 
 impl Shaping {

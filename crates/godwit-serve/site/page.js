@@ -380,6 +380,10 @@ async function browse(dataset, region) {
     });
     // It knows no dark pages: what it leaves to the system would be white on white.
     $("genome").shadowRoot?.append(element("style", { textContent: LIGHT }));
+    // Nor does it say what its lists are for.
+    for (const list of $("genome").shadowRoot?.querySelectorAll("select:not([aria-label])") ?? []) {
+        list.setAttribute("aria-label", "Contig");
+    }
 }
 
 function rowsOf(found) {

@@ -12,12 +12,13 @@ use std::time::SystemTime;
 
 use godwit_flight::DatasetError;
 use godwit_formats::bgzf::{Reader, open_text_of};
+use godwit_formats::crypt4gh::{self, ENDING};
 use godwit_formats::random_access::{LocalFile, RandomAccess};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::batches::blamed;
 use crate::bucket::Bucket;
-use crate::root::cannot_open;
+use crate::root::{CannotRead, cannot_open};
 
 /// Bytes of a list of files, at most.
 const MAX_SMALL_BYTES: usize = 64 << 20;
@@ -108,10 +109,14 @@ impl Store {
     /// # Errors
     /// [`DatasetError`].
     pub(crate) fn open(&self, file: &SeenFile) -> Result<Arc<dyn RandomAccess>, DatasetError> {
-        Ok(match self {
+        let source: Arc<dyn RandomAccess> = match self {
             Self::Here => Arc::new(LocalFile::open(&file.path).map_err(|source| cannot_open(&file.path, source))?),
             Self::Bucket(bucket) => Arc::new(bucket.object(file)?),
-        })
+        };
+        if !is_encrypted(&file.path) {
+            return Ok(source);
+        }
+        crypt4gh::open(source).map_err(|source| blamed(CannotRead { path: file.path.clone(), source }))
     }
 
     /// Opens a file of text, plain or packed, to be read from front to back.
@@ -141,6 +146,13 @@ impl Store {
             Self::Bucket(bucket) => bucket.pinned_url(file),
         }
     }
+}
+
+/// Whether a file is encrypted, by its name.
+fn is_encrypted(path: &Path) -> bool {
+    let name = path.as_os_str().as_encoded_bytes();
+    let ending = name.len().checked_sub(ENDING.len()).map(|at| &name[at..]);
+    ending.is_some_and(|ending| ending.eq_ignore_ascii_case(ENDING.as_bytes()))
 }
 
 /// Where the index of a file may be: `a.bam.bai`, or `a.bai`.

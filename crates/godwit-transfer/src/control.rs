@@ -15,9 +15,9 @@ use crate::error::TransferError;
 use crate::manifest::Entry;
 use crate::place::Remote;
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT, HAPPENED,
-    Have, LIST, ListRequest, Proof, REFERENCE, ReferenceRequest, TREE, TreeRequest, action, hashes_to_text, json,
-    parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT,
+    GRANT_WRITING, HAPPENED, Have, LIST, ListRequest, Proof, REFERENCE, ReferenceRequest, TREE, TreeRequest,
+    WriteCommand, action, hashes_to_text, json, parse,
 };
 use crate::ranges::RangeSet;
 use crate::service::UNKNOWN_SESSION;
@@ -141,6 +141,14 @@ pub(crate) fn told(error: FlightError) -> TransferError {
 /// Whether a server cannot write what it takes.
 pub(crate) fn is_full(error: &FlightError) -> bool {
     matches!(error, FlightError::Status { status, .. } if status.code() == Code::ResourceExhausted)
+}
+
+/// What a relay says where the server behind it does not know what is shown to it: it was started anew, or the grant is too old.
+pub(crate) const GRANT_ENDED: &str = "what was granted is not known there";
+
+/// Whether a relay has to be given another grant.
+pub(crate) fn lost_grant(error: &FlightError) -> bool {
+    matches!(error, FlightError::Status { status, .. } if status.message().contains(GRANT_ENDED))
 }
 
 /// Whether a server was started anew since a session began.
@@ -366,6 +374,14 @@ impl Control {
     pub(crate) async fn grant(&self, path: &str) -> Result<String, TransferError> {
         let messages = self.act(GRANT, json(&ListRequest { path: path.to_owned() })?).await.map_err(told)?;
         parse(messages.first().map(|message| &message[..]).unwrap_or_default())
+    }
+
+    /// A token that lets another server send blocks of a session.
+    pub(crate) async fn grant_writing(&self, session: &str) -> Result<String, FlightError> {
+        let malformed = FlightError::Malformed { problem: "its grant is not understood" };
+        let Ok(body) = json(&WriteCommand { session: session.to_owned() }) else { return Err(malformed) };
+        let messages = self.act(GRANT_WRITING, body).await?;
+        messages.first().and_then(|message| parse(message).ok()).ok_or(malformed)
     }
 
     /// Has the server fetch files from another, to the end.

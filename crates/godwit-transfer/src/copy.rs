@@ -1,8 +1,9 @@
 //! A copy from beginning to end: what is to be copied, what is there, the session and its connections, and the end of it.
 
+pub(crate) mod ahead;
 mod checks;
 mod climb;
-mod connecting;
+pub(crate) mod connecting;
 mod events;
 mod packed;
 mod proof;
@@ -16,25 +17,27 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::ahead::Shares;
 use crate::control::{Control, Credentials, lost_session, told};
 use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::inbox::Inbox;
 use crate::manifest::{Entry, list};
 use crate::place::Place;
-use crate::plan::{Item, Naming, Plan, goes_into, server_of};
+use crate::plan::{Item, Naming, Plan, naming_of, server_of};
 use crate::protocol::Have;
 use crate::ranges::RangeSet;
 use crate::select::Selection;
 use crate::service::blocking;
-use crate::session::{FileWork, SessionOptions, Sources};
+use crate::session::{FileWork, SessionOptions, Sources, Span};
 use crate::source::Hashes;
 use crate::streams::Direction;
 use crate::sums::{Sum, Sums};
 use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
-use checks::{check_has_no_list, check_is_plain, check_is_possible, check_pools, check_sources};
+use ahead::Guess;
+use checks::{check_has_no_list, check_has_no_relay, check_is_plain, check_is_possible, check_pools, check_sources};
 use climb::Climb;
 use connecting::{Connecting, Early, connect_more};
 pub use events::{CopyEvent, CopyObserver, CopySummary};
@@ -85,6 +88,16 @@ pub enum Compression {
     Delta(Arc<References>),
 }
 
+impl Compression {
+    fn is_delta(&self) -> bool {
+        matches!(self, Self::Delta(_))
+    }
+
+    fn is_zstd(&self) -> bool {
+        matches!(self, Self::Zstd)
+    }
+}
+
 /// A copy that is being prepared.
 struct Copy<'c> {
     options: &'c CopyOptions,
@@ -126,33 +139,32 @@ pub async fn copy(
     {
         check_is_plain(options)?;
         check_has_no_list(options)?;
+        check_has_no_relay(options)?;
         let mut summary = third_party::delegate(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
         return Ok(summary);
     }
     check_is_possible(sources, downloads, options)?;
     let sums = Sums::read(&options.check)?;
-    let into = goes_into(sources, destination);
+    let naming = naming_of(sources, destination);
     let Found { place, control, mut mirrors, early } =
-        connect(sources, destination, into, credentials, options, observer).await?;
+        connect(sources, destination, naming, credentials, options, observer).await?;
     let sources = place.as_ref().map_or(sources, std::slice::from_ref);
     let rtt = control.rtt();
     // From each server comes something.
     let streams = weight_of(options, rtt, observer).max(1 + mirrors.len() as u32);
     let relay = match &options.relay {
         Some(relay) => {
-            let way = RelayWay::prepare(relay, sources, &control, &mirrors, credentials, options.patience);
-            Some(way.await?)
+            let way = RelayWay::connect(relay, credentials, options.patience).await?;
+            if downloads {
+                way.let_read(sources, &control, &mirrors).await?;
+            }
+            Some(way)
         }
         None => None,
     };
-    let connecting = connect_more(streams, &control, &mirrors, relay.as_ref(), early.of(streams, rtt));
-    let is_directory = || matches!(destination, Place::Here(path) if sources.len() == 1 && path.is_dir());
-    let naming = match into {
-        true => Naming::Below,
-        false if is_directory() => Naming::BelowIfFile,
-        false => Naming::AsTold,
-    };
+    let (early, guess) = early.of(streams, rtt);
+    let connecting = connect_more(streams, &control, &mirrors, relay.as_ref(), early);
     let plan = Plan::of(sources, Some(&control), &selection, naming).await?;
     let base = base_of(destination)?;
     if let Some(Place::There(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
@@ -175,7 +187,7 @@ pub async fn copy(
     if let (Compression::Delta(references), false) = (&options.compress, options.dry_run) {
         copy.packed = copy.send_packed(references, cancelled).await?;
     }
-    let mut summary = copy.run(streams, rtt, connecting, cancelled).await?;
+    let mut summary = copy.run(streams, rtt, connecting, guess, cancelled).await?;
     copy.add_packed(&mut summary);
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
@@ -229,7 +241,7 @@ struct Found {
 async fn connect(
     sources: &[Place],
     destination: &Place,
-    into: bool,
+    naming: Naming,
     credentials: &Credentials,
     options: &CopyOptions,
     observer: &dyn CopyObserver,
@@ -241,11 +253,13 @@ async fn connect(
         let places: Vec<&Place> = sources.iter().chain([destination]).collect();
         let control = server_of(&places, credentials, options.patience)?;
         let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
-        let early = Early::begin(&control, options);
+        let mut early = Early::begin(&control, options, Guess::of(sources, destination, naming, options));
         control.open().await?;
+        early.first(&control, control.rtt());
         return Ok(Found { place: None, control, mirrors: Vec::new(), early });
     }
-    let (place, control, mirrors) = sources::find(sources, into, credentials, options, observer).await?;
+    let (place, control, mirrors) =
+        sources::find(sources, naming == Naming::Below, credentials, options, observer).await?;
     Ok(Found { place: Some(place), control, mirrors, early: Early::default() })
 }
 
@@ -255,6 +269,7 @@ impl Copy<'_> {
         streams: u32,
         rtt: Duration,
         connecting: Connecting,
+        guess: Option<Guess>,
         cancelled: &AtomicBool,
     ) -> Result<CopySummary, TransferError> {
         let entries: Vec<Entry> = self.plan.items.iter().map(|item| item.entry.clone()).collect();
@@ -281,11 +296,14 @@ impl Copy<'_> {
         }
         let summary = self.tell_start(&entries, &work, streams, rtt);
         let sources = 1 + self.mirrors.len() as u32;
-        let options = SessionOptions { streams, sources, patience: self.options.patience, ..SessionOptions::default() };
+        let ahead = self.ahead(guess.as_ref(), &entries, &work);
+        let patience = self.options.patience;
+        let horizon = (2 * rtt).max(tune::LEAST_HORIZON);
+        let options = SessionOptions { streams, sources, ahead, horizon, patience, ..SessionOptions::default() };
         let manner = Manner {
             mode: self.options.mode,
             bytes_per_s: self.options.bits_per_s.map(|bits| (bits / 8 / u64::from(streams.max(1))).max(1)),
-            compress: matches!(self.options.compress, Compression::Zstd),
+            compress: self.options.compress.is_zstd(),
         };
         // With several sources each has connections of its own; a limit is shared among those that there are.
         let climbs = self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tune::is_near(rtt);
@@ -295,6 +313,18 @@ impl Copy<'_> {
         let (summary, direction) = runner.finished();
         outcome?;
         self.end(direction, surplus, summary).await
+    }
+
+    /// What each connection was asked for ahead, where all of it is to be copied.
+    fn ahead(&self, guess: Option<&Guess>, entries: &[Entry], work: &[(FileWork, bool)]) -> Vec<Vec<Span>> {
+        let Some(guess) = guess else { return Vec::new() };
+        let is_missing = |(work, settled): &(FileWork, bool)| {
+            !settled && work.missing == RangeSet::of(0, block_count(work.size_bytes))
+        };
+        let shares = Shares::of(entries, guess.streams());
+        let spans: Vec<_> = (0..guess.streams()).map(|stream| shares.spans(entries, stream)).collect();
+        let all = spans.iter().flatten().all(|span| work.get(span.file as usize).is_some_and(is_missing));
+        if all { spans } else { Vec::new() }
     }
 
     /// The server of a source, 0-based.
@@ -327,6 +357,9 @@ impl Copy<'_> {
         let dry_run = self.options.dry_run;
         if !self.downloads {
             let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
+            if !dry_run {
+                self.let_relay_write(&session).await?;
+            }
             return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
         }
         let inbox = Inbox::new(Path::new(&self.base), self.options.strict).expecting(self.sums.clone());

@@ -1,6 +1,7 @@
-//! Grants: a server lets somebody read one place for a while, by a token that another server can show.
+//! Grants: a server lets somebody read one place, or send what one session takes, for a while, by a token that another server can show.
 //!
-//! A grant is signed, expires, and is for reading below one path. It needs no memory of the server that gives it.
+//! A grant is signed, expires, and is for reading below one path, or for writing the blocks of one session. It needs no memory of the
+//! server that gives it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,8 +21,11 @@ const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 struct Grant {
     /// Who may do it, and lets another.
     caller: String,
-    /// Below which path.
+    /// Below which path, where it is for reading.
     path: String,
+    /// Into which session, where it is for writing.
+    #[serde(default)]
+    session: Option<String>,
     /// Seconds since 1970.
     expires_unix_s: u64,
 }
@@ -56,7 +60,18 @@ impl GrantKey {
 
     fn grant_until(&self, caller: &Caller, path: &str, expires_unix_s: u64) -> Result<String, TransferError> {
         let path = path.trim_matches('/').to_owned();
-        let body = json(&Grant { caller: caller.name().to_owned(), path, expires_unix_s })?;
+        self.sign(&Grant { caller: caller.name().to_owned(), path, session: None, expires_unix_s })
+    }
+
+    /// A token for sending the blocks of a session of the caller's.
+    pub(crate) fn grant_writing(&self, caller: &Caller, session: &str) -> Result<String, TransferError> {
+        let expires_unix_s = now_unix_s() + LIFETIME.as_secs();
+        let (caller, session) = (caller.name().to_owned(), Some(session.to_owned()));
+        self.sign(&Grant { caller, path: String::new(), session, expires_unix_s })
+    }
+
+    fn sign(&self, grant: &Grant) -> Result<String, TransferError> {
+        let body = json(grant)?;
         let mac = blake3::keyed_hash(&self.0, &body).to_hex();
         let digits: String = body.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(format!("{MARK}{mac}{digits}"))
@@ -73,12 +88,24 @@ impl GrantKey {
             return None;
         }
         let grant: Grant = serde_json::from_slice(&body).ok()?;
-        (grant.expires_unix_s > now_unix_s()).then(|| Caller::granted(&grant.caller, &grant.path))
+        let purpose = grant.session.as_deref().map_or(grant.path, writing);
+        (grant.expires_unix_s > now_unix_s()).then(|| Caller::granted(&grant.caller, &purpose))
     }
 }
 
 fn byte_of(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().filter(|_| digits.len() == 2)
+}
+
+/// The purpose of who may write into one session. No path that is granted begins with `/`.
+fn writing(session: &str) -> String {
+    format!("/writing {session}")
+}
+
+/// Fails where a caller may do one thing only, and it is not writing into this session.
+pub(crate) fn check_writing(caller: &Caller, session: &str) -> Result<(), TransferError> {
+    let is_granted = caller.purpose().is_none_or(|purpose| purpose == writing(session));
+    if is_granted { Ok(()) } else { Err(TransferError::refused("writing here was not granted")) }
 }
 
 /// Fails where a caller may do one thing only, and it is not reading this path.
@@ -100,6 +127,20 @@ pub(crate) fn check_unlimited(caller: &Caller) -> Result<(), TransferError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_grant_for_a_session_is_for_nothing_else() {
+        let key = GrantKey::random().unwrap();
+        let caller = key.admit(key.grant_writing(&Caller::default(), "s1").unwrap().as_bytes()).unwrap();
+        assert!(check_writing(&caller, "s1").is_ok() && check_writing(&caller, "s2").is_err());
+        assert!(check_unlimited(&caller).is_err());
+        for path in ["", "s1", "/s1", "writing s1", "/writing s1"] {
+            assert!(check_reading(&caller, path).is_err(), "{path}");
+        }
+        // Nor does one for reading let write, whatever its path is like.
+        let reader = key.admit(key.grant(&Caller::default(), "/writing s1").unwrap().as_bytes()).unwrap();
+        assert!(check_writing(&reader, "s1").is_err() && check_writing(&Caller::default(), "s1").is_ok());
+    }
 
     #[test]
     fn a_grant_is_for_reading_below_one_path_and_cannot_be_made_or_changed() {

@@ -99,6 +99,11 @@ fn beside(target: &Path, ending: &str) -> PathBuf {
     target.with_file_name(name)
 }
 
+/// Whether a file is there, or some of it.
+pub(crate) fn is_begun(target: &Path) -> bool {
+    target.exists() || beside(target, JOURNAL_ENDING).exists()
+}
+
 fn blocks_of(known: &Known) -> RangeSet {
     let mut blocks = RangeSet::default();
     for (block, hash) in (0..).zip(known) {

@@ -17,6 +17,9 @@ use crate::error::TransferError;
 use crate::manifest::NEW_ENDING;
 use crate::tree::{BlockHash, block_count};
 
+/// Of journals; the first one counted blocks of 1 MiB.
+const FORMAT: u32 = 2;
+
 /// Which file is being written. The first line of a journal, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
@@ -30,7 +33,7 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn new(size_bytes: u64, version: u64) -> Self {
-        Self { godwit_journal: 1, size_bytes, version, boot: boot() }
+        Self { godwit_journal: FORMAT, size_bytes, version, boot: boot() }
     }
 
     /// Whether it was written since this machine started.
@@ -179,7 +182,7 @@ fn read(mut file: &File) -> io::Result<(u64, Option<(Header, Known)>)> {
     let mut line = Vec::new();
     // A header is shorter than this; what is not one need not be read to its end.
     let length = reader.by_ref().take(4096).read_until(b'\n', &mut line)?;
-    let header = serde_json::from_slice::<Header>(&line).ok().filter(|header| header.godwit_journal == 1);
+    let header = serde_json::from_slice::<Header>(&line).ok().filter(|header| header.godwit_journal == FORMAT);
     let Some(header) = header.filter(|_| line.ends_with(b"\n")) else { return Ok((0, None)) };
     let blocks = block_count(header.size_bytes);
     // Each record of a block takes room in the file, so that a header cannot make this reserve more than there is.

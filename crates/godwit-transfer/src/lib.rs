@@ -13,6 +13,7 @@ pub mod socket_options;
 pub mod tree;
 pub mod tune;
 
+mod ahead;
 mod control;
 mod copy;
 mod error;
@@ -34,4 +35,5 @@ pub use control::Credentials;
 pub use copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
 pub use error::TransferError;
 pub use genomes::references::References;
+pub use relay::{RELAY_CACHE_LEAST_BYTES, RelayCache};
 pub use service::{Files, FilesOptions};

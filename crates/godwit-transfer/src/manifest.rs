@@ -84,26 +84,32 @@ pub(crate) fn version_of(found: &Metadata) -> u64 {
 /// [`TransferError::NotFound`], [`TransferError::File`], and [`TransferError::Refused`] for names that are not UTF-8, for what is
 /// neither file nor directory, and for links in a circle.
 pub fn list(place: &Path) -> Result<Vec<Entry>, TransferError> {
+    walk(place).collect()
+}
+
+/// As [`list`], one after the other.
+pub(crate) fn walk(place: &Path) -> impl Iterator<Item = Result<Entry, TransferError>> {
+    let walk = WalkDir::new(place).follow_links(true).sort_by_file_name().into_iter();
+    walk.filter_map(move |found| entry_of(found, place).transpose())
+}
+
+fn entry_of(found: Result<walkdir::DirEntry, walkdir::Error>, place: &Path) -> Result<Option<Entry>, TransferError> {
     let not_found = || TransferError::NotFound { place: place.display().to_string() };
-    let mut entries = Vec::new();
-    for found in WalkDir::new(place).follow_links(true).sort_by_file_name() {
-        let found = found.map_err(|error| cannot_walk(error, place))?;
-        let metadata = found.metadata().map_err(|error| cannot_walk(error, place))?;
-        let below = found.path().strip_prefix(place).map_err(|_| not_found())?;
-        let Some(path) = below.to_str() else {
-            let path = found.path().display();
-            return Err(TransferError::refused(format!("{path}: names of files must be UTF-8 to be copied")));
-        };
-        if is_unfinished(path) {
-            continue;
-        }
-        if !metadata.is_file() && !metadata.is_dir() {
-            let path = found.path().display();
-            return Err(TransferError::refused(format!("{path} is neither a file nor a directory; --exclude it")));
-        }
-        entries.push(Entry::of(path.to_owned(), &metadata));
+    let found = found.map_err(|error| cannot_walk(error, place))?;
+    let metadata = found.metadata().map_err(|error| cannot_walk(error, place))?;
+    let below = found.path().strip_prefix(place).map_err(|_| not_found())?;
+    let Some(path) = below.to_str() else {
+        let path = found.path().display();
+        return Err(TransferError::refused(format!("{path}: names of files must be UTF-8 to be copied")));
+    };
+    if is_unfinished(path) {
+        return Ok(None);
     }
-    Ok(entries)
+    if !metadata.is_file() && !metadata.is_dir() {
+        let path = found.path().display();
+        return Err(TransferError::refused(format!("{path} is neither a file nor a directory; --exclude it")));
+    }
+    Ok(Some(Entry::of(path.to_owned(), &metadata)))
 }
 
 fn cannot_walk(error: walkdir::Error, place: &Path) -> TransferError {

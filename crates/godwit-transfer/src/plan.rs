@@ -180,8 +180,18 @@ pub(crate) enum Naming {
     BelowIfFile,
 }
 
+/// What copies of these sources are called.
+pub(crate) fn naming_of(sources: &[Place], destination: &Place) -> Naming {
+    let is_directory = || matches!(destination, Place::Here(path) if sources.len() == 1 && path.is_dir());
+    match goes_into(sources, destination) {
+        true => Naming::Below,
+        false if is_directory() => Naming::BelowIfFile,
+        false => Naming::AsTold,
+    }
+}
+
 /// Whether copies keep their names below the destination.
-pub(crate) fn goes_into(sources: &[Place], destination: &Place) -> bool {
+fn goes_into(sources: &[Place], destination: &Place) -> bool {
     let ends_with_slash = match destination {
         Place::Here(path) => path.as_os_str().as_encoded_bytes().ends_with(b"/"),
         Place::There(remote) => remote.path.is_empty() || remote.path.ends_with('/'),

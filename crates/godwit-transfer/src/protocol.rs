@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::TransferError;
 use crate::manifest::Entry;
 use crate::ranges::RangeSet;
-use crate::tree::{BLOCK_BYTES, BlockHash, hash_block};
+use crate::tree::{BLOCK_BYTES, BlockHash, block_count, hash_block};
 use crate::tune::Manner;
 
 /// Names of actions, behind [`FILES_MARK`]: what is below a path.
@@ -27,6 +27,8 @@ pub(crate) const BEGIN: &str = "begin";
 pub(crate) const FINISH: &str = "finish";
 /// Gives a token that lets another server read below a path.
 pub(crate) const GRANT: &str = "grant";
+/// Gives a token that lets another server send blocks of a session.
+pub(crate) const GRANT_WRITING: &str = "grant-writing";
 /// Fetches files from another server.
 pub(crate) const FETCH: &str = "fetch";
 /// Tells what happened to what is fetched under a name, since it was last asked.
@@ -41,12 +43,16 @@ pub(crate) const PACKED: &str = "packed ";
 pub(crate) const UNPACK: &str = "unpack ";
 /// In tickets: blocks to be sent.
 pub(crate) const READ: &str = "read ";
+/// In tickets: the first blocks of what there is.
+pub(crate) const AHEAD: &str = "ahead ";
 /// In tickets: blocks of another server that are to be sent on.
 pub(crate) const RELAY: &str = "relay ";
 /// In commands: where a file is to be had.
 pub(crate) const INFO: &str = "info ";
 /// In commands: blocks to be taken.
 pub(crate) const WRITE: &str = "write ";
+/// In commands: blocks that another server is to take.
+pub(crate) const RELAY_WRITE: &str = "relay-write ";
 
 /// Files that are listed, or begun, in one message.
 pub(crate) const ENTRIES_PER_MESSAGE: usize = 2000;
@@ -77,6 +83,31 @@ pub(crate) struct ReadSpan {
     pub(crate) file: u32,
     pub(crate) path: String,
     pub(crate) state: FileState,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Not what somebody on the way has kept of it: that was found to be another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) fresh: bool,
+}
+
+/// Asks for a connection's share of the first blocks of a file, or of what is in a directory, in whatever state that is. The answer begins with the
+/// spans that come, in words.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct AheadRequest {
+    pub(crate) path: String,
+    /// Which connection, 0-based.
+    pub(crate) stream: u32,
+    /// Connections that share them.
+    pub(crate) streams: u32,
+    pub(crate) manner: Manner,
+}
+
+/// Blocks `[start, end)` that come of a file, by its place in the listing, and of which state of it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AheadSpan {
+    pub(crate) file: u32,
+    /// As in [`Entry::version`].
+    pub(crate) version: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -197,6 +228,19 @@ pub(crate) struct Proof {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WriteCommand {
     pub(crate) session: String,
+}
+
+/// Where blocks go that are for another server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RelayWriteCommand {
+    /// The other server.
+    pub(crate) to: String,
+    /// What it granted.
+    pub(crate) token: String,
+    /// A name for the connection there, as in [`RelayRequest`].
+    pub(crate) lane: String,
+    pub(crate) write: WriteCommand,
+    pub(crate) manner: Manner,
 }
 
 /// Ends a session.
@@ -378,8 +422,19 @@ impl<'b> CameBlock<'b> {
         } else {
             std::borrow::Cow::Owned(unpacked(self.data, self.bytes as usize)?)
         };
+        // What is no block has no hash either.
+        if data.len() as u64 > BLOCK_BYTES || data.is_empty() && block_count(size_bytes) > 1 {
+            return None;
+        }
         let hash = hash_block(&data, self.block, size_bytes);
         (hash[..] == *self.hash).then_some((data, hash))
+    }
+
+    /// The same where it is not known of how many bytes its file is.
+    pub(crate) fn verified_alone(&self) -> Option<(std::borrow::Cow<'b, [u8]>, BlockHash)> {
+        let bytes = u64::from(self.bytes);
+        let of_several = (self.block > 0 || bytes == BLOCK_BYTES).then(|| self.verified(u64::MAX)).flatten();
+        of_several.or_else(|| (self.block == 0).then(|| self.verified(bytes)).flatten())
     }
 }
 
@@ -408,4 +463,29 @@ pub(crate) fn action(kind: &str) -> String {
 /// What comes behind the mark and a kind.
 pub(crate) fn behind<'b>(bytes: &'b Bytes, kind: &str) -> Option<&'b [u8]> {
     bytes.strip_prefix(FILES_MARK.as_bytes())?.strip_prefix(kind.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_block_is_verified_by_no_hash() {
+        let most = BLOCK_BYTES as usize;
+        for (block, count, is_block) in
+            [(0, 0, true), (1, 0, false), (1, most, true), (1, most + 1, false), (0, most + 1, false)]
+        {
+            let data = vec![7; count];
+            let hash = if is_block { hash_block(&data, block, block * BLOCK_BYTES + count as u64) } else { [0; 32] };
+            let sent = SentBlock { file: 0, block, hash, bytes: count as u32, data_end: count };
+            let came = CameBlocks::of(&batch_of(&[sent], data).unwrap()).unwrap();
+            let came = came.iter().next().unwrap();
+            assert_eq!(came.verified_alone().is_some(), is_block, "{count} bytes as block {block}");
+            assert_eq!(
+                came.verified(block * BLOCK_BYTES + count as u64).is_some(),
+                is_block,
+                "{count} bytes as block {block}"
+            );
+        }
+    }
 }

@@ -1,23 +1,34 @@
-//! A server in between: it fetches blocks from another server and sends them on as they come, so that a long path is two shorter ones.
+//! A server in between: it takes blocks from one side and sends them on to the other as they come, so that a long path is two shorter ones.
 //!
-//! Each half has its own connections, which fill sooner and make good for losses sooner than one over the whole path. What goes through
-//! is looked at by nobody here: blocks come with their hashes, which the client checks, and the other server lets in whom it gave the
-//! grant that is shown to it.
+//! Each half has its own connections, which fill sooner and make good for losses sooner than one over the whole path. Blocks come with
+//! their hashes, which whoever writes them checks, and the other server lets in whom it gave the grant that is shown to it. A relay that
+//! was given a directory keeps blocks on the way ([`cache`]), so that several who want one file have it cross the other half once.
+
+mod cache;
+mod cached;
+mod flights;
+mod recency;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::stream;
-use godwit_flight::{Caller, Client, Download, FlightError, Status, Token};
+use futures_util::{Stream, stream};
+use godwit_flight::{
+    Answered, Answers, Caller, Chunk, Client, Download, FlightDescriptor, FlightError, Sender, Status, Token, Upload,
+};
 
-use crate::control::{Credentials, client};
+use crate::control::{Credentials, GRANT_ENDED, client, is_passing};
 use crate::error::TransferError;
-use crate::place::Place;
-use crate::protocol::{READ, RelayRequest, marked};
+use crate::place::{Place, Remote};
+use crate::protocol::{READ, RelayRequest, RelayWriteCommand, SCHEMA, WRITE, marked};
 use crate::service::Steering;
 use crate::source::schema;
+
+pub use cache::{RELAY_CACHE_LEAST_BYTES, RelayCache};
+use cached::{Serving, is_for_cache};
+use flights::Flights;
 
 /// Connections that nobody has used for so long are closed when another is made.
 const IDLE: Duration = Duration::from_secs(60);
@@ -29,6 +40,8 @@ const LANES: usize = 4096;
 pub(crate) struct Relay {
     authority: Option<PathBuf>,
     lanes: Mutex<HashMap<String, Lane>>,
+    cache: Option<Arc<RelayCache>>,
+    flights: Arc<Flights>,
 }
 
 /// A connection on which the requests of one connection of a caller go on.
@@ -43,55 +56,102 @@ impl std::fmt::Debug for Lane {
     }
 }
 
+/// What went wrong on the other half, as the caller is told it.
+fn on_other_half(error: FlightError, server: &str) -> TransferError {
+    let said =
+        |status| TransferError::Flight(FlightError::Status { peer: server.to_owned(), status: Box::new(status) });
+    match &error {
+        FlightError::Status { status, .. } if status.code() == godwit_flight::Code::Unauthenticated => {
+            said(Status::failed_precondition(format!("{server}: {GRANT_ENDED}: {}", status.message())))
+        }
+        FlightError::Status { .. } => error.into(),
+        // Bits that flipped there are no reason to give up here.
+        error if is_passing(error) => said(Status::unavailable(godwit_model::with_causes(error))),
+        _ => error.into(),
+    }
+}
+
+/// A server by its address.
+fn server_of(address: &str) -> Result<Remote, TransferError> {
+    match Place::parse(address)? {
+        Place::There(remote) if !remote.pool => Ok(remote),
+        _ => Err(TransferError::refused(format!("{address} is no server"))),
+    }
+}
+
 impl Relay {
     /// One that trusts servers of these authorities, PEM; those of the system's list where none are named.
-    pub(crate) fn new(authority: Option<PathBuf>) -> Self {
-        Self { authority, lanes: Mutex::default() }
+    pub(crate) fn new(authority: Option<PathBuf>, cache: Option<Arc<RelayCache>>) -> Self {
+        Self { authority, lanes: Mutex::default(), cache, flights: Arc::default() }
     }
 
     fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Lane>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends on what another server sends.
+    /// Sends on what another server sends, or what is kept of that.
     ///
     /// # Errors
     /// Where the other server is not there, or refuses.
     pub(crate) async fn send(&self, caller: &Caller, request: RelayRequest) -> Result<Download, TransferError> {
         let steering = Steering::of(caller.wire(), request.read.manner);
-        let lane = [caller.name(), &request.from, &request.token, &request.lane].join("\n");
-        let client = self.lane(&lane, &request).await?;
-        let batches = match client.download(marked(READ, &request.read)?).await {
-            Ok(batches) => batches,
-            Err(error) => {
+        let remote = server_of(&request.from)?;
+        let server = remote.server();
+        let lane = [caller.name(), &server, &request.token, &request.lane].join("\n");
+        let client = self.lane(&lane, &remote, &request.token).await?;
+        let started = match &self.cache {
+            Some(cache) if is_for_cache(&request.read) => {
+                let kept = (cache.clone(), self.flights.clone());
+                Serving::begin(kept, (client, &server), request.read, steering).await
+            }
+            _ => passed_on(client, server.clone(), &request, steering).await,
+        };
+        started.map_err(|error| match error {
+            TransferError::Flight(error) => {
                 if !matches!(error, FlightError::Status { .. }) {
                     self.lanes().remove(&lane);
                 }
-                return Err(error.into());
+                on_other_half(error, &server)
             }
-        };
-        let forwarded = stream::try_unfold((batches, steering), |(mut batches, steering)| async move {
-            let next = batches.next().await.map_err(Status::from)?;
-            Ok(next.map(|item| (item, (batches, steering))))
-        });
-        Ok(Download { schema: schema(), batches: Box::pin(forwarded) })
+            error => error,
+        })
+    }
+
+    /// Has another server take what a caller sends; what it answers goes back.
+    ///
+    /// # Errors
+    /// Where the other server is not there.
+    pub(crate) async fn take(
+        &self,
+        caller: &Caller,
+        command: RelayWriteCommand,
+        first: Option<Chunk>,
+        upload: Upload,
+    ) -> Result<Answers, TransferError> {
+        let remote = server_of(&command.to)?;
+        let server = remote.server();
+        let lane = [caller.name(), &server, &command.token, &command.lane].join("\n");
+        let connected = self.lane(&lane, &remote, &command.token).await;
+        let client = connected.map_err(|error| match error {
+            TransferError::Flight(error) => on_other_half(error, &server),
+            error => error,
+        })?;
+        let steering = Steering::of(client.wire(), command.manner);
+        let described = FlightDescriptor::new_cmd(marked(WRITE, &command.write)?);
+        let (sender, answers) = client.upload(&described, &SCHEMA)?;
+        let forwarding = Forwarding(tokio::spawn(forward(sender, first, upload)));
+        Ok(Box::pin(answered(answers, server, (forwarding, steering))))
     }
 
     /// The connection of that name, which may have to be made.
-    async fn lane(&self, name: &str, request: &RelayRequest) -> Result<Client, TransferError> {
+    async fn lane(&self, name: &str, remote: &Remote, token: &str) -> Result<Client, TransferError> {
         if let Some(lane) = self.lanes().get_mut(name).filter(|lane| lane.client.is_open()) {
             lane.used = Instant::now();
             return Ok(lane.client.clone());
         }
-        let Place::There(remote) = Place::parse(&request.from)? else {
-            return Err(TransferError::refused(format!("{} is no server", request.from)));
-        };
-        let credentials = Credentials {
-            token: Token::new(&request.token),
-            authority: self.authority.clone(),
-            ..Credentials::default()
-        };
-        let client = client(&remote, &credentials.access(&remote)?).await?;
+        let credentials =
+            Credentials { token: Token::new(token), authority: self.authority.clone(), ..Credentials::default() };
+        let client = client(remote, &credentials.access(remote)?).await?;
         let mut lanes = self.lanes();
         lanes.retain(|_, lane| lane.used.elapsed() < IDLE && lane.client.is_open());
         if lanes.len() >= LANES {
@@ -100,4 +160,70 @@ impl Relay {
         lanes.insert(name.to_owned(), Lane { client: client.clone(), used: Instant::now() });
         Ok(client)
     }
+}
+
+/// What another server sends, as it is.
+async fn passed_on(
+    client: Client,
+    server: String,
+    request: &RelayRequest,
+    steering: Steering,
+) -> Result<Download, TransferError> {
+    let batches = client.download(marked(READ, &request.read)?).await?;
+    let forwarded = stream::try_unfold((batches, server, steering), |(mut batches, server, steering)| async move {
+        let next = batches.next().await.map_err(|error| Status::from(on_other_half(error, &server)))?;
+        Ok(next.map(|item| (item, (batches, server, steering))))
+    });
+    Ok(Download { schema: schema(), batches: Box::pin(forwarded) })
+}
+
+/// What sends on an upload, as long as its answers are wanted.
+struct Forwarding(tokio::task::JoinHandle<()>);
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends on the batches of an upload, each when there is room for it.
+async fn forward(mut sender: Sender, first: Option<Chunk>, mut upload: Upload) {
+    // The other server answers nothing before it has heard something; why it wants no more is in its answers.
+    if sender.say(&[]).await.is_err() {
+        return;
+    }
+    let mut next = first;
+    loop {
+        let chunk = match next.take() {
+            Some(chunk) => chunk,
+            None => match upload.next().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                // Who sends it is gone: nobody waits for answers.
+                Err(_) => return,
+            },
+        };
+        let Some(batch) = chunk.batch else { continue };
+        if batch.schema().fields() != SCHEMA.fields() || sender.send(&batch, &[]).await.is_err() {
+            return;
+        }
+    }
+    let _ = sender.finish().await;
+}
+
+/// Answers of the other server, as they come. What is kept until then is kept.
+fn answered(
+    answers: impl Future<Output = Result<Answered, FlightError>> + Send + 'static,
+    server: String,
+    kept: (Forwarding, Steering),
+) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
+    let failed = |error, server: &str| Status::from(on_other_half(error, server));
+    let opened = async move {
+        let answers = answers.await.map_err(|error| failed(error, &server))?;
+        Ok::<_, Status>(stream::try_unfold((answers, server, kept), move |(mut answers, server, kept)| async move {
+            let next = answers.next().await.map_err(|error| failed(error, &server))?;
+            Ok::<_, Status>(next.map(|answer| (answer, (answers, server, kept))))
+        }))
+    };
+    futures_util::TryStreamExt::try_flatten(stream::once(opened))
 }

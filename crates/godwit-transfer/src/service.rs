@@ -8,26 +8,28 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use arrow_array::RecordBatch;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use godwit_flight::{
     Answers, Caller, Chunk, Download, FileInfo, FileService, FileUse, FileVerdict, Pending, Rules, Status, Upload, Wire,
 };
 use tokio::sync::mpsc;
 
+use crate::ahead::Shares;
 use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::genomes::serving::Genomes;
-use crate::grants::{GrantKey, check_reading, check_unlimited};
+use crate::grants::{GrantKey, check_reading, check_unlimited, check_writing};
 use crate::inbox::{Inbox, Incoming};
-use crate::manifest::{Entry, below, list, open_for_reading};
+use crate::manifest::{Entry, below, list, open_for_reading, walk};
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FileState, FinishRequest, GRANT,
-    HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED, PackedRequest, Proof, READ, REFERENCE, RELAY, ReadRequest,
-    ReadSpan, TREE, TreeRequest, UNPACK, UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json,
-    marked, parse,
+    AHEAD, AheadRequest, AheadSpan, BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH,
+    FileState, FinishRequest, GRANT, GRANT_WRITING, HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED,
+    PackedRequest, Proof, READ, REFERENCE, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, TREE, TreeRequest, UNPACK,
+    UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
 };
-use crate::relay::Relay;
+use crate::relay::{Relay, RelayCache};
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::{FetchRequest, Happened, fetch};
 use crate::tree::{BLOCK_BYTES, block_count};
@@ -39,6 +41,9 @@ const BATCHES_AHEAD: usize = 2;
 const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 /// Hashes in a message, 32 bytes each.
 const HASHES_PER_MESSAGE: usize = 1 << 15;
+
+/// Connections that ask for the first blocks of something ahead, at most: it is listed so far.
+const AHEAD_STREAMS: u32 = 256;
 
 /// Bytes of a piece of a file where a client says nothing: enough to fill a long path, little enough to be shared among servers.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -52,8 +57,10 @@ pub struct FilesOptions {
     pub writable: bool,
     /// PEM file of authorities whose servers are trusted when files are fetched from them; the system's list where there is none.
     pub authority: Option<PathBuf>,
-    /// Whether blocks of other servers are sent on to who asks for them.
+    /// Whether blocks of other servers are sent on to who asks for them, and to other servers those that callers send.
     pub relays: bool,
+    /// What is kept of the blocks of other servers.
+    pub relay_cache: Option<Arc<RelayCache>>,
     /// Other servers of the same files, as URIs of Arrow Flight; clients are told of them.
     pub also_at: Vec<String>,
     /// FASTA files by which genomes are sent and taken as what differs from them.
@@ -116,7 +123,7 @@ impl Files {
         let references = References::new(options.references.clone(), options.threads);
         let inner = Inner {
             root,
-            relay: Relay::new(options.authority.clone()),
+            relay: Relay::new(options.authority.clone(), options.relay_cache.clone()),
             options,
             grants: GrantKey::random()?,
             hashes: Arc::default(),
@@ -152,6 +159,11 @@ impl Inner {
             below(&self.root, &request.path)?;
             // What a grant is shown for is looked at with the name of who granted it.
             return Ok(vec![json(&self.grants.grant(caller, &request.path)?)?.into()]);
+        }
+        if kind == action(GRANT_WRITING) {
+            let request: WriteCommand = parse(body)?;
+            self.session(caller, &request.session)?;
+            return Ok(vec![json(&self.grants.grant_writing(caller, &request.session)?)?.into()]);
         }
         if kind == action(HAPPENED) {
             let key = (caller.name().to_owned(), parse(body)?);
@@ -268,6 +280,12 @@ impl Inner {
         Ok(vec![json(&Begun { session, have })?.into()])
     }
 
+    fn check_relaying(&self, caller: &Caller) -> Result<(), TransferError> {
+        check_unlimited(caller)?;
+        let problem = "this server sends on nothing for others; its --relay option lets it";
+        if self.options.relays { Ok(()) } else { Err(TransferError::refused(problem)) }
+    }
+
     fn check_writable(&self) -> Result<(), TransferError> {
         let problem = "this server takes no files; its --writable option lets it";
         if self.options.writable { Ok(()) } else { Err(TransferError::refused(problem)) }
@@ -289,7 +307,7 @@ impl Inner {
         let state = FileState::Written { size_bytes: entry.size_bytes, modified_s: entry.modified_s, modified_ns };
         let tickets = (0..blocks).step_by(piece as usize).map(|start| {
             let end = (start + piece).min(blocks);
-            let spans = vec![ReadSpan { file: 0, path: request.path.clone(), state, start, end }];
+            let spans = vec![ReadSpan { file: 0, path: request.path.clone(), state, start, end, fresh: false }];
             Ok(marked(READ, &ReadRequest { spans, manner: Manner::default() })?.into())
         });
         let tickets = tickets.collect::<Result<_, TransferError>>()?;
@@ -311,6 +329,26 @@ impl Inner {
             }
         };
         Ok(SourceSpan { file: span.file, path, version, blocks: (span.start, span.end) })
+    }
+
+    /// A connection's share of the first blocks of a file, or of what is in a directory where no rules say who sees what of it.
+    fn spans_ahead(&self, caller: &Caller, request: &AheadRequest) -> Result<Vec<SourceSpan>, TransferError> {
+        // Under rules: only who may have what would be there is told what is.
+        self.check_reading(caller, &request.path)?;
+        let (path, streams) = (below(&self.root, &request.path)?, request.streams.min(AHEAD_STREAMS));
+        let most = Shares::of_directory(streams).entries_at_most();
+        let listed = walk(&path).filter(|entry| !entry.as_ref().is_ok_and(|entry| is_hidden(&entry.path)));
+        let entries: Vec<Entry> = listed.take(most).collect::<Result<_, _>>()?;
+        let is_file = matches!(&entries[..], [only] if !only.directory);
+        if self.options.rules.is_some() && !is_file {
+            return Ok(Vec::new());
+        }
+        let spans = Shares::of(&entries, streams).spans(&entries, request.stream).into_iter().map(|span| {
+            let entry = &entries[span.file as usize];
+            let path = if entry.path.is_empty() { path.clone() } else { path.join(&entry.path) };
+            SourceSpan { file: span.file, path, version: entry.version, blocks: (span.start, span.end) }
+        });
+        Ok(spans.collect())
     }
 
     async fn fetch(&self, caller: &Caller, body: &[u8]) -> Result<Vec<Bytes>, TransferError> {
@@ -362,6 +400,11 @@ impl Inner {
         *lock(&taking.used) = Instant::now();
         Ok(taking)
     }
+}
+
+/// As it is said to who asked for it ahead.
+fn ahead_span(span: &SourceSpan) -> AheadSpan {
+    AheadSpan { file: span.file, version: span.version, start: span.blocks.0, end: span.blocks.1 }
 }
 
 /// A name that nobody guesses.
@@ -417,11 +460,7 @@ impl FileService for Files {
         let inner = self.inner.clone();
         Box::pin(async move {
             if let Some(request) = behind(&ticket, RELAY) {
-                check_unlimited(&caller)?;
-                if !inner.options.relays {
-                    let problem = "this server sends on nothing from others; its --relay option lets it";
-                    return Err(TransferError::refused(problem).into());
-                }
+                inner.check_relaying(&caller)?;
                 let request = parse(request)?;
                 return Ok(inner.relay.send(&caller, request).await?);
             }
@@ -431,6 +470,17 @@ impl FileService for Files {
                 let path = below(&inner.root, &request.path)?;
                 let steering = Steering::of(caller.wire(), request.manner);
                 return Ok(inner.genomes.send(path, request, steering).await?);
+            }
+            if let Some(request) = behind(&ticket, AHEAD) {
+                let request: AheadRequest = parse(request)?;
+                let steering = Steering::of(caller.wire(), request.manner);
+                let (finder, compress) = (inner.clone(), request.manner.compress);
+                let found = blocking(move || finder.spans_ahead(&caller, &request)).await?;
+                let said: Vec<_> = found.iter().map(ahead_span).collect();
+                let mut sent = sent(BlockReader::new(found, inner.hashes.clone(), compress), steering);
+                let first = stream::iter([Ok((RecordBatch::new_empty(schema()), Bytes::from(json(&said)?)))]);
+                sent.batches = Box::pin(first.chain(sent.batches));
+                return Ok(sent);
             }
             let unknown = || Status::invalid_argument("this ticket of files is not known here");
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
@@ -452,8 +502,13 @@ impl FileService for Files {
                 let inbox = Arc::new(Inbox::new(&below(&inner.root, &command.base)?, true));
                 return Ok(inner.genomes.take(inbox, command, first, upload).await?);
             }
+            if let Some(command) = behind(&command, RELAY_WRITE) {
+                inner.check_relaying(&caller)?;
+                return Ok(inner.relay.take(&caller, parse(command)?, first, upload).await?);
+            }
             let unknown = || Status::invalid_argument("this upload of files is not known here");
             let command: WriteCommand = parse(behind(&command, WRITE).ok_or_else(unknown)?)?;
+            check_writing(&caller, &command.session)?;
             let taking = inner.session(&caller, &command.session)?;
             Ok(taken(taking, first, upload))
         })

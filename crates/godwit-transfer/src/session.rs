@@ -9,6 +9,7 @@
 //! them twice in a row. Whichever source proves a file and finds blocks of it to be others, is the only one that is asked for it from then
 //! on, as long as it is there.
 
+mod asking;
 mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +18,9 @@ use std::time::Duration;
 pub use events::{Action, Event, FileId, FileWork, RequestId, SessionOptions, Sources, Span, StreamId};
 
 use crate::ranges::RangeSet;
-use crate::tree::{BLOCK_BYTES, block_count, block_span};
+use crate::tree::{block_count, block_span};
+use asking::Rate;
 
-/// Files that a request names, at most.
-const SPANS_PER_REQUEST: usize = 512;
 /// Times that one block may come damaged before its file is given up.
 const DAMAGED_AT_MOST: u32 = 5;
 /// The first wait before a stream is opened again; it doubles each time.
@@ -77,7 +77,11 @@ struct Stream {
     source: u32,
     /// What came over it so far, for its share of what is left.
     arrived_bytes: u64,
+    /// What comes over it now.
+    rate: Rate,
     requests: BTreeMap<RequestId, Request>,
+    /// What it has been asked for before there was a session.
+    ahead: BTreeMap<FileId, RangeSet>,
 }
 
 #[derive(Debug)]
@@ -138,6 +142,7 @@ impl Session {
             session.settle(id, &mut actions);
         }
         session.open_all(&mut actions);
+        session.set_ahead();
         session.end(&mut actions);
         (session, actions)
     }
@@ -150,12 +155,28 @@ impl Session {
         self.open_more(actions);
     }
 
+    /// Leaves to each stream what it has been asked for.
+    fn set_ahead(&mut self) {
+        for (stream, spans) in self.streams.iter_mut().zip(std::mem::take(&mut self.options.ahead)) {
+            for Span { file: id, start, end } in spans {
+                let Some(file) = self.files.get_mut(id as usize) else { continue };
+                file.unasked.remove(start, end);
+                self.unasked_bytes -= file.bytes(start, end);
+                stream.ahead.entry(id).or_default().insert(start, end);
+                if file.unasked.is_empty() {
+                    self.unasked.remove(&id);
+                }
+            }
+        }
+    }
+
     /// Makes the connections that there are to be and are not.
     fn open_more(&mut self, actions: &mut Vec<Action>) {
         for stream in self.streams.len() as StreamId..self.options.streams.max(1) {
             let source = stream % self.options.sources.max(1);
             let state = StreamState::Opening;
-            self.streams.push(Stream { state, failures: 0, source, arrived_bytes: 0, requests: BTreeMap::new() });
+            let (requests, ahead, rate) = (BTreeMap::new(), BTreeMap::new(), Rate::default());
+            self.streams.push(Stream { state, failures: 0, source, arrived_bytes: 0, rate, requests, ahead });
             actions.push(Action::Open { stream, source });
         }
     }
@@ -195,13 +216,18 @@ impl Session {
         if self.ended {
             return actions;
         }
+        // Streams that may be asked for more.
+        let mut only = None;
         match event {
             Event::Opened { stream } => {
                 if let Some(stream) = self.streams.get_mut(stream as usize) {
                     stream.state = StreamState::Open;
                 }
             }
-            Event::Arrived { stream, file, block } => self.arrived(now, stream, file, block, &mut actions),
+            Event::Arrived { stream, file, block } => {
+                only = Some(stream as usize);
+                self.arrived(now, stream, file, block, &mut actions);
+            }
             Event::Damaged { stream, file, block } => self.damaged(stream, file, block, &mut actions),
             Event::Ended { stream, request } => {
                 let ended = self.streams.get_mut(stream as usize).and_then(|stream| stream.requests.remove(&request));
@@ -235,7 +261,7 @@ impl Session {
             self.stop(now, &mut actions);
         } else {
             self.open_due(now, &mut actions);
-            self.ask(now, &mut actions);
+            self.ask(now, only, &mut actions);
         }
         if self.end(&mut actions) {
             return actions;
@@ -264,7 +290,9 @@ impl Session {
         self.progressed = now;
         if let Some(stream) = self.streams.get_mut(stream as usize) {
             stream.failures = 0;
-            stream.arrived_bytes += found.bytes(block, block + 1);
+            let bytes = found.bytes(block, block + 1);
+            stream.arrived_bytes += bytes;
+            stream.rate.add(now, bytes);
         }
         for holder in &mut self.streams {
             holder.requests.retain(|_, request| {
@@ -334,10 +362,16 @@ impl Session {
                 file.sources = file.having;
             }
         }
+        let ahead = std::mem::take(&mut found.ahead);
         let wait = FIRST_WAIT * (1 << (found.failures - 1).min(10));
         found.state = StreamState::Waiting { until: now + wait.min(LONGEST_WAIT) };
         for request in std::mem::take(&mut found.requests).into_values() {
             self.drop_request(Some(request));
+        }
+        for (file, blocks) in ahead {
+            for (start, end) in blocks.iter() {
+                self.return_unless_asked(file, start, end);
+            }
         }
     }
 
@@ -464,93 +498,6 @@ impl Session {
                 actions.push(Action::Open { stream: id, source: stream.source });
             }
         }
-    }
-
-    /// Gives every stream as many requests as it may have. The stream with the fewest comes first.
-    fn ask(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        for held in 0..self.options.requests_ahead {
-            for stream in 0..self.streams.len().min(self.options.streams.max(1) as usize) {
-                let found = &self.streams[stream];
-                if found.state != StreamState::Open || found.requests.len() != held {
-                    continue;
-                }
-                let outstanding = match self.next_spans(stream) {
-                    Some(spans) => spans,
-                    None if held == 0 => match self.doubled_spans(now, stream) {
-                        Some(spans) => spans,
-                        None => {
-                            self.move_to_work(stream, actions);
-                            continue;
-                        }
-                    },
-                    None => continue,
-                };
-                let request = self.next_request;
-                self.next_request += 1;
-                let spans = outstanding
-                    .iter()
-                    .flat_map(|(file, blocks)| blocks.iter().map(|(start, end)| Span { file: *file, start, end }));
-                actions.push(Action::Ask { stream: stream as StreamId, request, spans: spans.collect() });
-                let request_state = Request { outstanding, progressed: now, doubled: false };
-                self.streams[stream].requests.insert(request, request_state);
-            }
-        }
-    }
-
-    /// The next blocks for a stream that nobody was asked for. Requests get smaller towards the end, and are smaller for slower streams, so
-    /// that all end together.
-    fn next_spans(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
-        let source = self.streams[stream].source;
-        // Before anything has come, all are alike.
-        let weight = |stream: &Stream| u128::from(stream.arrived_bytes + BLOCK_BYTES);
-        let all: u128 = self.streams.iter().map(weight).sum();
-        let share = u128::from(self.unasked_bytes) * weight(&self.streams[stream]) / (4 * all);
-        let most = self.options.request_bytes.max(BLOCK_BYTES);
-        let mut left = u64::try_from(share).unwrap_or(most).clamp(BLOCK_BYTES, most);
-        let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
-        while left > 0 && spans.len() < SPANS_PER_REQUEST {
-            let mut unasked = self.unasked.iter().copied();
-            let Some(id) = unasked.find(|id| self.files[*id as usize].sources.has(source)) else { break };
-            let file = &mut self.files[id as usize];
-            let Some((start, end)) = file.unasked.take(left.div_ceil(BLOCK_BYTES)) else { break };
-            let bytes = file.bytes(start, end);
-            if file.unasked.is_empty() {
-                self.unasked.remove(&id);
-            }
-            self.unasked_bytes -= bytes;
-            // A file without bytes takes room, too.
-            left = left.saturating_sub(bytes.max(4096));
-            spans.entry(id).or_default().insert(start, end);
-        }
-        (!spans.is_empty()).then_some(spans)
-    }
-
-    /// Has a stream without work go to a source that has some, and that no stream is at.
-    fn move_to_work(&mut self, stream: usize, actions: &mut Vec<Action>) {
-        let first = self.unasked.first().map(|file| self.files[*file as usize].sources);
-        let Some(source) = first.and_then(|sources| sources.iter().next()) else { return };
-        if self.streams.iter().all(|other| other.source != source) {
-            let moved = &mut self.streams[stream];
-            (moved.source, moved.state, moved.failures) = (source, StreamState::Opening, 0);
-            actions.push(Action::Open { stream: stream as StreamId, source });
-        }
-    }
-
-    /// What another stream has been asked for long ago, and this one's source has.
-    fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
-        let (files, source) = (&self.files, self.streams[idle].source);
-        let others = self.streams.iter_mut().enumerate().filter(|(stream, _)| *stream != idle);
-        let requests = others.flat_map(|(_, stream)| stream.requests.values_mut());
-        let stalled = requests.filter(|request| !request.doubled && now >= request.progressed + STALLED);
-        for request in stalled {
-            let had = request.outstanding.iter().filter(|(file, _)| files[**file as usize].sources.has(source));
-            let had: BTreeMap<_, _> = had.map(|(file, blocks)| (*file, blocks.clone())).collect();
-            if !had.is_empty() {
-                request.doubled = true;
-                return Some(had);
-            }
-        }
-        None
     }
 
     fn end(&mut self, actions: &mut Vec<Action>) -> bool {

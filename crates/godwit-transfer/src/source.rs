@@ -13,7 +13,9 @@ use crate::manifest::{open_for_reading, version_of};
 use crate::protocol::{SCHEMA, SentBlock, Taken, Trouble, batch_of, packed};
 use crate::tree::{BLOCK_BYTES, BlockHash, block_count, block_span, hash_block};
 
-/// Files whose hashes are remembered; 32 bytes for each MiB of theirs.
+/// Bytes of a batch of several blocks, at most.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Files whose hashes are remembered; 128 bytes for each MiB of theirs.
 const REMEMBERED_FILES: usize = 256;
 
 /// Hashes of a file's blocks, where they are known.
@@ -117,27 +119,30 @@ pub(crate) struct SourceSpan {
     pub(crate) blocks: (u64, u64),
 }
 
-/// Reads spans in their order as batches of about one block. A file that cannot be read is said to be so, and left out.
+/// Reads spans in their order as batches of up to 1 MiB, smaller where little is asked for: who asks for little wants to know soon that it is there. A file that cannot be read is said to be so, and left out.
 pub(crate) struct BlockReader {
     spans: std::vec::IntoIter<SourceSpan>,
     current: Option<(SourceSpan, OpenSource)>,
     hashes: Arc<Hashes>,
     compress: bool,
+    batch_bytes: u64,
 }
 
 impl BlockReader {
     pub(crate) fn new(spans: Vec<SourceSpan>, hashes: Arc<Hashes>, compress: bool) -> Self {
-        Self { spans: spans.into_iter(), current: None, hashes, compress }
+        let blocks: u64 = spans.iter().map(|span| span.blocks.1.saturating_sub(span.blocks.0)).sum();
+        let batch_bytes = (blocks.saturating_mul(BLOCK_BYTES) / 8).clamp(BLOCK_BYTES, BATCH_BYTES);
+        Self { spans: spans.into_iter(), current: None, hashes, compress, batch_bytes }
     }
 
     /// The next batch with what there is to say about files; `None` after the last.
     fn read_batch(&mut self) -> Result<Option<(RecordBatch, Taken)>, TransferError> {
         let (mut blocks, mut data, mut said) = (Vec::new(), Vec::new(), Taken::default());
-        let (hashes, compress) = (self.hashes.clone(), self.compress);
+        let (hashes, compress, batch_bytes) = (self.hashes.clone(), self.compress, self.batch_bytes);
         while let Some((span, open)) = self.next_open(&mut said) {
             let (start, end) = block_span(span.blocks.0, open.size_bytes);
             let before = data.len();
-            if before > 0 && before as u64 + (end - start) > BLOCK_BYTES {
+            if before > 0 && before as u64 + (end - start) > batch_bytes {
                 break;
             }
             let block = span.blocks.0;

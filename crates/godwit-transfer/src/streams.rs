@@ -8,11 +8,14 @@ use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::control::{is_full, is_passing, lost_session, told};
+use crate::control::{is_full, is_passing, lost_grant, lost_session, told};
+use crate::copy::ahead::Ahead;
+use crate::copy::connecting::Made;
 use crate::error::TransferError;
 use crate::inbox::Inbox;
 use crate::protocol::{
-    READ, RELAY, ReadRequest, ReadSpan, RelayRequest, SCHEMA, Taken, Trouble, WRITE, WriteCommand, marked, parse,
+    READ, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, RelayRequest, RelayWriteCommand, SCHEMA, Taken, Trouble, WRITE,
+    WriteCommand, marked, parse,
 };
 use crate::service::blocking;
 use crate::session::{Event, FileId, RequestId, StreamId};
@@ -41,7 +44,9 @@ pub(crate) enum Note {
     Fatal(TransferError),
     /// The server does not know the session any more.
     SessionLost { stream: StreamId, attempt: u32, session: String },
-    /// The same, found out when a file was to be proved.
+    /// The server behind a relay does not know any more what it granted.
+    GrantLost { stream: StreamId, attempt: u32 },
+    /// The session is lost, found out when a file was to be proved.
     ProveAgain { file: FileId, session: String },
     /// A file is proved and has its name.
     Proved { file: FileId, hashes: Vec<BlockHash> },
@@ -54,6 +59,8 @@ pub(crate) type Notes = mpsc::UnboundedSender<Note>;
 /// What a stream is asked for.
 pub(crate) struct Asked {
     pub(crate) request: RequestId,
+    /// Whether the connection has been asked for it already.
+    pub(crate) ahead: bool,
     pub(crate) spans: Spans,
 }
 
@@ -75,12 +82,19 @@ pub(crate) enum Direction {
 /// What a relay is told, besides what is asked for.
 #[derive(Clone)]
 pub(crate) struct Through {
-    /// The source's server.
-    pub(crate) from: String,
-    /// What it granted to the relay.
+    /// The server behind it.
+    pub(crate) server: String,
+    /// What that granted to the relay.
     pub(crate) token: String,
     /// A name of this copy.
     pub(crate) copy: String,
+}
+
+impl Through {
+    /// The name of a connection behind the relay.
+    fn lane(&self, stream: StreamId) -> String {
+        format!("{}.{stream}", self.copy)
+    }
 }
 
 /// A connection.
@@ -110,6 +124,8 @@ impl Stream {
         let (stream, attempt) = (self.stream, self.attempt);
         if lost_session(&error) {
             self.tell(Note::SessionLost { stream, attempt, session: session.to_owned() });
+        } else if lost_grant(&error) {
+            self.tell(Note::GrantLost { stream, attempt });
         } else if is_passing(&error) {
             self.tell(Note::Lost { stream, attempt, why: error });
         } else if is_full(&error) {
@@ -140,12 +156,12 @@ impl Stream {
     /// Works until nothing more is asked, or the connection breaks.
     pub(crate) async fn run(
         self,
-        connecting: impl Future<Output = Result<Client, FlightError>>,
+        connecting: impl Future<Output = Result<Made, FlightError>>,
         direction: Direction,
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) {
-        let client = match connecting.await {
-            Ok(client) => client,
+        let Made { client, mut ahead } = match connecting.await {
+            Ok(made) => made,
             Err(error) => return self.failed(error, ""),
         };
         self.tell(Note::Connected { stream: self.stream, wire: client.wire().clone() });
@@ -154,11 +170,12 @@ impl Stream {
                 self.event(Event::Opened { stream: self.stream });
                 // They end with this stream.
                 let mut fetches = JoinSet::new();
-                while let Some(Asked { request, spans: Spans::There(spans) }) = asked.recv().await {
+                while let Some(Asked { request, ahead: is_ahead, spans: Spans::There(spans) }) = asked.recv().await {
                     let (this, client, inbox) = (self.clone(), client.clone(), inbox.clone());
+                    let ahead = if is_ahead { ahead.take() } else { None };
                     while fetches.try_join_next().is_some() {}
                     fetches.spawn(async move {
-                        match this.fetch(&client, spans, inbox).await {
+                        match this.fetch(&client, spans, ahead, inbox).await {
                             Ok(()) => this.event(Event::Ended { stream: this.stream, request }),
                             Err(Failed::Way(error)) => this.failed(error, ""),
                             Err(Failed::Here(why @ TransferError::File { .. })) => this.unwritable(Some(request), why),
@@ -178,16 +195,21 @@ impl Stream {
         }
     }
 
-    async fn fetch(&self, client: &Client, spans: Vec<ReadSpan>, inbox: Arc<Inbox>) -> Result<(), Failed> {
-        let read = ReadRequest { spans, manner: self.manner };
-        let ticket = match self.through.clone() {
-            None => marked(READ, &read)?,
-            Some(Through { from, token, copy }) => {
-                let lane = format!("{copy}.{}", self.stream);
-                marked(RELAY, &RelayRequest { from, token, lane, read })?
-            }
+    async fn fetch(
+        &self,
+        client: &Client,
+        spans: Vec<ReadSpan>,
+        ahead: Option<Ahead>,
+        inbox: Arc<Inbox>,
+    ) -> Result<(), Failed> {
+        let there = match ahead {
+            Some(ahead) => ahead.batches(&spans).await,
+            None => None,
         };
-        let mut batches = client.download(ticket).await?;
+        let mut batches = match there {
+            Some(batches) => batches,
+            None => client.download(self.ticket(spans)?).await?,
+        };
         while let Some((batch, said)) = batches.next().await? {
             if !said.is_empty() {
                 self.taken(Taken { refused: parse::<Taken>(&said)?.refused, ..Taken::default() });
@@ -196,6 +218,19 @@ impl Stream {
             self.taken(blocking(move || inbox.take(&batch)).await?);
         }
         Ok(())
+    }
+
+    /// What stands for blocks at the server.
+    fn ticket(&self, spans: Vec<ReadSpan>) -> Result<Vec<u8>, TransferError> {
+        let read = ReadRequest { spans, manner: self.manner };
+        match self.through.clone() {
+            None => marked(READ, &read),
+            Some(through) => {
+                let lane = through.lane(self.stream);
+                let Through { server: from, token, .. } = through;
+                marked(RELAY, &RelayRequest { from, token, lane, read })
+            }
+        }
     }
 
     /// Sends what is asked for over one upload.
@@ -207,7 +242,15 @@ impl Stream {
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) -> Result<(), Failed> {
         tune::apply(client.wire(), &self.manner);
-        let command = marked(WRITE, &WriteCommand { session: session.to_owned() })?;
+        let write = WriteCommand { session: session.to_owned() };
+        let command = match self.through.clone() {
+            None => marked(WRITE, &write)?,
+            Some(through) => {
+                let (lane, manner) = (through.lane(self.stream), self.manner);
+                let Through { server: to, token, .. } = through;
+                marked(RELAY_WRITE, &RelayWriteCommand { to, token, lane, write, manner })?
+            }
+        };
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &SCHEMA)?;
         // The server answers nothing before it has heard something.
         sender.say(&[]).await?;

@@ -7,7 +7,7 @@ use blake3::hazmat::{HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_
 
 /// Bytes that are sent, verified, written and, where they are damaged, sent again by themselves. A power of two of 1024, so that
 /// every block is a subtree.
-pub const BLOCK_BYTES: u64 = 1 << 20;
+pub const BLOCK_BYTES: u64 = 1 << 18;
 
 /// The hash of a block: a chaining value, or the root where a file has one block.
 pub type BlockHash = [u8; blake3::OUT_LEN];

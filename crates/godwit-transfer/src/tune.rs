@@ -45,7 +45,11 @@ const FAST_STREAMS: u32 = 8;
 /// link's rate sooner: 5.4 s by 16 streams at 100 ms, 5.6 by 8.
 const LONG_STREAMS: u32 = 16;
 /// Round-trip times from this on are long.
-pub(crate) const LONG: Duration = Duration::from_millis(60);
+const LONG: Duration = Duration::from_millis(60);
+/// How long what a connection is asked for lasts, at least: both ends read and write on threads that others may keep waiting.
+pub(crate) const LEAST_HORIZON: Duration = Duration::from_millis(100);
+/// A round-trip time that any number of connections is worth.
+pub(crate) const FAR: Duration = Duration::MAX;
 /// The same where a round trip takes no time, as within a machine: more only cost switches between threads.
 const NEAR_STREAMS: u32 = 2;
 /// Round-trip times below this are near.

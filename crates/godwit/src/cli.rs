@@ -10,6 +10,7 @@ mod calling;
 mod compare;
 mod copy;
 mod decode_cram;
+mod encryption;
 mod filter;
 mod flight;
 mod marking;
@@ -55,6 +56,7 @@ pub use calling::CallingArgs;
 pub use compare::CompareArgs;
 pub use copy::{CompressionName, CopyArgs};
 pub use decode_cram::DecodeCramArgs;
+pub use encryption::{KeyArgs, RecipientArgs};
 pub use filter::{FilterArgs, ResourceArgs};
 pub use flight::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket};
 pub use nodes::{NodeArgs, Place, PlaceArgs};
@@ -461,6 +463,10 @@ pub struct MarkdupArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub marking: MarkingArgs,
+    #[command(flatten)]
+    pub keys: KeyArgs,
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
     #[command(flatten)]
     pub common: Common,
 }

@@ -1,10 +1,14 @@
 //! Failures as users see them: one line and an exit code.
 
 use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 use godwit_flight::{DatasetError, FlightError};
 use godwit_formats::with_causes;
 use godwit_pipeline::{Blame, PipelineError};
+use serde_json::json;
+
+use crate::cli::{Common, LogLevel};
 
 /// Exit codes; `docs/reference/exit-codes.md` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,14 +147,56 @@ fn summary(text: &str) -> String {
     }
 }
 
+/// What begins a line about something that may be wrong, about the outcome of a failure, and any other.
+const WARNING: &str = "godwit: warning: ";
+const ERROR: &str = "godwit: error: ";
+const WORD: &str = "godwit: ";
+
+/// How a server speaks: whether in events, and of what.
+static VOICE: OnceLock<(bool, LogLevel)> = OnceLock::new();
+
+/// Has this process, a server, say what it says from now on as `--json`, `--quiet` and `--log` want it: it has no outcome that would be
+/// told otherwise.
+pub fn speak_as(options: &Common) {
+    let level = if options.quiet { LogLevel::Error } else { options.log };
+    let _ = VOICE.set((options.json, level));
+}
+
 /// Prints a line on stderr. Where that is closed or full, nothing is left to tell it to.
 pub fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    if let Some(line) = VOICE.get().map_or(Some(line.to_owned()), |(events, level)| spoken(line, *events, *level)) {
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+/// A line as it is told, where it is.
+fn spoken(line: &str, events: bool, level: LogLevel) -> Option<String> {
+    // The last line of a failure is what it is for everybody; what is an event already was asked for.
+    if line.starts_with('{') || line.starts_with(ERROR) {
+        return Some(line.to_owned());
+    }
+    let (event, of, text) = match line.strip_prefix(WARNING) {
+        Some(text) => ("warning", LogLevel::Warn, text),
+        None => ("message", LogLevel::Info, line.strip_prefix(WORD).unwrap_or(line)),
+    };
+    let told = if events { json!({ "event": event, "message": text }).to_string() } else { line.to_owned() };
+    (level >= of).then_some(told)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_says_what_is_asked_for_in_the_form_that_is_asked_for() {
+        let (warning, word) = ("godwit: warning: x \"y\"", "godwit: z");
+        assert_eq!(spoken(warning, false, LogLevel::Warn).as_deref(), Some(warning));
+        let told = spoken(warning, true, LogLevel::Warn).unwrap();
+        assert_eq!(told, r#"{"event":"warning","message":"x \"y\""}"#);
+        assert_eq!(spoken(word, true, LogLevel::Debug).as_deref(), Some(r#"{"event":"message","message":"z"}"#));
+        assert_eq!((spoken(word, true, LogLevel::Warn), spoken(warning, false, LogLevel::Error)), (None, None));
+        assert_eq!(spoken("godwit: error: x", true, LogLevel::Error).as_deref(), Some("godwit: error: x"));
+    }
 
     #[test]
     fn missing_arguments_are_named_on_one_line() {

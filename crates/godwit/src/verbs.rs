@@ -12,6 +12,7 @@ mod decode_cram;
 mod demo;
 mod doctor;
 mod dry_run;
+mod encryption;
 mod fetching;
 mod filter;
 mod index;
@@ -47,6 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_flight::trace::{TraceContext, continue_from};
 use godwit_formats::bgzf::STDIN;
 use godwit_pipeline::JobOptions;
 use godwit_serve::{CramAccess, Root};
@@ -56,9 +58,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
 use crate::failure::{Exit, Failure, print, print_json};
 
+/// The variable in which programs that start others tell them what they belong to, as the header of W3C Trace Context does.
+const TRACE_PARENT: &str = "TRACEPARENT";
+
 /// Runs the verb.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     survive_file_size_limit()?;
+    // Whoever started this process may follow what it asks of servers.
+    if let Some(context) = std::env::var(TRACE_PARENT).ok().and_then(|text| TraceContext::parse(&text)) {
+        continue_from(context);
+    }
     match cli.verb {
         Verb::Doctor(args) => doctor::run(&args),
         Verb::Config(args) => config::run(&args, cli.config.as_deref(), cli.no_config),
@@ -148,6 +157,7 @@ impl Common {
             optical_distance: marking.optical_distance,
             marking: marking.marking(),
             step: None,
+            recipients: Vec::new(),
             metrics,
             command: command_line(&self.configured),
             // Also where the file that it was started from is gone or another by now.

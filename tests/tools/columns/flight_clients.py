@@ -3,6 +3,7 @@
 Arguments: a directory that is not used, the address HOST:PORT, what to do, and words for it. Prints what was found, a line each.
 """
 
+import base64
 import os
 import sys
 import time
@@ -207,5 +208,36 @@ def guarded(address, certificate, header):
         print(type(error).__name__)
 
 
-WORK = {work.__name__: work for work in [same_rows, same_columns, unreadable, guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
+def by_handshake(address, *callers):
+    """For each NAME:PASSWORD, what a handshake of basic authentication gives: whether it is a bearer's token and another one than the password,
+    what is seen with it, and with it as somebody else. The tokens go to a file named by the first word."""
+    kept, *callers = callers
+    for caller in callers:
+        name, password = caller.split(":", 1)
+        client = connect(address)
+        try:
+            key, shown = client.authenticate_basic_token(name, password)
+        except flight.FlightError as error:
+            print(name, type(error).__name__)
+            continue
+        assert key == b"authorization" and shown.startswith(b"Bearer ") and password.encode() not in shown, (key, shown)
+        with open(kept, "a", encoding="utf8") as out:
+            print(shown.decode(), file=out)
+        print(name, *seen(client, shown))
+        basic = base64.b64encode(b"somebody:" + shown.removeprefix(b"Bearer "))
+        print(name, *seen(client, b"Basic " + basic))
+
+
+def seen(client, header):
+    """Names and rows of all that is listed."""
+    call = flight.FlightCallOptions(headers=[(b"authorization", header)])
+    try:
+        infos = list(client.list_flights(options=call))
+        rows = sum(client.do_get(endpoint.ticket, call).read_all().num_rows for info in infos for endpoint in info.endpoints)
+        return [b"/".join(info.descriptor.path).decode() for info in infos] + [rows]
+    except flight.FlightError as error:
+        return [type(error).__name__]
+
+
+WORK = {work.__name__: work for work in [by_handshake, same_rows, same_columns, unreadable, guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
 WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -6,6 +6,7 @@ a relay that keeps every byte, as each of the callers, and compares with what th
 how much was asked and seen.
 """
 
+import collections
 import json
 import os
 import random
@@ -161,6 +162,10 @@ def a_rule(draw, caller, dataset):
     if numbers and draw.random() < 0.4:
         condition = [{"in": draw.sample(USES, 2)}, {"not_in": ["DS"]}][draw.randrange(2)]
         rule["where"] = [{"column": "use"} | condition, {"column": "age", "at_least": draw.randrange(60)}]
+    if numbers and draw.random() < 0.2:
+        by = draw.sample(["use", "contig", "age"], draw.randrange(1, 3))
+        rule["groups"] = {"by": by, "at_least": draw.choice([2, 5, 20]), "of": "subject", "means": ["position"]}
+        return rule | ({"mask": {"age": {"bin": 20}}} if "age" in by else {})
     if samples and draw.random() < 0.5:
         rule["samples"] = draw.sample(samples, draw.randrange(1, len(samples) + 1))
     mask = {}
@@ -293,9 +298,34 @@ def meets(row, conditions):
 
 
 def is_whole(rule, dataset):
-    if any(field in rule for field in ["regions", "where", "show", "mask", "deny"]):
+    if any(field in rule for field in ["regions", "where", "show", "mask", "deny", "groups"]):
         return False
     return len(rule.get("samples", DATASETS[dataset][2])) == len(DATASETS[dataset][2])
+
+
+def is_seen(rule, row):
+    return ("regions" not in rule or overlaps(row, rule["regions"])) and meets(row, rule.get("where", []))
+
+
+def groups_of(rule, rows):
+    """How many rows each group has that a rule shows, and their mean."""
+    groups = collections.defaultdict(list)
+    for row in rows:
+        if is_seen(rule, row):
+            key = tuple(row[column] // 20 * 20 if column == "age" else row[column] for column in rule["groups"]["by"])
+            groups[key].append(row)
+    least = rule["groups"]["at_least"]
+    large = {key: rows for key, rows in groups.items() if len({row["subject"] for row in rows}) >= least}
+    return {key: (len(rows), round(sum(row["position"] for row in rows) / len(rows), 3)) for key, rows in large.items()}
+
+
+def groups_in(rule, tables):
+    """The same of tables that were fetched; in a group all rows are alike."""
+    found = collections.defaultdict(collections.Counter)
+    for row in pyarrow.concat_tables(tables).to_pylist():
+        found[tuple(row[column] for column in rule["groups"]["by"])][round(row["position"], 3)] += 1
+    assert all(len(means) == 1 for means in found.values()), found
+    return {key: (count, mean) for key, means in found.items() for mean, count in means.items()}
 
 
 def seen_of(rule, dataset, rows):
@@ -305,12 +335,11 @@ def seen_of(rule, dataset, rows):
     places = [at for at, sample in enumerate(samples) if sample in wanted]
     seen = set()
     for row in rows:
-        if "regions" in rule and not overlaps(row, rule["regions"]):
-            continue
-        if not meets(row, rule.get("where", [])):
+        if not is_seen(rule, row):
             continue
         for column, value in row.items():
             hidden = column in rule.get("mask", {}) or ("show" in rule and column not in rule["show"])
+            hidden |= "groups" in rule and column not in rule["groups"]["by"]
             if hidden:
                 continue
             if column.startswith("format_") and isinstance(value, list):
@@ -459,7 +488,7 @@ def ask(address, root, seed, godwit, tokens, scratch, count):
                 every |= marks_in(open(os.path.join(directory, name), "rb").read())
     assert every <= marks_in(admin.relay.take()) | marks_in(open(f"{root}/notes.txt", "rb").read()), "the relay keeps all"
     rules = rules_of(seed)
-    asked = answered = shown = files = 0
+    asked = answered = shown = files = grouped = 0
     for name in [f"c{number}" for number in range(CALLERS)]:
         caller = Caller(name, tokens_of[name], address)
         own = {rule["datasets"][0]: rule for rule in rules if rule["who"] == [name]}
@@ -488,6 +517,12 @@ def ask(address, root, seed, godwit, tokens, scratch, count):
             assert expected <= found and not extra, (name, dataset, rule, len(expected - found), extra)
             assert dataset in whole or sum(table.num_rows for table in tables) <= len(rows[dataset])
             shown += len(expected)
+            if "groups" in rule:
+                assert groups_in(rule, tables) == groups_of(rule, rows[dataset]), (name, dataset, rule)
+                by = ", ".join(rule["groups"]["by"])
+                counted = caller.ask(f'SELECT {by}, count(*) n FROM "{dataset}" GROUP BY {by}')
+                assert all(row["n"] >= rule["groups"]["at_least"] for row in counted.to_pylist()), (rule, counted)
+                grouped += 1
         for _ in range(int(count)):
             dataset = draw.choice(list(DATASETS))
             some_mark = draw.choice(sorted(marks[dataset], key=str))
@@ -519,8 +554,8 @@ def ask(address, root, seed, godwit, tokens, scratch, count):
             assert had == may, (name, file, own.get(owner), had, content[:500])
             assert not found & hidden, (name, file, found & hidden)
             files += had
-    assert files > 0 and shown > 0 and answered > asked // 4, (files, shown, answered, asked)
-    print(asked, answered, shown, files)
+    assert files > 0 and shown > 0 and grouped > 0 and answered > asked // 4, (files, shown, grouped, answered, asked)
+    print(asked, answered, shown, files, grouped)
 
 
 def put(address, tokens, *callers):

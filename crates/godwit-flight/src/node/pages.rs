@@ -1,17 +1,21 @@
 //! What a node answers over plain HTTP, and records of it.
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 
 use super::Node;
+use super::reading::READ;
 use crate::access::{Accessed, Recorded};
 use crate::pool::GrantId;
 use crate::sql::random_bytes;
+use crate::trace;
 use crate::web::{API, AnsweredTo, FileTickets, READS, VARIANTS, WebBody, WebReply, WebRequest, plain};
 
 impl Node {
     /// Answers a request by whoever knows its page. What cannot be recorded does not leave.
     pub(super) async fn answer_page(&self, request: WebRequest) -> Response<WebBody> {
         let web = self.inner.options.web.as_ref();
+        let span = self.span(READ);
         let WebReply { mut response, access } = match web {
             _ if request.path.starts_with(API) => self.answer_api(request).await,
             Some(web) => {
@@ -28,6 +32,14 @@ impl Node {
         if let Some(access) = &access {
             response.extensions_mut().insert(AnsweredTo(access.who.clone()));
         }
+        // What is held whole has been read by now.
+        let response = response.map(|body| match body {
+            WebBody::Whole(bytes) => WebBody::Whole(bytes),
+            WebBody::Stream { bytes, stream } => {
+                let measure = |piece: &Bytes| piece.len() as i64;
+                WebBody::Stream { bytes, stream: trace::over_stream(span, stream, "godwit.bytes", measure) }
+            }
+        });
         match access {
             Some(access) => self.recorded(response, access).await,
             None => response,

@@ -18,7 +18,8 @@ use crate::codec::Chunk;
 use crate::dataset::{DatasetError, Existing, Put, Stored};
 use crate::files::FILES_MARK;
 use crate::gate::Caller;
-use crate::server::{Answers, Upload};
+use crate::pool::PURPOSE;
+use crate::server::{Answers, GRANTED_ONLY, Upload};
 use crate::sql::{SQL_CATALOG, SQL_SCHEMA};
 
 /// What goes to the thread that writes.
@@ -30,6 +31,9 @@ enum Given {
 
 impl Node {
     pub(super) async fn take(&self, caller: &Caller, mut upload: Upload) -> Result<Answers, Status> {
+        if caller.purpose() == Some(PURPOSE) {
+            return Err(Status::permission_denied(GRANTED_ONLY));
+        }
         let first = upload.next().await?;
         let descriptor: Option<FlightDescriptor> = upload.descriptor().cloned();
         let descriptor = descriptor.ok_or_else(|| Status::invalid_argument("an upload has to say what it is"))?;
@@ -56,6 +60,9 @@ impl Node {
     ) -> Result<Answers, Status> {
         if descriptor.cmd.starts_with(FILES_MARK.as_bytes()) {
             return self.files()?.take(caller.clone(), descriptor.cmd, first, upload).await;
+        }
+        if caller.purpose().is_some() {
+            return Err(Status::permission_denied(GRANTED_ONLY));
         }
         let answer = match asked(&descriptor)? {
             Asked::Dataset(command) => {

@@ -5,9 +5,21 @@ use bytes::Bytes;
 use futures_util::stream;
 use tonic::Status;
 
-use super::blocking;
+use super::{Node, blocking};
 use crate::dataset::BatchReader;
 use crate::server::Download;
+use crate::trace::OpenSpan;
+
+/// The spans of reading what is there, and of running a statement.
+pub(super) const READ: &str = "read";
+pub(super) const STATEMENT: &str = "statement";
+
+impl Node {
+    /// A span of something that is part of a call.
+    pub(super) fn span(&self, name: &str) -> Option<OpenSpan> {
+        Some(self.inner.options.tracer.as_ref()?.part(name))
+    }
+}
 
 /// Batches that are read when the client has taken those before, each on a thread that may wait for a disk. Between batches there is no
 /// such thread, of which a process has a few hundred: a thousand clients that are slow leave others theirs, and hold no batch that they

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::placing::Asker;
 use super::{DatasetCommand, Node, blocking};
-use crate::gate::Caller;
+use crate::gate::{Caller, Session, shown_token};
 
 type Reply<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -38,17 +38,20 @@ impl FlightService for Node {
     type DoActionStream = Reply<arrow_flight::Result>;
     type ListActionsStream = Reply<ActionType>;
 
-    /// Whoever comes here was let in: it is told to go on as it came.
+    /// Whoever comes here was let in: what it showed, also as a password, is exchanged for a session, which is shown as a bearer's token from
+    /// then on. Where there is nothing to exchange, it is told to go on with the token that it came with.
     async fn handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Self::HandshakeStream>, Status> {
-        let shown = request.metadata().get("authorization").cloned();
+        let session = Session::of(&caller(&request)).map(|session| session.token(&self.inner.key));
+        let headers = request.metadata().clone().into_headers();
+        let token = session.or_else(|| String::from_utf8(shown_token(&headers)?).ok());
         let mut messages = request.into_inner();
         let first = messages.message().await?.unwrap_or_default();
         let answer = HandshakeResponse { protocol_version: first.protocol_version, payload: first.payload };
         let mut response = Response::new(Box::pin(stream::iter([Ok(answer)])) as Reply<_>);
-        if let Some(shown) = shown {
+        if let Some(shown) = token.and_then(|token| format!("Bearer {token}").parse().ok()) {
             response.metadata_mut().insert("authorization", shown);
         }
         Ok(response)

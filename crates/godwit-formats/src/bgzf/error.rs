@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::crypt4gh::Crypt4ghError;
+
 /// Why a file that may be compressed cannot be read. Offsets are bytes of the compressed file.
 #[derive(Debug, thiserror::Error)]
 pub enum BgzfError {
@@ -63,6 +65,15 @@ pub enum BgzfError {
         /// The file.
         path: PathBuf,
     },
+    /// It is encrypted, and is not opened.
+    #[error("cannot decrypt {}", path.display())]
+    Encrypted {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Crypt4ghError,
+    },
     /// A thread could not be started, or ended without a result.
     #[error("a thread that decompresses {} could not do its work", path.display())]
     Thread {
@@ -99,6 +110,8 @@ pub(crate) enum Fault {
     },
     /// What lies before the start is not what it was.
     Changed,
+    /// It is encrypted, and is not opened.
+    Encrypted(Crypt4ghError),
     /// A thread ended without a word, or the reader goes on after another fault.
     Lost,
     /// Nobody reads any more; never shown.
@@ -106,6 +119,14 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// The fault where a file is not read: the system's, or that of what it is encrypted by.
+    pub(super) fn of_reading(offset: u64, source: io::Error) -> Self {
+        match source.downcast() {
+            Ok(error) => Self::Encrypted(error),
+            Err(source) => Self::Read { offset, source },
+        }
+    }
+
     /// Whether it is the content of the file that is wrong.
     pub(super) fn is_of_content(&self) -> bool {
         matches!(self, Self::Truncated { .. } | Self::Corrupt { .. } | Self::Garbage { .. } | Self::MissingEof { .. })
@@ -126,6 +147,7 @@ impl Fault {
             }
             Self::MissingEof { offset } => BgzfError::MissingEof { path, offset },
             Self::Changed => BgzfError::Changed { path },
+            Self::Encrypted(source) => BgzfError::Encrypted { path, source },
             Self::Thread(_) | Self::Lost | Self::Stopped => BgzfError::Thread { path },
         }
     }

@@ -38,8 +38,14 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const BAM_MAGIC: &[u8] = b"BAM\x01";
 
 /// First bytes of formats that people name `.fastq.something` and that are not read here.
-const UNSUPPORTED: [(&[u8], &str); 4] =
-    [(b"BZh", "bzip2"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ", "xz"), (b"PK\x03\x04", "zip")];
+const UNSUPPORTED: [(&[u8], &str); 5] = [
+    (b"BZh", "bzip2"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ", "xz"),
+    (b"PK\x03\x04", "zip"),
+    // A file is decrypted at any of its places, a pipe is not: `crypt4gh decrypt` can be in front of it.
+    (b"crypt4gh", "crypt4gh, from a pipe,"),
+];
 
 /// What a file may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +114,8 @@ pub(crate) struct ReadAhead {
     spare: Sender<Vec<u8>>,
     shared: Arc<Shared>,
     bytes_total: Option<u64>,
+    /// Whether it is not the file itself that is read, but what is in it.
+    is_decrypted: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -115,12 +123,13 @@ impl ReadAhead {
     /// Opens a file and starts its thread; `threads` more, at least one, decompress if it is BGZF.
     pub(crate) fn open(path: &Path, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
         let file = open(path).map_err(Fault::Open)?;
-        Self::start(Input::File(file), threads, accept, points)
+        Self::start(Input::of(path, file)?, threads, accept, points)
     }
 
     /// As [`ReadAhead::open`] for what is open already.
     pub(crate) fn start(file: Input, threads: usize, accept: Accept, points: Points) -> Result<Self, Fault> {
         let threads = threads.max(1);
+        let is_decrypted = file.is_decrypted();
         let bytes_total = file.bytes().map_err(Fault::Open)?;
         let ahead = CHUNKS_AHEAD.max(2 * threads);
         let (sender, pieces) = bounded(ahead);
@@ -158,6 +167,7 @@ impl ReadAhead {
             spare,
             shared,
             bytes_total,
+            is_decrypted,
             thread: Some(thread),
         })
     }
@@ -182,6 +192,7 @@ impl ReadAhead {
             spare,
             shared: Arc::default(),
             bytes_total: None,
+            is_decrypted: false,
             thread: None,
         }
     }
@@ -309,6 +320,11 @@ impl ReadAhead {
     /// Whether the file has to be BGZF to its end. Known when [`ReadAhead::is_plain`] is.
     pub(super) fn is_bgzf(&self) -> bool {
         self.shared.bgzf.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is not the file itself that is read, but what is in it.
+    pub(super) fn is_decrypted(&self) -> bool {
+        self.is_decrypted
     }
 
     /// Bytes of the file on disk; `None` for a pipe.

@@ -156,6 +156,11 @@ impl Reader {
         self.ahead.bytes_total().is_none() || self.path == Path::new(STDIN)
     }
 
+    /// Whether it is encrypted, so that other programs cannot read it.
+    pub fn is_decrypted(&self) -> bool {
+        self.ahead.is_decrypted()
+    }
+
     /// Whether the file has to be BGZF to its end, as BAM. Known once something was read.
     pub fn is_bgzf(&self) -> bool {
         self.ahead.is_bgzf()

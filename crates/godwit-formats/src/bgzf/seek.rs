@@ -160,7 +160,7 @@ impl SeekReader {
             let offset = self.next_offset + at_hand as u64;
             self.ahead.resize(at_hand + self.read_bytes.max(bytes), 0);
             let count = self.source.read_at(&mut self.ahead[at_hand..], offset);
-            let count = count.map_err(|source| Fault::Read { offset, source });
+            let count = count.map_err(|source| Fault::of_reading(offset, source));
             self.ahead.truncate(at_hand + *count.as_ref().unwrap_or(&0));
             count?;
             self.read_bytes = (2 * self.read_bytes).min(MOST_READ_BYTES);

@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::error::Fault;
 use super::point::Start;
+use crate::crypt4gh::opened_if_encrypted;
 use crate::random_access::FrontToBack;
 
 /// Bytes asked of the system at a time: four times the largest block.
@@ -48,6 +50,21 @@ pub(crate) enum Input {
 }
 
 impl Input {
+    /// A file as it is, or what is in it where it is encrypted.
+    pub(super) fn of(path: &Path, file: File) -> Result<Self, Fault> {
+        let failed = |error: io::Error| match error.downcast() {
+            Ok(error) => Fault::Encrypted(error),
+            Err(error) => Fault::Open(error),
+        };
+        let encrypted = opened_if_encrypted(path, &file).map_err(failed)?;
+        Ok(encrypted.map_or(Self::File(file), |inner| Self::Anywhere(FrontToBack::new(inner))))
+    }
+
+    /// Whether it is what is in an encrypted file.
+    pub(super) fn is_decrypted(&self) -> bool {
+        matches!(self, Self::Anywhere(input) if input.is_decrypted())
+    }
+
     /// Its length, bytes; `None` where it cannot be read again.
     pub(super) fn bytes(&self) -> io::Result<Option<u64>> {
         match self {
@@ -198,7 +215,7 @@ fn read(file: &mut Input, space: &mut [u8], hashed_ahead: &mut u64, shared: &Sha
                 return Ok(count);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(Fault::Read { offset: shared.bytes_read.load(Ordering::Relaxed), source }),
+            Err(source) => return Err(Fault::of_reading(shared.bytes_read.load(Ordering::Relaxed), source)),
         }
     }
 }

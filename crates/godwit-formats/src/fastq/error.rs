@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::record::Records;
 use crate::bgzf::Fault;
+use crate::crypt4gh::Crypt4ghError;
 use crate::unaligned::UnalignedError;
 
 /// Bytes of a name shown in a message; damaged files have names of megabytes.
@@ -291,6 +292,17 @@ pub enum FastqError {
         /// Name of the last.
         name: String,
     },
+    /// A file that is encrypted, and is not opened.
+    #[error("cannot decrypt {}, in or before record {record}", file.display())]
+    Encrypted {
+        /// The file.
+        file: PathBuf,
+        /// First record that is not whole.
+        record: u64,
+        /// Why.
+        #[source]
+        source: Crypt4ghError,
+    },
     /// A SAM or BAM file of reads.
     #[error(transparent)]
     Unaligned(#[from] UnalignedError),
@@ -320,6 +332,7 @@ impl FastqError {
             Fault::Garbage { offset } => Self::TrailingGarbage { file, record, offset },
             Fault::MissingEof { .. } => Self::MissingBgzfEof { file, records },
             Fault::Changed => Self::Changed { file },
+            Fault::Encrypted(source) => Self::Encrypted { file, record, source },
             Fault::Lost | Fault::Stopped => Self::ThreadLost { file, record },
         }
     }

@@ -42,6 +42,8 @@ pub(super) fn facts(
     state("--partitions", options.job.partitions.to_string());
     let formats: Vec<&str> = options.formats.iter().map(|format| format.extension()).collect();
     state("--format", formats.join(","));
+    let recipients: Vec<String> = options.job.recipients.iter().map(|key| key.text()).collect();
+    state("--c4gh-recipient", recipients.join(","));
     state("the read groups", groups.lines().join(" | ").replace('\t', "\\t"));
     state("the index", index(engine, options)?);
     for (lane, files) in options.lanes.iter().enumerate() {

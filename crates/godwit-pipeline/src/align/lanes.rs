@@ -137,6 +137,11 @@ impl Planner<'_> {
                 fastp --stdin --interleaved_in --stdout --thread 1 | godwit align --interleaved --reads -";
             return Err(self.refused(at, problem));
         }
+        if let (Some(at), Some(_)) = (inputs.iter().position(bgzf::Reader::is_decrypted), &reads.trim) {
+            return Err(
+                self.refused(at, "is encrypted, and fastp, which --trim runs, cannot read it; decrypt it first")
+            );
+        }
         let first_name = first_name(inputs[0].peek());
         let kind = if reads.interleaved { Kind::Interleaved } else { Kind::Fastq };
         let opened = match (pipe, inputs.pop(), inputs.pop()) {
@@ -233,6 +238,9 @@ fn open_cram(input: &bgzf::Reader, options: &AlignOptions) -> Result<Box<cram::R
     let path = input.path();
     if input.is_read_once() {
         return Err(PipelineError::alignments(path, AlignmentsError::CramPipe));
+    }
+    if input.is_decrypted() {
+        return Err(PipelineError::alignments(path, AlignmentsError::CramEncrypted));
     }
     let failed = |error: cram::CramError| PipelineError::alignments(path, error.into());
     let program = &options.job.program;

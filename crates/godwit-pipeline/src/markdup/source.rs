@@ -67,6 +67,7 @@ impl Source {
                 (Reader::Bam(reader), header)
             }
             InputFormat::Cram if input.is_read_once() => return Err(failed(AlignmentsError::CramPipe)),
+            InputFormat::Cram if input.is_decrypted() => return Err(failed(AlignmentsError::CramEncrypted)),
             InputFormat::Cram => {
                 let reference = how.reference.map(|(reference, scratch)| (reference.to_owned(), scratch.to_owned()));
                 let request = cram::DecodeRequest { path: path.to_owned(), reference, threads: how.threads };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_cram as cram;
 use godwit_formats::columnar::ColumnLayout;
+use godwit_formats::crypt4gh::PublicKey;
 use godwit_formats::sam::Header;
 
 use super::qc;
@@ -53,6 +54,8 @@ pub struct Outputs {
     pub reference: Option<PathBuf>,
     /// Whether a step may put files of its own beside them.
     pub step: bool,
+    /// Who may read BAM and CRAM; they are not encrypted where there is nobody.
+    pub recipients: Vec<PublicKey>,
 }
 
 /// Files and directories that lack their names and their contents.
@@ -113,7 +116,18 @@ impl Outputs {
 
     /// What all files and directories may be called while they lie aside.
     pub(crate) fn aside_names(&self) -> Vec<String> {
-        let bam = [".bam", ".bam.bai", ".bam.csi", ".cram", ".cram.crai", ".parquet", ".arrow", STEP];
+        let bam = [
+            ".bam",
+            ".bam.bai",
+            ".bam.csi",
+            ".cram",
+            ".cram.crai",
+            ".parquet",
+            ".arrow",
+            ".bam.c4gh",
+            ".cram.c4gh",
+            STEP,
+        ];
         let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
         let beside = bam.iter().chain(&texts).chain(&qc::SUFFIXES).map(|suffix| self.beside(suffix));
         let reports = ["run.json", "report.html"].map(|name| self.stem.with_file_name(name));
@@ -168,6 +182,24 @@ impl Outputs {
         let Some(reference) = &self.reference else { return Ok(None) };
         let reference = cram::Reference::open(reference, scratch).map_err(PipelineError::Cram)?;
         cram::Encoder::new(header, &reference, scratch).map(Some).map_err(PipelineError::Cram)
+    }
+
+    /// Refuses to encrypt what is no single file.
+    ///
+    /// # Errors
+    /// [`PipelineError::Options`].
+    pub(crate) fn check_recipients(&self) -> Result<(), PipelineError> {
+        let tables = self.formats.iter().any(|format| matches!(format, Format::Parquet | Format::Arrow));
+        if !self.recipients.is_empty() && (tables || self.step) {
+            let problem = "--c4gh-recipient encrypts BAM and CRAM; leave parquet, arrow and --step out".into();
+            return Err(PipelineError::Options { problem });
+        }
+        Ok(())
+    }
+
+    /// The files that are encrypted where somebody is to read them.
+    pub(crate) fn to_encrypt(&self) -> Vec<PathBuf> {
+        [Format::Bam, Format::Cram].map(|format| self.path(format)).into()
     }
 
     /// Refuses CRAM without a reference.

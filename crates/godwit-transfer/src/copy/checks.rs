@@ -11,12 +11,22 @@ use crate::plan::Item;
 use crate::service::blocking;
 use crate::sums::Sum;
 
-/// Fails where a copy is told what only one to this machine can do.
+/// Fails where a copy to a server is told what only one to this machine can do.
 pub(super) fn check_is_plain(options: &CopyOptions) -> Result<(), TransferError> {
-    if options.also_from.is_empty() && options.relay.is_none() {
+    if options.also_from.is_empty() {
         return Ok(());
     }
-    Err(TransferError::refused("--also-from and --relay are for copies from servers to this machine"))
+    Err(TransferError::refused("--also-from is for copies from servers to this machine"))
+}
+
+/// Fails where a server is to fetch through a third one.
+pub(super) fn check_has_no_relay(options: &CopyOptions) -> Result<(), TransferError> {
+    if options.relay.is_none() {
+        return Ok(());
+    }
+    let problem = "--relay is for copies from or to this machine: a server that fetches from another is let in by that one, and not by a relay; \
+                   leave it out, or copy to the machine in between first";
+    Err(TransferError::refused(problem))
 }
 
 /// Fails where a pool is named for what only a single server does.

@@ -4,55 +4,81 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use godwit_flight::{Client, FlightError};
+
+use super::ahead::{Ahead, Guess};
 use super::sources::Mirror;
 use super::{CopyOptions, RelayWay};
 use crate::control::Control;
 use crate::session::StreamId;
 use crate::tune;
 
+/// A connection, and what it was asked for ahead.
+pub(crate) struct Made {
+    pub(crate) client: Client,
+    pub(crate) ahead: Option<Ahead>,
+}
+
+impl From<Client> for Made {
+    fn from(client: Client) -> Self {
+        Self { client, ahead: None }
+    }
+}
+
 /// Connections that are being made.
-pub(crate) type Connecting =
-    HashMap<StreamId, tokio::task::JoinHandle<Result<godwit_flight::Client, godwit_flight::FlightError>>>;
+pub(crate) type Connecting = HashMap<StreamId, tokio::task::JoinHandle<Result<Made, FlightError>>>;
 
 /// A server that has not answered for so long is far away.
 const IS_FAR: Duration = Duration::from_millis(5);
 
 /// Connections that are made beside the first one, before it is known how many there are to be. Those that are not wanted end.
 #[derive(Default)]
-pub(super) struct Early(Connecting);
+pub(super) struct Early {
+    connecting: Connecting,
+    guess: Option<Guess>,
+}
 
 impl Early {
-    /// Begins to make them where the first connection takes its time: each then costs no round trip.
-    pub(super) fn begin(control: &Arc<Control>, options: &CopyOptions) -> Self {
+    /// Begins to make them where the first connection takes its time: each then costs no round trip. They ask for what is
+    /// guessed.
+    pub(super) fn begin(control: &Arc<Control>, options: &CopyOptions, guess: Option<Guess>) -> Self {
         if control.is_pool() || options.relay.is_some() {
             return Self::default();
         }
-        let streams = |rtt| tune::streams(options.mode, options.streams, rtt);
-        let (few, many) = (streams(IS_FAR), streams(tune::LONG));
-        let connecting = (1..many).map(|stream| {
-            let control = control.clone();
-            // A connection takes two round trips, one of TCP and one of TLS.
-            let wait = if stream < few { IS_FAR } else { 2 * tune::LONG };
+        let streams = tune::streams(options.mode, options.streams, tune::FAR);
+        let connecting = (1..streams).map(|stream| {
+            let (control, guess) = (control.clone(), guess.clone());
             let connecting = async move {
-                tokio::time::sleep(wait).await;
-                control.another().await
+                tokio::time::sleep(IS_FAR).await;
+                let client = control.another().await?;
+                let ahead = guess.and_then(|guess| guess.ask(&client, stream));
+                Ok(Made { client, ahead })
             };
             (stream, tokio::spawn(connecting))
         });
-        Self(connecting.collect())
+        Self { connecting: connecting.collect(), guess }
     }
 
-    /// Those that are among so many connections over a path of that round-trip time.
-    pub(super) fn of(mut self, streams: u32, rtt: Duration) -> Connecting {
-        let mut wanted = std::mem::take(&mut self.0);
-        self.0 = wanted.extract_if(|stream, _| *stream >= streams || tune::is_near(rtt)).collect();
-        wanted
+    /// The first connection is made, over a path of that round-trip time: it asks for what is guessed, too.
+    pub(super) fn first(&mut self, control: &Control, rtt: Duration) {
+        let Some(client) = control.current().filter(|_| rtt >= IS_FAR) else { return };
+        let Some(ahead) = self.guess.as_ref().and_then(|guess| guess.ask(&client, 0)) else { return };
+        let made = Made { client, ahead: Some(ahead) };
+        self.connecting.insert(0, tokio::spawn(std::future::ready(Ok(made))));
+    }
+
+    /// Those that are among so many connections over a path of that round-trip time, and what they were asked for.
+    pub(super) fn of(mut self, streams: u32, rtt: Duration) -> (Connecting, Option<Guess>) {
+        let mut wanted = std::mem::take(&mut self.connecting);
+        self.connecting = wanted.extract_if(|stream, _| *stream >= streams || tune::is_near(rtt)).collect();
+        let is_asked = wanted.contains_key(&0);
+        (wanted, self.guess.take().filter(|_| is_asked))
     }
 }
 
 impl Drop for Early {
     fn drop(&mut self) {
-        self.0.values().for_each(tokio::task::JoinHandle::abort);
+        self.connecting.values().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
@@ -69,10 +95,10 @@ pub(super) fn connect_more(
         Some(relay) => vec![&relay.control],
         None => [control].into_iter().chain(mirrors.iter().map(|mirror| &mirror.control)).collect(),
     };
-    let connecting = (1..streams).map(|stream| {
+    for stream in 1..streams {
         let control = servers[stream as usize % servers.len()].clone();
-        let connecting = early.remove(&stream);
-        (stream, connecting.unwrap_or_else(|| tokio::spawn(async move { control.another().await })))
-    });
-    connecting.collect()
+        let connect = || tokio::spawn(async move { Ok(control.another().await?.into()) });
+        early.entry(stream).or_insert_with(connect);
+    }
+    early
 }

@@ -1,6 +1,6 @@
 //! Carries out what the session decides, and tells it what happened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use super::climb::Climb;
 use super::proof::{Foretold, Proof, Prover};
 use super::{Connecting, Copy, CopyEvent, CopySummary};
+use crate::control::lost_session;
 use crate::error::TransferError;
 use crate::plan::Item;
 use crate::protocol::{FileState, ReadSpan};
@@ -71,6 +72,8 @@ pub(super) struct Runner<'r, 'c> {
     climb: Option<Climb>,
     /// What files are proved by, asked for ahead.
     foretold: HashMap<FileId, Foretold>,
+    /// Files of which blocks came that the source knows nothing of.
+    distrusted: HashSet<FileId>,
     /// Times and bytes, for the rate.
     marks: std::collections::VecDeque<(Instant, u64)>,
 }
@@ -105,6 +108,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             arrived_bytes: 0,
             climb,
             foretold: HashMap::new(),
+            distrusted: HashSet::new(),
             marks: std::collections::VecDeque::new(),
         }
     }
@@ -180,6 +184,9 @@ impl<'r, 'c> Runner<'r, 'c> {
         Ok(match note {
             Note::Event(event) => {
                 self.count(&event);
+                if let Event::Disproved { file, .. } = &event {
+                    self.distrusted.insert(*file);
+                }
                 Some(event)
             }
             Note::OfStream { attempt, event } => {
@@ -198,6 +205,10 @@ impl<'r, 'c> Runner<'r, 'c> {
             }
             Note::SessionLost { stream, attempt, session } => {
                 self.begin_again(&session).await?;
+                self.lost(stream, attempt)
+            }
+            Note::GrantLost { stream, attempt } => {
+                self.grant_again(stream).await?;
                 self.lost(stream, attempt)
             }
             Note::Trouble { file, source, why } => {
@@ -243,14 +254,25 @@ impl<'r, 'c> Runner<'r, 'c> {
         let entries: Vec<_> = self.copy.plan.items.iter().map(|item| item.entry.clone()).collect();
         let (begun, _) = self.copy.control.begin(&self.copy.base, &entries, false).await?;
         *session = begun;
-        Ok(())
+        self.copy.let_relay_write(session).await
+    }
+
+    /// A server that was started anew is asked again to let a relay do its work.
+    async fn grant_again(&mut self, stream: StreamId) -> Result<(), TransferError> {
+        let source = self.slots.get(stream as usize).map_or(0, |slot| slot.source);
+        let Direction::Upload { session, .. } = &self.direction else { return self.copy.let_relay_read(source).await };
+        let session = session.clone();
+        match self.copy.let_relay_write(&session).await {
+            Err(TransferError::Flight(error)) if lost_session(&error) => self.begin_again(&session).await,
+            granted => granted,
+        }
     }
 
     fn perform(&mut self, action: Action, session: &Session) {
         match action {
             Action::Open { stream, source } => self.open(stream, source),
-            Action::Ask { stream, request, spans } => {
-                self.ask(stream, request, &spans);
+            Action::Ask { stream, request, ahead, spans } => {
+                self.ask(stream, request, ahead, &spans);
                 self.foretell(&spans, session);
             }
             Action::Finish { file, sources } => self.finish(file, sources),
@@ -280,13 +302,13 @@ impl<'r, 'c> Runner<'r, 'c> {
         let ready = if first && stream == 0 { control.current() } else { None };
         let connecting = if first { self.connecting.remove(&stream) } else { None };
         let connect = async move {
-            match (ready, connecting) {
-                (Some(client), _) => Ok(client),
-                (None, Some(connecting)) => match connecting.await {
+            match (connecting, ready) {
+                (Some(connecting), _) => match connecting.await {
                     Ok(outcome) => outcome,
-                    Err(_) => control.another().await,
+                    Err(_) => Ok(control.another().await?.into()),
                 },
-                (None, None) => control.another().await,
+                (None, Some(client)) => Ok(client.into()),
+                (None, None) => Ok(control.another().await?.into()),
             }
         };
         let (attempt, notes, manner) = (slot.attempt, self.notes.clone(), self.manner);
@@ -295,11 +317,13 @@ impl<'r, 'c> Runner<'r, 'c> {
         self.slots[stream as usize].task = Some(Task(task));
     }
 
-    fn ask(&mut self, stream: StreamId, request: RequestId, spans: &[Span]) {
+    fn ask(&mut self, stream: StreamId, request: RequestId, ahead: bool, spans: &[Span]) {
         let slot = &self.slots[stream as usize];
         let spans = match self.direction {
             Direction::Download { .. } => {
-                Spans::There(spans.iter().filter_map(|span| read_span(span, self.copy, slot.source)).collect())
+                let asked = spans.iter().filter_map(|span| read_span(span, self.copy, slot.source));
+                let asked = asked.map(|span| ReadSpan { fresh: self.distrusted.contains(&span.file), ..span });
+                Spans::There(asked.collect())
             }
             Direction::Upload { .. } => {
                 Spans::Here(spans.iter().map(|span| source_span(span, &self.copy.plan.items)).collect())
@@ -307,7 +331,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         };
         if let Some(asks) = &slot.asks {
             // A stream that has just ended tells so itself.
-            let _ = asks.send(Asked { request, spans });
+            let _ = asks.send(Asked { request, ahead, spans });
         }
     }
 
@@ -406,6 +430,7 @@ fn read_span(span: &Span, copy: &Copy<'_>, source: u32) -> Option<ReadSpan> {
         state: FileState::Version(version),
         start: span.start,
         end: span.end,
+        fresh: false,
     })
 }
 

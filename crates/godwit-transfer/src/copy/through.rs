@@ -1,7 +1,8 @@
-//! A relay: the server in between that the blocks of a copy come through.
+//! A relay: the server in between that the blocks of a copy go through.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Copy;
 use super::sources::Mirror;
 use crate::control::{Control, Credentials};
 use crate::error::TransferError;
@@ -10,43 +11,90 @@ use crate::select::split_glob;
 use crate::service::random_name;
 use crate::streams::Through;
 
-/// The server in between, and what the sources let it read.
+/// The server in between, and what the servers behind it let it do.
 pub(super) struct RelayWay {
     pub(super) control: Arc<Control>,
-    /// Server and grant of each source.
-    grants: Vec<(String, String)>,
+    /// Of each source, or of the destination.
+    grants: Mutex<Vec<Granted>>,
     /// A name of this copy.
     copy: String,
 }
 
+/// What a server behind a relay lets it do.
+#[derive(Clone, Default)]
+struct Granted {
+    server: String,
+    /// What it may read there; empty where it writes.
+    path: String,
+    token: String,
+}
+
 impl RelayWay {
-    /// Connects to a relay and has the sources grant it what is to be copied.
+    /// Connects to a relay.
     ///
     /// # Errors
-    /// Where it is not there, or a source grants nothing.
-    pub(super) async fn prepare(
+    /// Where it is not there.
+    pub(super) async fn connect(
         relay: &Place,
-        sources: &[Place],
-        control: &Control,
-        mirrors: &[Mirror],
         credentials: &Credentials,
         patience: std::time::Duration,
     ) -> Result<Self, TransferError> {
         let Place::There(remote) = relay else {
             return Err(TransferError::refused(format!("{relay} is no server, which a relay is")));
         };
-        let mut grants = vec![(control.server(), control.grant(&common_directory(sources)?).await?)];
-        for mirror in mirrors {
-            grants.push((mirror.control.server(), mirror.control.grant(mirror.path()).await?));
-        }
         let control = Arc::new(Control::connect(remote, credentials, patience).await?);
-        Ok(Self { control, grants, copy: random_name()? })
+        Ok(Self { control, grants: Mutex::default(), copy: random_name()? })
     }
 
-    /// What the relay is told about a source, 0-based.
+    fn grants(&self) -> std::sync::MutexGuard<'_, Vec<Granted>> {
+        self.grants.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the sources grant it what is to be copied.
+    ///
+    /// # Errors
+    /// Where a source grants nothing.
+    pub(super) async fn let_read(
+        &self,
+        sources: &[Place],
+        control: &Control,
+        mirrors: &[Mirror],
+    ) -> Result<(), TransferError> {
+        let mut grants = Vec::new();
+        let lead = (control, common_directory(sources)?);
+        let others = mirrors.iter().map(|mirror| (&*mirror.control, mirror.path().to_owned()));
+        for (control, path) in std::iter::once(lead).chain(others) {
+            grants.push(Granted { server: control.server(), token: control.grant(&path).await?, path });
+        }
+        *self.grants() = grants;
+        Ok(())
+    }
+
+    /// What the relay is told about a source, 0-based, or the destination, which is the first.
     pub(super) fn through(&self, source: u32) -> Through {
-        let (from, token) = self.grants.get(source as usize).cloned().unwrap_or_default();
-        Through { from, token, copy: self.copy.clone() }
+        let Granted { server, token, .. } = self.grants().get(source as usize).cloned().unwrap_or_default();
+        Through { server, token, copy: self.copy.clone() }
+    }
+}
+
+impl Copy<'_> {
+    /// Has a source, 0-based, grant the relay again what it may read.
+    pub(super) async fn let_relay_read(&self, source: u32) -> Result<(), TransferError> {
+        let Some(relay) = &self.relay else { return Ok(()) };
+        let Some(before) = relay.grants().get(source as usize).cloned() else { return Ok(()) };
+        let token = self.control_of(source).grant(&before.path).await?;
+        if let Some(granted) = relay.grants().get_mut(source as usize) {
+            granted.token = token;
+        }
+        Ok(())
+    }
+
+    /// Has the destination grant the relay, where there is one, to send what a session takes.
+    pub(super) async fn let_relay_write(&self, session: &str) -> Result<(), TransferError> {
+        let Some(relay) = &self.relay else { return Ok(()) };
+        let token = self.control.grant_writing(session).await?;
+        *relay.grants() = vec![Granted { server: self.control.server(), path: String::new(), token }];
+        Ok(())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::ranges::RangeSet;
-use crate::tree::BLOCK_BYTES;
 
 /// A file of the transfer, by its 0-based place in the manifest.
 pub type FileId = u32;
@@ -58,10 +57,13 @@ pub struct SessionOptions {
     pub streams: u32,
     /// Where the same files are to be had; at most [`Sources::MOST`].
     pub sources: u32,
-    /// Requests that each stream has at a time.
-    pub requests_ahead: usize,
+    /// How long what a stream is asked for lasts at the rate that it has, towards the end: what keeps the path full, and no more, so that no
+    /// slow stream has work left when the others have none.
+    pub horizon: Duration,
     /// Bytes of a request, at most.
     pub request_bytes: u64,
+    /// What connections have been asked for already, by their streams.
+    pub ahead: Vec<Vec<Span>>,
     /// How long nothing may arrive before the transfer ends.
     pub patience: Duration,
 }
@@ -71,8 +73,9 @@ impl Default for SessionOptions {
         Self {
             streams: 8,
             sources: 1,
-            requests_ahead: 2,
-            request_bytes: 16 * BLOCK_BYTES,
+            horizon: Duration::from_millis(250),
+            request_bytes: 16 << 20,
+            ahead: Vec::new(),
             patience: Duration::from_secs(900),
         }
     }
@@ -191,6 +194,8 @@ pub enum Action {
         stream: StreamId,
         /// The request's name.
         request: RequestId,
+        /// Whether it has been asked for these already.
+        ahead: bool,
         /// What is asked for, in this order.
         spans: Vec<Span>,
     },

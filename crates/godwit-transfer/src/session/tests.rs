@@ -1,4 +1,5 @@
 use super::*;
+use crate::tree::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES;
 
@@ -16,10 +17,15 @@ fn ms(ms: u64) -> Duration {
 
 fn asked(actions: &[Action]) -> Vec<(StreamId, RequestId, Vec<Span>)> {
     let asks = actions.iter().filter_map(|action| match action {
-        Action::Ask { stream, request, spans } => Some((*stream, *request, spans.clone())),
+        Action::Ask { stream, request, spans, .. } => Some((*stream, *request, spans.clone())),
         _ => None,
     });
     asks.collect()
+}
+
+/// So many blocks of a file for each of so many streams.
+fn ahead(each: u64, streams: u64) -> Vec<Vec<Span>> {
+    (0..streams).map(|stream| vec![Span { file: 0, start: stream * each, end: (stream + 1) * each }]).collect()
 }
 
 fn options(streams: u32) -> SessionOptions {
@@ -78,6 +84,48 @@ fn blocks_are_asked_for_once_and_what_a_lost_stream_had_goes_to_another() {
 }
 
 #[test]
+fn what_a_stream_was_asked_for_ahead_is_its_first_request_and_of_nobody_else() {
+    let options = SessionOptions { ahead: ahead(3, 2), ..options(2) };
+    let (mut session, _) = Session::new(vec![work(40 * BLOCK)], options, ms(0));
+    let second = session.handle(ms(1), Event::Opened { stream: 1 });
+    let (stream, _, spans) = asked(&second)[0].clone();
+    assert_eq!((stream, &spans[..]), (1, &[Span { file: 0, start: 3, end: 6 }][..]));
+    let is_ahead = |actions: &[Action]| {
+        let asks = actions.iter().filter_map(|action| match action {
+            Action::Ask { ahead, .. } => Some(*ahead),
+            _ => None,
+        });
+        asks.collect::<Vec<_>>()
+    };
+    assert_eq!(is_ahead(&second), [true, false]);
+    // The other stream's are left to it, and go to others only when it is lost.
+    assert!(asked(&second)[1].2.iter().all(|span| span.start >= 6));
+    let lost = session.handle(ms(2), Event::Lost { stream: 0 });
+    assert_eq!(asked(&lost), []);
+    let mut next = Vec::new();
+    for block in 3..6 {
+        next.extend(session.handle(ms(3), Event::Arrived { stream: 1, file: 0, block }));
+    }
+    assert!(is_ahead(&next).iter().all(|ahead| !ahead), "{next:?}");
+    assert_eq!(asked(&next)[0].2[0].start, 0);
+    let again = session.handle(ms(200), Event::Tick);
+    assert_eq!(again, [Action::Open { stream: 0, source: 0 }]);
+    assert!(!is_ahead(&session.handle(ms(201), Event::Opened { stream: 0 }))[0]);
+}
+
+#[test]
+fn a_file_of_which_all_was_asked_for_ahead_is_settled_by_what_comes() {
+    let options = SessionOptions { ahead: ahead(1, 2), ..options(4) };
+    let (mut session, _) = Session::new(vec![work(2 * BLOCK)], options, ms(0));
+    for stream in 0..4 {
+        let asks = asked(&session.handle(ms(1), Event::Opened { stream }));
+        assert_eq!(asks.len(), usize::from(stream < 2));
+    }
+    assert_eq!(session.handle(ms(2), Event::Arrived { stream: 0, file: 0, block: 0 }), []);
+    assert_eq!(session.handle(ms(2), Event::Arrived { stream: 1, file: 0, block: 1 }), [finish()]);
+}
+
+#[test]
 fn a_damaged_block_is_asked_for_alone_and_not_for_ever() {
     let (mut session, _) = Session::new(vec![work(2 * BLOCK)], options(1), ms(0));
     session.handle(ms(1), Event::Opened { stream: 0 });
@@ -119,7 +167,7 @@ fn a_request_that_stalls_is_asked_of_an_idle_stream_and_settles_once() {
 
 #[test]
 fn small_files_go_many_to_a_request() {
-    let files = (0..100).map(|_| work(10_000)).collect();
+    let files = (0..1000).map(|_| work(10_000)).collect();
     let (mut session, _) = Session::new(files, options(1), ms(0));
     let asks = asked(&session.handle(ms(0), Event::Opened { stream: 0 }));
     assert!(asks[0].2.len() > 50, "{asks:?}");

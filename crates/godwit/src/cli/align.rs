@@ -7,7 +7,7 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::CallerChoice;
 
 use super::values::{parse_aligner, parse_caller, parse_kept_tag, parse_sample, parse_step};
-use super::{CallingArgs, Common, FormatName, MarkingArgs, PlaceArgs, Switch};
+use super::{CallingArgs, Common, FormatName, KeyArgs, MarkingArgs, PlaceArgs, RecipientArgs, Switch};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -74,6 +74,10 @@ pub struct AlignArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub place: PlaceArgs,
+    #[command(flatten)]
+    pub keys: KeyArgs,
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
     #[command(flatten)]
     pub common: Common,
 }

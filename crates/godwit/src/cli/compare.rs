@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Common;
+use super::{Common, KeyArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -33,6 +33,8 @@ pub struct CompareArgs {
     /// Compare records that a filter failed, too
     #[arg(long)]
     pub all_records: bool,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     #[command(flatten)]
     pub common: Common,
 }

@@ -34,7 +34,7 @@ pub struct CopyArgs {
     /// Another server that has what SRC has: what is copied comes from all of them; may be given again
     #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
     pub also_from: Vec<String>,
-    /// Have what is copied come through this server, whose --relay option lets it: a long path is then two shorter ones
+    /// Have what is copied go through this server, whose --relay option lets it: a long path is then two shorter ones
     #[arg(long, value_name = "URL", help_heading = THIS_RUN)]
     pub relay: Option<String>,
     /// Copy only files that fit this pattern (*.bam); may be given again

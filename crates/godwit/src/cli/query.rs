@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use godwit_query::RowFormat;
 
-use super::{AccessArgs, Common};
+use super::{AccessArgs, Common, KeyArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -36,6 +36,8 @@ pub struct QueryArgs {
     /// The reference that CRAM files were made with, FASTA
     #[arg(long, value_name = "REF.fa")]
     pub reference: Option<PathBuf>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     #[command(flatten)]
     pub common: Common,
 }

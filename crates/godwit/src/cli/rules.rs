@@ -24,6 +24,9 @@ pub struct PolicyTestArgs {
     /// Who asks, as `godwit token` named them [default: whoever is let in without a name]
     #[arg(long = "as", value_name = "NAME", help_heading = THIS_RUN)]
     pub who: Option<String>,
+    /// A visa that they show, as the policy names it in [visas]; may be given again
+    #[arg(long, value_name = "NAME", help_heading = THIS_RUN)]
+    pub visa: Vec<String>,
     /// The dataset, as a listing has it
     #[arg(long, value_name = "NAME", help_heading = THIS_RUN)]
     pub dataset: String,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Common;
 use super::values::{parse_duration, parse_rate, parse_server, parse_size, parse_web_url};
+use super::{Common, KeyArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -39,6 +39,9 @@ pub struct ServeArgs {
     /// For whom it has to be made, its claim `aud`
     #[arg(long, value_name = "NAME", requires = "jwks")]
     pub jwt_audience: Option<String>,
+    /// Take passports of the GA4GH as such tokens, with visas of the issuers in this file (TOML: `[[issuer]]` with `name`, `keys` and `jku`)
+    #[arg(long, value_name = "FILE", requires = "jwks")]
+    pub visas: Option<PathBuf>,
     /// The claim that says who it is
     #[arg(long, value_name = "CLAIM", default_value = godwit_flight::SUBJECT)]
     pub jwt_name: String,
@@ -48,15 +51,25 @@ pub struct ServeArgs {
     /// Record who accessed what in this file, which `godwit audit verify` checks; what cannot be recorded is not served
     #[arg(long, value_name = "FILE")]
     pub audit: Option<PathBuf>,
+    /// Send spans of what the server does to this collector of OpenTelemetry, OTLP over HTTP (http://127.0.0.1:4318) [default: the variable
+    /// OTEL_EXPORTER_OTLP_ENDPOINT; none]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
     /// Serve other machines without encryption, or without asking who they are
     #[arg(long)]
     pub insecure: bool,
     /// Let clients write below the root: datasets that they put and remove, files of `godwit copy`
     #[arg(long)]
     pub writable: bool,
-    /// Send on files of other servers to clients that copy through this one; they name those servers, and what these granted them
+    /// Send on files from and to other servers for clients that copy through this one; they name those servers, and what these granted them
     #[arg(long)]
     pub relay: bool,
+    /// Keep verified blocks of what is sent on from other servers in this directory, for the next client that those let have it
+    #[arg(long, value_name = "DIR", requires = "relay")]
+    pub relay_cache: Option<PathBuf>,
+    /// What is kept at most, on disk; what nobody asked for the longest goes first
+    #[arg(long, value_name = "SIZE", default_value = "100G", value_parser = parse_size, requires = "relay_cache")]
+    pub relay_cache_size: u64,
     /// Another server that serves the same files, told to clients that ask where a file is; may be given again
     #[arg(long, value_name = "URL", value_parser = parse_server)]
     pub also_at: Vec<String>,
@@ -112,6 +125,8 @@ pub struct ServeArgs {
     /// A reference, FASTA, for `godwit copy --compress delta`; may be given again. The first is the one that CRAM files were made with
     #[arg(long, value_name = "REF.fa")]
     pub reference: Vec<PathBuf>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     #[command(flatten)]
     pub common: Common,
 }

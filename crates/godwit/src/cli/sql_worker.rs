@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::KeyArgs;
+
 #[derive(Args)]
 pub struct SqlWorkerArgs {
     /// Ask the datasets below this directory
@@ -30,4 +32,6 @@ pub struct SqlWorkerArgs {
     /// Directory for scratch files
     #[arg(long, value_name = "DIR")]
     pub temp: PathBuf,
+    #[command(flatten)]
+    pub keys: KeyArgs,
 }

@@ -1,5 +1,6 @@
 //! `godwit align`: the main job.
 
+use godwit_formats::crypt4gh::{ENDING, PublicKey};
 use godwit_pipeline::{
     AlignOptions, CallOptions, Format, JobOptions, ReadsOptions, RunReport, StepOptions, align, align_and_call,
     check_calling, has_stopped_run, plan_align,
@@ -15,11 +16,17 @@ use crate::progress::Progress;
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
+    args.keys.take()?;
+    let recipients = args.recipients.keys()?;
+    if args.call.is_some() && !recipients.is_empty() {
+        let problem = "--call has callers read the BAM, which --c4gh-recipient encrypts; leave one of them out";
+        return Err(Failure::new(Exit::Usage, problem.to_owned()));
+    }
     if args.dry_run && args.place.on != Some(Place::Slurm) {
         if let Some(calling) = calling(args)? {
-            check_calling(&options(args), &calling)?;
+            check_calling(&options(args, &recipients), &calling)?;
         }
-        let plan = plan_align(&options(args), planned(&args.place, &args.common), &progress, &cancelled)?;
+        let plan = plan_align(&options(args, &recipients), planned(&args.place, &args.common), &progress, &cancelled)?;
         progress.clear();
         return dry_run::tell(&plan, args.common.json);
     }
@@ -35,7 +42,7 @@ pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let is_busy = || has_stopped_run(&args.out).is_err();
     let Some(lead) = spreadable.lead(&progress, &cancelled, is_busy)? else { return Ok(()) };
     let spread = lead.spread(&args.place)?;
-    let mut options = options(args);
+    let mut options = options(args, &recipients);
     // SLURM started the job again: what its earlier start did is gone on with.
     options.resume |= lead.is_restart();
     let Some(calling) = calling(args)? else {
@@ -69,7 +76,8 @@ fn tell(args: &AlignArgs, report: &RunReport, progress: &Progress) {
     }
     progress.say(&outcome(report));
     for format in formats(args) {
-        let path = args.out.join(format!("{}.{}", args.sample, format.extension()));
+        let ending = if args.recipients.c4gh_recipient.is_empty() { "" } else { ENDING };
+        let path = args.out.join(format!("{}.{}{ending}", args.sample, format.extension()));
         progress.say(&format!("wrote {}", path.display()));
     }
 }
@@ -89,7 +97,7 @@ fn formats(args: &AlignArgs) -> Vec<Format> {
     Format::ALL.into_iter().filter(|format| asked.contains(format)).collect()
 }
 
-fn options(args: &AlignArgs) -> AlignOptions {
+fn options(args: &AlignArgs, recipients: &[PublicKey]) -> AlignOptions {
     AlignOptions {
         reference: args.reference.clone(),
         lanes: args.lanes.iter().map(|files| files.iter().map(|file| or_stdin(file)).collect()).collect(),
@@ -98,7 +106,7 @@ fn options(args: &AlignArgs) -> AlignOptions {
         sample: args.sample.clone(),
         out: args.out.clone(),
         formats: formats(args),
-        job: job(args),
+        job: job(args, recipients),
         block_bases: args.block_bases,
         aligner: args.aligner.clone(),
         aligner_args: aligner_args(args),
@@ -107,9 +115,9 @@ fn options(args: &AlignArgs) -> AlignOptions {
     }
 }
 
-fn job(args: &AlignArgs) -> JobOptions {
+fn job(args: &AlignArgs, recipients: &[PublicKey]) -> JobOptions {
     let step = args.step.clone().map(|function| StepOptions { function, python: args.python.clone() });
-    JobOptions { step, ..args.common.job(&args.marking, args.metrics == Switch::On) }
+    JobOptions { step, recipients: recipients.to_vec(), ..args.common.job(&args.marking, args.metrics == Switch::On) }
 }
 
 fn reads(args: &AlignArgs) -> ReadsOptions {

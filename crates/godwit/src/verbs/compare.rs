@@ -11,6 +11,7 @@ use crate::table::aligned;
 
 /// Compares and prints a table, or JSON.
 pub fn run(args: &CompareArgs) -> Result<(), Failure> {
+    args.keys.take()?;
     let options = CompareOptions {
         calls: args.calls.clone(),
         truth: args.truth.clone(),

@@ -1,6 +1,6 @@
 //! `godwit markdup`: the reduce half on reads aligned elsewhere.
 
-use godwit_pipeline::{MarkdupOptions, markdup, plan_markdup};
+use godwit_pipeline::{JobOptions, MarkdupOptions, markdup, plan_markdup};
 
 use super::{align, cancel_on_signal, dry_run, or_stdin};
 use crate::cli::MarkdupArgs;
@@ -10,12 +10,13 @@ use crate::progress::Progress;
 /// Sorts and marks a file and tells the outcome.
 pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
+    args.keys.take()?;
     let options = MarkdupOptions {
         input: or_stdin(&args.input),
         out: args.out.clone(),
         formats: args.format.iter().map(|format| (*format).into()).collect(),
         reference: args.reference.clone(),
-        job: args.common.job(&args.marking, args.metrics),
+        job: JobOptions { recipients: args.recipients.keys()?, ..args.common.job(&args.marking, args.metrics) },
     };
     if args.dry_run {
         let plan = plan_markdup(&options, &progress, &cancel_on_signal()?)?;

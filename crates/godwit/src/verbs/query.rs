@@ -21,6 +21,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Runs the statement and writes its rows.
 pub fn run(args: &QueryArgs) -> Result<(), Failure> {
+    args.keys.take()?;
     until_cancelled(&args.common, answer(args))
 }
 

@@ -32,7 +32,12 @@ fn test(args: &PolicyTestArgs) -> Result<(), Failure> {
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let root = Root::new(directory, cram_access(None, &std::env::temp_dir()))?;
     let who = args.who.clone().unwrap_or_default();
-    let question = Question { who, dataset: args.dataset.clone(), columns: args.column.clone(), regions };
+    if let Some(unknown) = args.visa.iter().find(|visa| !policy.has_visa(visa)) {
+        let problem = format!("--visa {unknown}: {} has no [visas.{unknown}]", args.policy.display());
+        return Err(Failure::new(Exit::Usage, problem));
+    }
+    let (dataset, columns, visas) = (args.dataset.clone(), args.column.clone(), args.visa.clone());
+    let question = Question { who, visas, dataset, columns, regions };
     let explained = explain(&policy, Arc::new(root), &question)?;
     print(&explained.text)?;
     match explained.seen {

@@ -3,6 +3,8 @@
 mod admission;
 mod keys;
 mod readiness;
+mod traces;
+mod visas;
 
 use std::io::IsTerminal as _;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -18,10 +20,11 @@ use godwit_flight::{
 };
 use godwit_rules::Rulebook;
 use godwit_serve::{Pages, PagesOptions, Root, Temporary};
-use godwit_transfer::{Credentials, Files, FilesOptions, References};
+use godwit_transfer::{Credentials, Files, FilesOptions, References, RelayCache};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::admission::Admission;
+use self::traces::Exporter;
 use super::rules::{keep_fresh, log_of, rulebook_of};
 use super::{cancel_on, cancel_on_signal, closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
@@ -40,28 +43,17 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Serves until it is told to end.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let (cancelled, reload) = signals()?;
+    crate::failure::speak_as(&args.common);
     let address = address_of(&args.listen)?;
+    args.keys.take()?;
     let threads = args.common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let admission = runtime.block_on(Admission::of(args))?;
     admission.refuse_the_open(args, address)?;
-    if args.writable && Root::is_elsewhere(&args.root) {
-        let problem = format!("datasets of {} are only read; leave --writable out", args.root.display());
-        return Err(Failure::new(Exit::Usage, problem));
-    }
-    for reference in &args.reference {
-        let failed = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", reference.display()));
-        std::fs::File::open(reference).map_err(failed)?;
-    }
-    let root = root_of(&args.root, args.reference.first().map(PathBuf::as_path), &args.common)?;
-    let root = root.with_references(References::new(args.reference.clone(), args.common.thread_count()));
     // Held until the end: its directories go with it.
     let temporary = args.writable.then(|| Temporary::new(&super::scratch_of(&args.common))).transpose()?;
-    let root = match &temporary {
-        Some(temporary) => root.writable(temporary, args.put_memory)?,
-        None => root,
-    };
+    let root = opened_root(args, temporary.as_ref())?;
     let root = Arc::new(root);
     let datasets = root.names()?.len();
     let (book, log) = (rulebook_of(args, &root)?, log_of(args)?);
@@ -74,7 +66,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let (public_url, references) = (args.public_url.clone(), args.reference.clone());
         let pages = PagesOptions { rules: rules.clone(), public_url, references };
         let web: Option<Arc<dyn WebService>> = Some(Arc::new(Pages::new(root.clone(), pages)));
-        let options = NodeOptions { rules, log: log.clone(), web, ..NodeOptions::default() };
+        let exporter = Exporter::start(args)?;
+        let tracer = traces::tracer_of(exporter.as_ref(), &args.common);
+        let options = NodeOptions { rules, log: log.clone(), web, tracer, ..NodeOptions::default() };
         let node = Node::in_pool(root, engine, files, pool.clone(), options);
         let (encrypted, routes) = (tls.is_some(), node.routes());
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
@@ -99,6 +93,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             }
         };
         let closed = server.serve_until(until_told, args.drain).await;
+        if let Some(exporter) = exporter {
+            exporter.close().await;
+        }
         if closed > 0 {
             crate::failure::tell(&format!("godwit: warning: {closed} connections did not end in time and were closed"));
         }
@@ -107,6 +104,24 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     // A thread that reads a file ends when its next batch is wanted by nobody.
     runtime.shutdown_background();
     outcome
+}
+
+/// The datasets below the root, as they are served.
+fn opened_root(args: &ServeArgs, temporary: Option<&Temporary>) -> Result<Root, Failure> {
+    if args.writable && Root::is_elsewhere(&args.root) {
+        let problem = format!("datasets of {} are only read; leave --writable out", args.root.display());
+        return Err(Failure::new(Exit::Usage, problem));
+    }
+    for reference in &args.reference {
+        let failed = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", reference.display()));
+        std::fs::File::open(reference).map_err(failed)?;
+    }
+    let root = root_of(&args.root, args.reference.first().map(PathBuf::as_path), &args.common)?;
+    let root = root.with_references(References::new(args.reference.clone(), args.common.thread_count()));
+    Ok(match temporary {
+        Some(temporary) => root.writable(temporary, args.put_memory)?,
+        None => root,
+    })
 }
 
 /// Answers questions of DNS for the pool's name, where that is wanted.
@@ -129,6 +144,7 @@ fn files_of(args: &ServeArgs, rules: Option<Arc<dyn Rules>>) -> Result<Option<Ar
         writable: args.writable,
         authority: args.ca.clone(),
         relays: args.relay,
+        relay_cache: args.relay_cache.as_deref().map(|directory| cache_in(directory, args)).transpose()?,
         also_at: args.also_at.clone(),
         references: args.reference.clone(),
         threads: args.common.thread_count(),
@@ -136,6 +152,11 @@ fn files_of(args: &ServeArgs, rules: Option<Arc<dyn Rules>>) -> Result<Option<Ar
     };
     let files = Files::new(args.root.clone(), options);
     Ok(Some(Arc::new(files.map_err(no_files)?)))
+}
+
+/// What a relay keeps of what it sends on.
+fn cache_in(directory: &Path, args: &ServeArgs) -> Result<Arc<RelayCache>, Failure> {
+    Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, crate::failure::tell)?))
 }
 
 /// Bytes of a secret, at least: as many as a key has.
@@ -215,7 +236,7 @@ fn engine_of(
     let reference = args.reference.first().cloned();
     let temporary = temporary.map(|temporary| temporary.directory().to_owned());
     let (memory, memory_bytes) = (limits.memory_bytes, limits.memory_bytes.to_string());
-    let ruled = book.is_some();
+    let (ruled, keys) = (book.is_some(), args.keys.words());
     let command = move |socket: &Path| {
         // Also where the file that this process was started from is gone or another by now.
         let mut command = std::process::Command::new("/proc/self/exe");
@@ -228,6 +249,7 @@ fn engine_of(
         if let Some(reference) = &reference {
             command.arg("--reference").arg(reference);
         }
+        command.args(&keys);
         if ruled {
             command.arg("--ruled");
         }

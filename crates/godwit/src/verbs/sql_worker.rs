@@ -18,6 +18,7 @@ const COUNTED_SHARE: f64 = 0.6;
 
 /// Runs statements until its stdin ends, which whoever started it holds.
 pub fn run(args: &SqlWorkerArgs) -> Result<(), Failure> {
+    args.keys.take()?;
     limit_memory(args.memory_bytes)?;
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use godwit_flight::{AccessLog, Accessed, Current, Gate, Identities, Issuer, ServerTls};
 
 use super::keys;
+use super::visas::VisaFile;
 use crate::cli::{KeysAt, ServeArgs};
 use crate::failure::{Exit, Failure, tell};
 
@@ -26,6 +27,7 @@ struct Files {
     issuer: String,
     audience: String,
     claim: String,
+    visas: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
     client_authority: Option<PathBuf>,
     /// Trusted where keys are fetched.
@@ -60,6 +62,7 @@ impl Admission {
             issuer: args.jwt_issuer.clone().unwrap_or_default(),
             audience: args.jwt_audience.clone().unwrap_or_default(),
             claim: args.jwt_name.clone(),
+            visas: args.visas.clone(),
             certificate: args.tls_cert.clone().zip(args.tls_key.clone()),
             client_authority: args.tls_client_ca.clone(),
             authority: args.ca.clone(),
@@ -217,7 +220,9 @@ impl Files {
         };
         let issuer = Issuer::new(&keys, &self.issuer, &self.audience, &self.claim);
         let issuer = issuer.map_err(|error| Failure::new(Exit::Input, format!("{at}: {error}")))?;
-        Ok(Some((issuer, keys)))
+        let Some(path) = &self.visas else { return Ok(Some((issuer, keys))) };
+        let (visas, had) = VisaFile::read(path)?.issuers(self.authority.as_deref()).await?;
+        Ok(Some((issuer.with_visas(visas), keys + "\n" + &had)))
     }
 
     fn tls(&self) -> Result<Option<ServerTls>, Failure> {
@@ -227,7 +232,13 @@ impl Files {
     }
 
     fn are_keys_elsewhere(&self) -> bool {
-        matches!(self.keys, Some(KeysAt::Url(_)))
+        let of_visas = || self.visa_file().is_some_and(|file| file.are_keys_elsewhere());
+        matches!(self.keys, Some(KeysAt::Url(_))) || of_visas()
+    }
+
+    /// Whose visas are taken, where that can be read.
+    fn visa_file(&self) -> Option<VisaFile> {
+        VisaFile::read(self.visas.as_deref()?).ok()
     }
 
     fn paths(&self) -> impl Iterator<Item = &Path> {
@@ -236,7 +247,8 @@ impl Files {
             KeysAt::Url(_) => None,
         });
         let certificate = self.certificate.iter().flat_map(|(certificate, key)| [certificate, key]);
-        self.tokens.iter().chain(keys).chain(certificate).chain(&self.client_authority).map(PathBuf::as_path)
+        let named = self.tokens.iter().chain(keys).chain(&self.visas);
+        named.chain(certificate).chain(&self.client_authority).map(PathBuf::as_path)
     }
 
     /// Which files there are now: another for another state of one.
@@ -245,18 +257,20 @@ impl Files {
             let found = std::fs::metadata(path).ok()?;
             Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
         };
-        self.paths().map(stamp).collect()
+        let of_visas = self.visa_file();
+        let of_visas = of_visas.iter().flat_map(VisaFile::key_files);
+        self.paths().chain(of_visas).map(stamp).collect()
     }
 
     /// Where it is said, for the record.
     fn described(&self) -> String {
-        let elsewhere = self.keys.iter().filter(|_| self.are_keys_elsewhere()).map(ToString::to_string);
+        let elsewhere = self.keys.iter().filter(|keys| matches!(keys, KeysAt::Url(_))).map(ToString::to_string);
         let names: Vec<String> = self.paths().map(|path| path.display().to_string()).chain(elsewhere).collect();
         names.join(" ")
     }
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let unreadable = |error| Failure::new(Exit::Machine, format!("cannot read {}: {error}", path.display()));
     std::fs::read_to_string(path).map_err(unreadable)
 }

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""What a server in between does for `godwit copy`: several receivers of one file, with and without its cache, and one long path as two halves.
+
+One to many: a far server behind a long path, and four receivers at its near end who copy one file at once: each by itself, through a relay at the near
+end, and through one with a cache that is empty. What crossed the path is counted by the emulator. Halves: one file over a path of some round-trip
+time, and over two paths of half of it with a relay between them, both ways. From disk to disk, with TLS, tokens and BLAKE3, set-up included. Rounds
+take turns. Needs root and /dev/net/tun; without them it says that it is skipped.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import _measure as bench
+
+FAR, MID, NEAR = "gwrelay-far", "gwrelay-mid", "gwrelay-near"
+RECEIVERS = 4
+MANY = {"rate": 200, "rtt": 80}
+SPLIT = {"rate": 1000, "rtt": 100}
+BETWEEN = ("directly", "relay", "caching relay")
+
+
+def ip(*words, check=True):
+    return subprocess.run(["ip", *map(str, words)], check=check, capture_output=True, text=True)
+
+
+class Row:
+    """Namespaces in a row, each joined with the next by an emulated path."""
+
+    def __init__(self, names, links, directory):
+        self.names, self.links, self.directory = names, links, directory
+        self.emulators, self.address = [], {}
+
+    def __enter__(self):
+        for name in self.names:
+            ip("netns", "del", name, check=False)
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for number, (one, other, link) in enumerate(zip(self.names, self.names[1:], self.links)):
+            stats, control = self.directory / f"stats{number}", self.directory / f"control{number}"
+            ends = [(one, f"to{number}r", 1, 2), (other, f"to{number}l", 2, 1)]
+            words = [f"nsa={one}", f"nsb={other}", f"deva={ends[0][1]}", f"devb={ends[1][1]}", f"ctl={control}", f"stats={stats}", "seed=7"]
+            words += [f"rate={link['rate']}", f"delay={link['rtt'] / 2}", "queue=1bdp"] + ([f"loss={link['loss']}"] if link.get("loss") else [])
+            child = subprocess.Popen([os.environ["GODWIT"], "bench", "path-emulator", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.emulators.append((child, stats, control))
+            for name, device, mine, theirs in ends:
+                for _ in range(100):
+                    if not ip("-n", name, "link", "show", device, check=False).returncode:
+                        break
+                    time.sleep(0.05)
+                ip("-n", name, "link", "set", device, "mtu", 1500, "txqueuelen", 20000, "up")
+                ip("-n", name, "addr", "add", f"10.217.{number}.{mine}", "peer", f"10.217.{number}.{theirs}", "dev", device)
+                self.address[(name, number)] = f"10.217.{number}.{mine}"
+        return self
+
+    def __exit__(self, *_):
+        for child, *_ in self.emulators:
+            child.terminate()
+            child.wait()
+        for name in self.names:
+            ip("netns", "del", name, check=False)
+
+    def stats(self, number=0):
+        _, stats, control = self.emulators[number]
+        stats.unlink(missing_ok=True)
+        control.write_text("stats\n")
+        for _ in range(100):
+            if stats.exists() and stats.stat().st_size:
+                break
+            time.sleep(0.05)
+        return json.loads(stats.read_text())
+
+
+def inside(name, *words):
+    return ["ip", "netns", "exec", name, *map(str, words)]
+
+
+class Server:
+    """`godwit serve` at one of the addresses of a namespace; it listens at all of them."""
+
+    def __init__(self, godwit, name, addresses, directory, root, words=()):
+        pem, key = directory / f"{name}.pem", directory / f"{name}.key"
+        names = ",".join(f"IP:{address}" for address in addresses)
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+             "-addext", f"subjectAltName={names}", "-addext", "basicConstraints=critical,CA:FALSE", "-out", pem, "-keyout", key], check=True, capture_output=True)
+        self.pem = pem
+        listen = [godwit, "serve", "--no-config", "--root", root, "--listen", "0.0.0.0:0", "--tls-cert", pem, "--tls-key", key, "--tokens", directory / "tokens", *words]
+        self.child = subprocess.Popen(inside(name, *listen), stdout=subprocess.PIPE, text=True)
+        self.port = re.search(r":(\d+)$", self.child.stdout.readline().strip()).group(1)
+
+    def end(self):
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait()
+
+
+def copying(godwit, name, directory, authority, source, target, relay=None):
+    words = [godwit, "copy", source, target, "--mode", "fast", "--quiet", "--no-config", "--ca", authority, "--token-file", directory / "token"]
+    return subprocess.Popen(inside(name, *words, *(["--relay", relay] if relay else [])), stderr=subprocess.PIPE, text=True)
+
+
+def ended(copies):
+    for copy in copies:
+        said = copy.communicate()[1]
+        if copy.returncode:
+            bench.fail(said)
+
+
+def emptied(directory):
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    return directory
+
+
+def same(one, other):
+    if subprocess.run(["cmp", one, other]).returncode:
+        bench.fail(f"{other} is not {one}")
+
+
+def authorities(directory, *servers):
+    both = directory / "authorities.pem"
+    both.write_bytes(b"".join(server.pem.read_bytes() for server in servers))
+    return both
+
+
+def one_to_many(godwit, directory, how, megabytes):
+    """Seconds until each of the receivers has the file, and what of it crossed the long path, in sizes of the file."""
+    root, mine, empty = directory / "root", emptied(directory / "mine"), emptied(directory / "empty")
+    size = (root / "f").stat().st_size
+    with Row([NEAR, FAR], [MANY], directory) as path:
+        at = path.address[(FAR, 0)]
+        far = Server(godwit, FAR, [at], directory, root)
+        words = ["--relay", "--ca", far.pem]
+        words += ["--relay-cache", emptied(directory / "cache"), "--relay-cache-size", "1G"] if how == "caching relay" else []
+        between = Server(godwit, NEAR, ["127.0.0.1"], directory, empty, words)
+        try:
+            authority = authorities(directory, far, between)
+            relay = None if how == "directly" else f"grpc+tls://127.0.0.1:{between.port}"
+            before = path.stats()["ba"]["bytes"]
+            started = time.monotonic()
+            ended([copying(godwit, NEAR, directory, authority, f"grpc+tls://{at}:{far.port}/f", mine / f"f{number}", relay) for number in range(RECEIVERS)])
+            seconds = time.monotonic() - started
+            crossed = path.stats()["ba"]
+        finally:
+            far.end()
+            between.end()
+    for number in range(RECEIVERS):
+        same(root / "f", mine / f"f{number}")
+    late = crossed["late_us_le"]["p99"]
+    return {"how": how, "megabytes": megabytes, "seconds": round(seconds, 2), "crossed": round((crossed["bytes"] - before) / size, 2), "emulator_late_us_p99": late, "load": os.getloadavg()[0]}
+
+
+def halves(godwit, directory, upload, split, loss, megabytes):
+    """Seconds for one file over a path, or over two of half of its round-trip time with a relay between them."""
+    root, mine, empty = emptied(directory / "taken"), emptied(directory / "mine"), emptied(directory / "empty")
+    given = directory / "root" / "f"
+    whole = {**SPLIT, "loss": loss}
+    half = {**whole, "rtt": SPLIT["rtt"] / 2, "loss": loss / 2}
+    names, links = ([NEAR, MID, FAR], [half, half]) if split else ([NEAR, FAR], [whole])
+    with Row(names, links, directory) as path:
+        last = len(links) - 1
+        at = path.address[(FAR, last)]
+        if split:
+            # What is listed and proved goes past the relay, over both halves.
+            ip("netns", "exec", MID, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            ip("-n", NEAR, "route", "add", "10.217.1.0/24", "via", path.address[(MID, 0)])
+            ip("-n", FAR, "route", "add", "10.217.0.0/24", "via", path.address[(MID, 1)])
+        if not upload:
+            os.link(given, root / "f")
+        far = Server(godwit, FAR, [at], directory, root, ["--writable"])
+        between = Server(godwit, MID, [path.address[(MID, 0)]], directory, empty, ["--relay", "--ca", far.pem]) if split else None
+        try:
+            authority = authorities(directory, *filter(None, (far, between)))
+            relay = f"grpc+tls://{path.address[(MID, 0)]}:{between.port}" if split else None
+            there, here = f"grpc+tls://{at}:{far.port}/f", mine / "f"
+            started = time.monotonic()
+            ended([copying(godwit, NEAR, directory, authority, *((given, there) if upload else (there, here)), relay)])
+            seconds = time.monotonic() - started
+            late = max(path.stats(number)["ab" if upload else "ba"]["late_us_le"]["p99"] for number in range(len(links)))
+        finally:
+            for server in filter(None, (far, between)):
+                server.end()
+    same(given, root / "f" if upload else mine / "f")
+    percent = 100 * megabytes * 2**20 * 8 / 1e6 / seconds / (SPLIT["rate"] * 1448 / 1500)
+    return {"upload": upload, "split": split, "loss": loss, "megabytes": megabytes, "seconds": round(seconds, 2), "percent": round(percent, 1), "emulator_late_us_p99": late, "load": os.getloadavg()[0]}
+
+
+def medians(rows, keys, fields):
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    for group, rounds in groups.items():
+        yield group, {field: (statistics.median(row[field] for row in rounds), min(row[field] for row in rounds), max(row[field] for row in rounds)) for field in fields}, len(rounds)
+
+
+def shown(values):
+    return f"{values[0]:.2f} ({values[1]:.2f} - {values[2]:.2f})"
+
+
+def report(options, godwit, results):
+    around = bench.host(godwit)
+    cached = [row for row in results["many"] if row["how"] == "caching relay"]
+    promised = [bench.promise(f"{RECEIVERS} receivers through a caching relay, crossings of the long path", [row["crossed"] for row in cached], at_most=1.15)] if cached else []
+    many = ["| receivers | seconds until all have it | crossings of the path | rounds |", "|---" * 4 + "|"]
+    for (how,), found, rounds in medians(results["many"], ["how"], ["seconds", "crossed"]):
+        many.append(f"| {RECEIVERS}, {how} | {shown(found['seconds'])} | {shown(found['crossed'])} | {rounds} |")
+    two = ["| direction | lost | path | seconds | % of the payload rate | rounds |", "|---" * 6 + "|"]
+    for (upload, loss, split), found, rounds in medians(results["halves"], ["upload", "loss", "split"], ["seconds", "percent"]):
+        name = f"two halves of {SPLIT['rtt'] // 2} ms" if split else f"{SPLIT['rtt']} ms"
+        two.append(f"| {'to' if upload else 'from'} the far server | {loss:.2%} | {name} | {shown(found['seconds'])} | {shown(found['percent'])} | {rounds} |")
+    sizes = sorted({row["megabytes"] for row in results["many"]}), sorted({row["megabytes"] for row in results["halves"]})
+    text = "\n".join([
+        "# Copies by way of a relay",
+        "",
+        f"{bench.machine(around)}. {around['versions']['godwit']}.",
+        "",
+        "From disk to disk, TLS, tokens and BLAKE3, set-up included, `--mode fast`; medians and spread of rounds that took turns. Servers, relay, receivers and emulators share the cores.",
+        "",
+        *[f"- {bench.in_words(one)}" for one in promised],
+        "",
+        f"## One file for {RECEIVERS} receivers at once, {MANY['rate']} Mbit/s, {MANY['rtt']} ms",
+        "",
+        f"A file of {', '.join(map(str, sizes[0]))} MiB; the relay is at the near end. Crossings are what the emulator carried towards the receivers, headers included, in sizes of the file.",
+        "",
+        *many,
+        "",
+        f"## One path as two halves, {SPLIT['rate']} Mbit/s",
+        "",
+        f"A file of {', '.join(map(str, sizes[1]))} MiB. Of what is lost, each half loses half.",
+        "",
+        *two,
+        "",
+        "Command: `cargo xtask bench relay`, as root; `--only` does a part.",
+        "",
+    ])
+    bench.write("relay", options.results, text, around, promised, results)
+
+
+def main():
+    parser = bench.parser(__doc__)
+    parser.add_argument("--megabytes", type=int, help="size of the file (default: 128 for several receivers, 512 for halves)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=["many", "halves"], help="only a part")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not Path("/dev/net/tun").exists():
+        print("bench relay: skipped: it needs root and /dev/net/tun")
+        return
+    bench.need("ip", "openssl", "cmp", "sysctl")
+    godwit = bench.godwit_binary(options)
+    os.environ["GODWIT"] = str(godwit)
+    kept = options.results / "relay.json"
+    before = json.loads(kept.read_text()) if kept.exists() else {}
+    results = {part: before.get(part, []) for part in ("many", "halves")}
+    with tempfile.TemporaryDirectory(prefix="godwit-relay-") as scratch:
+        directory = Path(scratch)
+        (directory / "token").write_bytes(subprocess.run([godwit, "token", "bench", "--tokens", directory / "tokens"], check=True, capture_output=True).stdout)
+        for part in [part for part in results if options.only in (None, part)]:
+            megabytes = options.megabytes or (128 if part == "many" else 512)
+            with open(emptied(directory / "root") / "f", "wb") as out:
+                for _ in range(megabytes >> 4):
+                    out.write(os.urandom(16 << 20))
+            results[part] = []
+            for _ in range(options.rounds):
+                if part == "many":
+                    found = [one_to_many(godwit, directory, how, megabytes) for how in BETWEEN]
+                else:
+                    found = [halves(godwit, directory, upload, split, loss, megabytes) for loss in (0.0, 0.001) for upload in (False, True) for split in (False, True)]
+                for row in found:
+                    print(row, flush=True)
+                results[part] += found
+        report(options, godwit, results)
+
+
+if __name__ == "__main__":
+    main()

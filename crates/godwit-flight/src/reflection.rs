@@ -1,0 +1,231 @@
+//! What the services of a node look like, for clients that ask it (gRPC Server Reflection, v1 and v1alpha): Arrow Flight and health.
+//!
+//! The messages of Flight are written down here as the specification has them (`Flight.proto`), since what was generated from it keeps no
+//! description of itself. A test asks by them, with a client that knows nothing else.
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+    FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto,
+};
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic_reflection::server::Builder;
+
+const PACKAGE: &str = "arrow.flight.protocol";
+const FILE: &str = "Flight.proto";
+const TIMESTAMP_FILE: &str = "google/protobuf/timestamp.proto";
+const TIMESTAMP: &str = "google.protobuf.Timestamp";
+
+/// The type of a field.
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain(Type),
+    /// A message of the package.
+    Message(&'static str),
+    /// Any number of messages of the package.
+    Messages(&'static str),
+    /// Any number of words.
+    Words,
+    /// An enumeration of the package.
+    Enumeration(&'static str),
+    Timestamp,
+    /// A number that may be missing.
+    OptionalDouble,
+}
+
+use Kind::{Enumeration, Message, Messages, OptionalDouble, Plain, Timestamp, Words};
+
+const BYTES: Kind = Plain(Type::Bytes);
+const TEXT: Kind = Plain(Type::String);
+
+type Fields = &'static [(&'static str, i32, Kind)];
+
+/// The messages, and the name, number and type of each field.
+const MESSAGES: [(&str, Fields); 20] = [
+    ("HandshakeRequest", &[("protocol_version", 1, Plain(Type::Uint64)), ("payload", 2, BYTES)]),
+    ("HandshakeResponse", &[("protocol_version", 1, Plain(Type::Uint64)), ("payload", 2, BYTES)]),
+    ("BasicAuth", &[("username", 2, TEXT), ("password", 3, TEXT)]),
+    ("Empty", &[]),
+    ("ActionType", &[("type", 1, TEXT), ("description", 2, TEXT)]),
+    ("Criteria", &[("expression", 1, BYTES)]),
+    ("Action", &[("type", 1, TEXT), ("body", 2, BYTES)]),
+    ("CancelFlightInfoRequest", &[("info", 1, Message("FlightInfo"))]),
+    ("RenewFlightEndpointRequest", &[("endpoint", 1, Message("FlightEndpoint"))]),
+    ("Result", &[("body", 1, BYTES)]),
+    ("CancelFlightInfoResult", &[("status", 1, Enumeration("CancelStatus"))]),
+    ("SchemaResult", &[("schema", 1, BYTES)]),
+    (
+        "FlightDescriptor",
+        &[("type", 1, Enumeration("FlightDescriptor.DescriptorType")), ("cmd", 2, BYTES), ("path", 3, Words)],
+    ),
+    (
+        "FlightInfo",
+        &[
+            ("schema", 1, BYTES),
+            ("flight_descriptor", 2, Message("FlightDescriptor")),
+            ("endpoint", 3, Messages("FlightEndpoint")),
+            ("total_records", 4, Plain(Type::Int64)),
+            ("total_bytes", 5, Plain(Type::Int64)),
+            ("ordered", 6, Plain(Type::Bool)),
+            ("app_metadata", 7, BYTES),
+        ],
+    ),
+    (
+        "PollInfo",
+        &[
+            ("info", 1, Message("FlightInfo")),
+            ("flight_descriptor", 2, Message("FlightDescriptor")),
+            ("progress", 3, OptionalDouble),
+            ("expiration_time", 4, Timestamp),
+        ],
+    ),
+    (
+        "FlightEndpoint",
+        &[
+            ("ticket", 1, Message("Ticket")),
+            ("location", 2, Messages("Location")),
+            ("expiration_time", 3, Timestamp),
+            ("app_metadata", 4, BYTES),
+        ],
+    ),
+    ("Location", &[("uri", 1, TEXT)]),
+    ("Ticket", &[("ticket", 1, BYTES)]),
+    (
+        "FlightData",
+        &[
+            ("flight_descriptor", 1, Message("FlightDescriptor")),
+            ("data_header", 2, BYTES),
+            ("app_metadata", 3, BYTES),
+            ("data_body", 1000, BYTES),
+        ],
+    ),
+    ("PutResult", &[("app_metadata", 1, BYTES)]),
+];
+
+/// The calls: what is sent and what comes back, and whether that is a stream.
+const METHODS: [(&str, (&str, bool), (&str, bool)); 10] = [
+    ("Handshake", ("HandshakeRequest", true), ("HandshakeResponse", true)),
+    ("ListFlights", ("Criteria", false), ("FlightInfo", true)),
+    ("GetFlightInfo", ("FlightDescriptor", false), ("FlightInfo", false)),
+    ("PollFlightInfo", ("FlightDescriptor", false), ("PollInfo", false)),
+    ("GetSchema", ("FlightDescriptor", false), ("SchemaResult", false)),
+    ("DoGet", ("Ticket", false), ("FlightData", true)),
+    ("DoPut", ("FlightData", true), ("PutResult", true)),
+    ("DoExchange", ("FlightData", true), ("FlightData", true)),
+    ("DoAction", ("Action", false), ("Result", true)),
+    ("ListActions", ("Empty", false), ("ActionType", true)),
+];
+
+const DESCRIPTOR_TYPES: [&str; 3] = ["UNKNOWN", "PATH", "CMD"];
+const CANCEL_STATUS: [&str; 4] = [
+    "CANCEL_STATUS_UNSPECIFIED",
+    "CANCEL_STATUS_CANCELLED",
+    "CANCEL_STATUS_CANCELLING",
+    "CANCEL_STATUS_NOT_CANCELLABLE",
+];
+
+/// The same calls, and those by which a client asks what they look like.
+pub(crate) fn with_reflection(routes: Routes) -> Routes {
+    let described = || {
+        let builder = Builder::configure().register_file_descriptor_set(described());
+        builder.register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let why = "what is described is whole: a test asks for it";
+    routes.add_service(described().build_v1().expect(why)).add_service(described().build_v1alpha().expect(why))
+}
+
+fn described() -> FileDescriptorSet {
+    let mut messages: Vec<_> = MESSAGES.iter().map(|(name, fields)| message(name, fields)).collect();
+    for message in messages.iter_mut().filter(|message| message.name() == "FlightDescriptor") {
+        message.enum_type.push(enumeration("DescriptorType", &DESCRIPTOR_TYPES));
+    }
+    let service = <FlightServiceServer<()> as NamedService>::NAME.rsplit('.').next().map(str::to_owned);
+    let flight = FileDescriptorProto {
+        name: Some(FILE.to_owned()),
+        package: Some(PACKAGE.to_owned()),
+        dependency: vec![TIMESTAMP_FILE.to_owned()],
+        message_type: messages,
+        enum_type: vec![enumeration("CancelStatus", &CANCEL_STATUS)],
+        service: vec![ServiceDescriptorProto {
+            name: service,
+            method: METHODS.iter().map(|(name, sent, comes)| method(name, *sent, *comes)).collect(),
+            options: None,
+        }],
+        syntax: Some("proto3".to_owned()),
+        ..FileDescriptorProto::default()
+    };
+    let timestamp = FileDescriptorProto {
+        name: Some(TIMESTAMP_FILE.to_owned()),
+        package: TIMESTAMP.rsplit_once('.').map(|(package, _)| package.to_owned()),
+        message_type: vec![message(
+            "Timestamp",
+            &[("seconds", 1, Plain(Type::Int64)), ("nanos", 2, Plain(Type::Int32))],
+        )],
+        syntax: Some("proto3".to_owned()),
+        ..FileDescriptorProto::default()
+    };
+    FileDescriptorSet { file: vec![timestamp, flight] }
+}
+
+fn message(name: &str, fields: Fields) -> DescriptorProto {
+    let optional: Vec<&str> =
+        fields.iter().filter(|(_, _, kind)| matches!(kind, OptionalDouble)).map(|(name, _, _)| *name).collect();
+    // A field of proto3 that may be missing is the only member of a choice of its own.
+    let choices =
+        optional.iter().map(|name| prost_types::OneofDescriptorProto { name: Some(format!("_{name}")), options: None });
+    DescriptorProto {
+        name: Some(name.to_owned()),
+        field: fields.iter().map(|(name, number, kind)| field(name, *number, *kind)).collect(),
+        oneof_decl: choices.collect(),
+        ..DescriptorProto::default()
+    }
+}
+
+fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto {
+    let (of, type_name) = match kind {
+        Plain(of) => (of, None),
+        Words => (Type::String, None),
+        OptionalDouble => (Type::Double, None),
+        Message(name) | Messages(name) => (Type::Message, Some(format!(".{PACKAGE}.{name}"))),
+        Enumeration(name) => (Type::Enum, Some(format!(".{PACKAGE}.{name}"))),
+        Timestamp => (Type::Message, Some(format!(".{TIMESTAMP}"))),
+    };
+    let many = matches!(kind, Messages(_) | Words);
+    let may_be_missing = matches!(kind, OptionalDouble);
+    FieldDescriptorProto {
+        name: Some(name.to_owned()),
+        number: Some(number),
+        label: Some(if many { Label::Repeated } else { Label::Optional }.into()),
+        r#type: Some(of.into()),
+        type_name,
+        oneof_index: may_be_missing.then_some(0),
+        proto3_optional: may_be_missing.then_some(true),
+        ..FieldDescriptorProto::default()
+    }
+}
+
+fn enumeration(name: &str, values: &[&str]) -> EnumDescriptorProto {
+    let value = |(number, name): (i32, &&str)| EnumValueDescriptorProto {
+        name: Some((*name).to_owned()),
+        number: Some(number),
+        options: None,
+    };
+    EnumDescriptorProto {
+        name: Some(name.to_owned()),
+        value: (0..).zip(values).map(value).collect(),
+        ..EnumDescriptorProto::default()
+    }
+}
+
+fn method(name: &str, sent: (&str, bool), comes: (&str, bool)) -> MethodDescriptorProto {
+    MethodDescriptorProto {
+        name: Some(name.to_owned()),
+        input_type: Some(format!(".{PACKAGE}.{}", sent.0)),
+        output_type: Some(format!(".{PACKAGE}.{}", comes.0)),
+        client_streaming: Some(sent.1),
+        server_streaming: Some(comes.1),
+        options: None,
+    }
+}

@@ -1,0 +1,67 @@
+//! Files that are encrypted before they get their names.
+
+use std::io::{self, BufWriter, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use godwit_formats::crypt4gh::{ENDING, Encryptor, PublicKey};
+
+use super::{Staged, StagedFile};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// The name of an encrypted file.
+fn encrypted_name(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(ENDING);
+    name.into()
+}
+
+impl Staged {
+    /// Encrypts some of the files for some readers. What is of one of them, its name with another ending behind, goes along under the new
+    /// name, as it is: an index tells how many reads are where, and nothing of a read.
+    ///
+    /// # Errors
+    /// What the file system reports, for the file that it names.
+    pub fn encrypt(&mut self, paths: &[PathBuf], readers: &[PublicKey]) -> Result<(), (PathBuf, io::Error)> {
+        for file in &mut self.files {
+            if paths.contains(&file.path) {
+                let encrypted = encrypted(file, readers).map_err(|error| (file.path.clone(), error))?;
+                let mut plain = std::mem::replace(file, encrypted);
+                // It is not gone on with: what is whole is the other one.
+                plain.kept = false;
+            } else if let Some((of, ending)) = beside(&file.path, paths) {
+                let mut name = encrypted_name(of).into_os_string();
+                name.push(ending);
+                file.path = name.into();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which of some files a file is beside, and what its name has behind that one's.
+fn beside<'p>(path: &Path, of: &'p [PathBuf]) -> Option<(&'p PathBuf, String)> {
+    let name = path.to_str()?;
+    of.iter().find_map(|of| {
+        let ending = name.strip_prefix(of.to_str()?).filter(|ending| ending.starts_with('.'))?;
+        Some((of, ending.to_owned()))
+    })
+}
+
+/// The same bytes, encrypted, whole and durable.
+fn encrypted(plain: &StagedFile, readers: &[PublicKey]) -> io::Result<StagedFile> {
+    let staged = match plain.kept {
+        true => StagedFile::keep(&encrypted_name(&plain.path))?,
+        false => StagedFile::create(&encrypted_name(&plain.path))?,
+    };
+    staged.file.set_len(0)?;
+    let mut from = &plain.file;
+    from.seek(SeekFrom::Start(0))?;
+    let mut encryptor = Encryptor::new(BufWriter::with_capacity(READ_BYTES, &staged.file), readers)?;
+    let mut from = io::BufReader::with_capacity(READ_BYTES, from);
+    io::copy(&mut from, &mut encryptor)?;
+    drop(encryptor.finish()?);
+    staged.file.sync_all()?;
+    Ok(staged)
+}

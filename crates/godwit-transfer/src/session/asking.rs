@@ -1,0 +1,171 @@
+//! What streams are asked for: how much at a time, of which files, and what is asked for twice.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Action, FileId, FileState, Request, STALLED, Session, Span, Stream, StreamId, StreamState};
+use crate::ranges::RangeSet;
+use crate::tree::BLOCK_BYTES;
+
+/// Files that a request names, at most.
+const SPANS_PER_REQUEST: usize = 512;
+/// Requests that a stream has at a time, at most.
+const REQUESTS_AT_MOST: usize = 16;
+/// Over how long the rate of a stream is taken.
+const RATE_WINDOW: Duration = Duration::from_millis(50);
+/// What a stream is asked for lasts at most so long, once it is known how fast it is.
+const WORK_AT_MOST: Duration = Duration::from_secs(1);
+/// Bytes that a stream may be asked for before that, and in any case.
+const UNTRIED_BYTES: u64 = 8 << 20;
+
+/// Bytes a second, of late.
+#[derive(Debug, Default)]
+pub(super) struct Rate {
+    bytes_per_s: f64,
+    /// Since when bytes are counted, and how many there were.
+    since: Option<Duration>,
+    bytes: u64,
+}
+
+impl Rate {
+    pub(super) fn add(&mut self, now: Duration, bytes: u64) {
+        // What comes first says when it came, not how long it took.
+        let Some(since) = self.since else {
+            self.since = Some(now);
+            return;
+        };
+        self.bytes += bytes;
+        let elapsed = now.saturating_sub(since);
+        if elapsed >= RATE_WINDOW {
+            let measured = self.bytes as f64 / elapsed.as_secs_f64();
+            let before = if self.bytes_per_s > 0.0 { self.bytes_per_s } else { measured };
+            *self = Self { bytes_per_s: 0.5 * (before + measured), since: Some(now), bytes: 0 };
+        }
+    }
+}
+
+impl Session {
+    /// Gives streams as many requests as they may have, or `only` one of them. The stream with the fewest comes first.
+    pub(super) fn ask(&mut self, now: Duration, only: Option<usize>, actions: &mut Vec<Action>) {
+        let streams = self.streams.len().min(self.options.streams.max(1) as usize);
+        let asked = only.map_or(0..streams, |only| only..(only + 1).min(streams));
+        for held in 0..REQUESTS_AT_MOST {
+            for stream in asked.clone() {
+                let found = &self.streams[stream];
+                if found.state != StreamState::Open || found.requests.len() != held {
+                    continue;
+                }
+                let ahead = self.spans_ahead(stream);
+                let is_ahead = ahead.is_some();
+                let outstanding = match ahead.or_else(|| self.next_spans(stream)) {
+                    Some(spans) => spans,
+                    None if held == 0 => match self.doubled_spans(now, stream) {
+                        Some(spans) => spans,
+                        None => {
+                            self.move_to_work(stream, actions);
+                            continue;
+                        }
+                    },
+                    None => continue,
+                };
+                let request = self.next_request;
+                self.next_request += 1;
+                let spans = outstanding
+                    .iter()
+                    .flat_map(|(file, blocks)| blocks.iter().map(|(start, end)| Span { file: *file, start, end }));
+                let (stream_id, spans) = (stream as StreamId, spans.collect());
+                actions.push(Action::Ask { stream: stream_id, request, ahead: is_ahead, spans });
+                let request_state = Request { outstanding, progressed: now, doubled: false };
+                self.streams[stream].requests.insert(request, request_state);
+            }
+        }
+    }
+
+    /// What a stream has been asked for already, once.
+    fn spans_ahead(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        let mut ahead = std::mem::take(&mut self.streams[stream].ahead);
+        ahead.retain(|file, _| self.files[*file as usize].state == FileState::Fetching);
+        (!ahead.is_empty()).then_some(ahead)
+    }
+
+    /// Bytes that a stream may be asked for at a time: half of its share of what is left. That gets less towards the end, and is less for
+    /// slower streams, so that all end together; only what is on its way in a round trip or two is not to get less.
+    fn allowance(&self, stream: usize) -> u64 {
+        // Before anything has come, all are alike.
+        let weight = |stream: &Stream| u128::from(stream.arrived_bytes + BLOCK_BYTES);
+        let all: u128 = self.streams.iter().map(weight).sum();
+        let share = u128::from(self.unasked_bytes) * weight(&self.streams[stream]) / (2 * all);
+        let comes_in = |time: Duration| (self.streams[stream].rate.bytes_per_s * time.as_secs_f64()) as u64;
+        let share = u64::try_from(share).unwrap_or(u64::MAX).min(comes_in(WORK_AT_MOST).max(UNTRIED_BYTES));
+        let least = if self.streams[stream].rate.bytes_per_s > 0.0 { BLOCK_BYTES } else { 2 * BLOCK_BYTES };
+        share.max(comes_in(self.options.horizon)).max(least)
+    }
+
+    /// Bytes that a stream has been asked for and that are not here.
+    fn outstanding_bytes(&self, stream: usize) -> u64 {
+        let spans = self.streams[stream].requests.values().flat_map(|request| &request.outstanding);
+        let bytes = spans.flat_map(|(id, blocks)| {
+            let file = &self.files[*id as usize];
+            blocks.iter().map(|(start, end)| file.bytes(start, end))
+        });
+        bytes.sum()
+    }
+
+    /// The next blocks for a stream that nobody was asked for, where it may have more.
+    fn next_spans(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        if self.unasked.is_empty() {
+            return None;
+        }
+        let source = self.streams[stream].source;
+        let (allowance, outstanding) = (self.allowance(stream), self.outstanding_bytes(stream));
+        if outstanding > 0 && outstanding >= allowance {
+            return None;
+        }
+        let most = self.options.request_bytes.max(BLOCK_BYTES);
+        let mut left = (allowance / 2).min(allowance.saturating_sub(outstanding)).clamp(BLOCK_BYTES, most);
+        let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
+        while left > 0 && spans.len() < SPANS_PER_REQUEST {
+            let mut unasked = self.unasked.iter().copied();
+            let Some(id) = unasked.find(|id| self.files[*id as usize].sources.has(source)) else { break };
+            let file = &mut self.files[id as usize];
+            let Some((start, end)) = file.unasked.take(left.div_ceil(BLOCK_BYTES)) else { break };
+            let bytes = file.bytes(start, end);
+            if file.unasked.is_empty() {
+                self.unasked.remove(&id);
+            }
+            self.unasked_bytes -= bytes;
+            // A file without bytes takes room, too.
+            left = left.saturating_sub(bytes.max(4096));
+            spans.entry(id).or_default().insert(start, end);
+        }
+        (!spans.is_empty()).then_some(spans)
+    }
+
+    /// Has a stream without work go to a source that has some, and that no stream is at.
+    fn move_to_work(&mut self, stream: usize, actions: &mut Vec<Action>) {
+        let first = self.unasked.first().map(|file| self.files[*file as usize].sources);
+        let Some(source) = first.and_then(|sources| sources.iter().next()) else { return };
+        if self.streams.iter().all(|other| other.source != source) {
+            let moved = &mut self.streams[stream];
+            (moved.source, moved.state, moved.failures) = (source, StreamState::Opening, 0);
+            actions.push(Action::Open { stream: stream as StreamId, source });
+        }
+    }
+
+    /// What another stream has been asked for long ago, and this one's source has.
+    fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        let (files, source) = (&self.files, self.streams[idle].source);
+        let others = self.streams.iter_mut().enumerate().filter(|(stream, _)| *stream != idle);
+        let requests = others.flat_map(|(_, stream)| stream.requests.values_mut());
+        let stalled = requests.filter(|request| !request.doubled && now >= request.progressed + STALLED);
+        for request in stalled {
+            let had = request.outstanding.iter().filter(|(file, _)| files[**file as usize].sources.has(source));
+            let had: BTreeMap<_, _> = had.map(|(file, blocks)| (*file, blocks.clone())).collect();
+            if !had.is_empty() {
+                request.doubled = true;
+                return Some(had);
+            }
+        }
+        None
+    }
+}
