@@ -113,7 +113,8 @@ def burst(fixture):
                     subprocess.run(["kill", "-KILL", child], check=False)
             for client in clients:
                 client.wait()
-            if sum(found) != CLIENTS:
+            # A client that found its node too late may have a connection to two for a moment.
+            if sum(found) < CLIENTS:
                 bench.fail(f"{policy}: of {CLIENTS} clients {sum(found)} came: {found}")
             counts[policy] = found
             bench.progress(f"burst, {policy}: {found}")

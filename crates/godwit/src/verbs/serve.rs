@@ -70,13 +70,9 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let tracer = traces::tracer_of(exporter.as_ref(), &args.common);
         let options = NodeOptions { rules, log: log.clone(), web, tracer, ..NodeOptions::default() };
         let node = Node::in_pool(root, engine, files, pool.clone(), options);
-        let encrypted = tls.is_some();
-        let routes = node.routes();
+        let (encrypted, routes) = (tls.is_some(), node.routes());
         let server = Server::bind_guarded(&Address::Tcp(address), node, routes, gate, tls, tuning_of(args)).await?;
-        let names = match &args.dns {
-            Some(place) => Some(names_at(place).await?),
-            None => None,
-        };
+        answer_dns(args, pool.as_ref()).await?;
         let scheme = if encrypted { "grpc+tls" } else { "grpc+tcp" };
         let noun = if datasets == 1 { "dataset" } else { "datasets" };
         print(&format!("{datasets} {noun} of {} at {scheme}://{}\n", args.root.display(), server.address()))?;
@@ -87,9 +83,6 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
         if let Some(pool) = &pool {
             pool.watch();
-        }
-        if let Some((pool, socket)) = pool.clone().zip(names) {
-            tokio::spawn(answer_names(socket, pool));
         }
         let until_told = async {
             until(&cancelled, args.until_stdin_closes).await;
@@ -131,12 +124,15 @@ fn opened_root(args: &ServeArgs, temporary: Option<&Temporary>) -> Result<Root, 
     })
 }
 
-/// Where questions of DNS come in.
-async fn names_at(place: &str) -> Result<tokio::net::UdpSocket, Failure> {
-    tokio::net::UdpSocket::bind(place).await.map_err(|error| {
+/// Answers questions of DNS for the pool's name, where that is wanted.
+async fn answer_dns(args: &ServeArgs, pool: Option<&Arc<Membership>>) -> Result<(), Failure> {
+    let Some((place, pool)) = args.dns.as_ref().zip(pool) else { return Ok(()) };
+    let socket = tokio::net::UdpSocket::bind(place).await.map_err(|error| {
         let problem = format!("cannot answer questions of DNS at {place}: {error}; choose another --dns HOST:PORT");
         Failure::new(Exit::Machine, problem)
-    })
+    })?;
+    tokio::spawn(answer_names(socket, pool.clone()));
+    Ok(())
 }
 
 /// What gives out files as they are, where they are here.
