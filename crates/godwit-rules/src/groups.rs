@@ -19,7 +19,7 @@ use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 
 use crate::grants::Grants;
 use crate::rule::{Groups, Rule};
-use crate::view::{View, unfit};
+use crate::view::{View, unfit, veiled};
 
 /// Groups of a dataset, at most: they are held in memory, and with more of them there is nobody beside anybody.
 const MOST_GROUPS: usize = 65_536;
@@ -240,7 +240,7 @@ impl Dataset for Grouped {
         if part.stretches.is_empty() {
             return Ok(Box::new(std::iter::empty()));
         }
-        let Seen { columns, rows } = self.seen()?;
+        let Seen { columns, rows } = self.seen().map_err(|error| veiled(&self.name, error))?;
         let (schema, columns) = match &scan.columns {
             None => (self.schema.clone(), columns),
             Some(wanted) => {

@@ -68,7 +68,7 @@ pub(crate) fn unfit(name: &str, rule: &Rule, problem: &str) -> DatasetError {
 }
 
 /// An error without the words of whoever reads the data, which may hold some of them.
-fn veiled(name: &str, error: DatasetError) -> DatasetError {
+pub(crate) fn veiled(name: &str, error: DatasetError) -> DatasetError {
     match error {
         DatasetError::Data(_) => {
             DatasetError::Data(format!("the data of {name} cannot be read; whoever keeps them can find out why").into())
