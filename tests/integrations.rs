@@ -1,12 +1,15 @@
 //! godwit within workflow engines: what they write is what godwit writes by itself.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use godwit_tests::binary::{self, godwit};
+use godwit_tests::served::Served;
 use godwit_tests::tool::{Tool, succeed};
 use godwit_tests::{needs, scratch};
 
-use crate::run::formats::{aligned, python_with};
+use crate::run::formats::{aligned, lines, python_with};
+use crate::serve::access::certificate;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -62,4 +65,128 @@ fn the_workflow_of_the_page_writes_what_godwit_writes() {
     godwit().current_dir(&directory).args(search).succeeds();
     let hits = read(&directory.join("hits.tsv"));
     assert!(!hits.is_empty() && hits == read(&directory.join("by-hand.tsv")), "the hits are others");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("scratch paths are text")
+}
+
+/// Reads of a region as samtools has them: the columns that the examples in other languages print.
+const REGION: &str = "chr1:1000-20000";
+
+fn by_samtools(bam: &Path) -> Vec<String> {
+    let said = succeed(Tool::need("samtools").command().args(["view", text(bam), REGION])).stdout;
+    let reads = lines(&String::from_utf8(said).expect("it prints text"));
+    let reads: Vec<String> = reads
+        .iter()
+        .map(|read| {
+            let columns: Vec<&str> = read.split('\t').collect();
+            [columns[0], columns[1], columns[2], columns[3], columns[5]].join("\t")
+        })
+        .collect();
+    assert!(reads.len() > 10, "the region has {} reads", reads.len());
+    reads
+}
+
+/// Has an example read a region from a server that is open, and from one with TLS and a token.
+fn assert_reads_what_samtools_reads(example: impl Fn() -> Command) {
+    let (_, out) = aligned();
+    let expected = by_samtools(&out.join("sample.bam"));
+    let directory = scratch::directory("other-languages");
+    let said = |words: &[&str]| {
+        let said = succeed(example().args(words)).stdout;
+        lines(&String::from_utf8(said).expect("it prints text"))
+    };
+    let open = Served::start(&out, &[]);
+    assert_eq!(said(&[&format!("grpc+tcp://{}", open.address), "sample.bam", REGION]), expected);
+
+    let (certificate, key) = certificate(&directory);
+    let tokens = directory.join("tokens.txt");
+    let token = godwit().args(["token", "alice", "--tokens", text(&tokens)]).succeeds().stdout;
+    let guard = ["--tls-cert", text(&certificate), "--tls-key", text(&key), "--tokens", text(&tokens)];
+    let guarded = Served::start(&out, &guard);
+    let url = format!("grpc+tls://{}", guarded.address);
+    assert_eq!(said(&[&url, "sample.bam", REGION, token.trim(), text(&certificate)]), expected);
+    let refused = example().args([&url, "sample.bam", REGION, "nonsense", text(&certificate)]).output();
+    assert!(!refused.expect("it runs").status.success(), "a wrong token was taken");
+}
+
+#[test]
+#[ignore = "23 MB of npm's packages; cargo test --profile ci -p godwit-tests --test e2e -- --ignored integrations::javascript"]
+fn javascript_reads_what_samtools_reads() {
+    needs!("bwa", "samtools", "openssl", "node", "npm");
+    let directory = scratch::directory("javascript");
+    for file in ["package.json", "flight.proto", "flight.mjs", "reads.mjs"] {
+        let from = repository().join("integrations/javascript").join(file);
+        std::fs::copy(from, directory.join(file)).expect("it is there");
+    }
+    succeed(Tool::need("npm").command().args(["install", "--no-audit", "--no-fund"]).current_dir(&directory));
+    assert_reads_what_samtools_reads(|| {
+        let mut node = Tool::need("node").command();
+        node.arg(directory.join("reads.mjs"));
+        node
+    });
+}
+
+#[test]
+#[ignore = "R is 39 MB of Debian's packages; cargo test --profile ci -p godwit-tests --test e2e -- --ignored integrations::r_reads"]
+fn r_reads_what_samtools_reads() {
+    needs!("bwa", "samtools", "openssl", "python3", "Rscript");
+    let python = python_with("columns").expect("tools/python-packages.sh made it").command();
+    assert_reads_what_samtools_reads(|| {
+        let mut r = Tool::need("Rscript").command();
+        r.env("RETICULATE_PYTHON", python.get_program()).arg(repository().join("integrations/r/reads.R"));
+        r
+    });
+}
+
+fn packaging(file: &str) -> String {
+    let path = repository().join("packaging").join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Runs lines of a shell where the built programs are on the PATH.
+fn run_in_scratch(script: &str) {
+    let mut path = binary::path().parent().expect("it is in a directory").as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let directory = scratch::directory("packaging");
+    let mut bash = Tool::need("bash").command();
+    bash.current_dir(&directory).env("PATH", path).env("XDG_CONFIG_HOME", &directory);
+    succeed(bash.args(["-euc", script]));
+}
+
+/// Whether a shell can read a script; nothing of it is run.
+fn assert_shell(script: &str) {
+    succeed(Tool::need("bash").command().args(["-n", "-c", script]));
+}
+
+#[test]
+fn the_recipe_for_conda_is_of_this_version_and_its_test_passes() {
+    needs!("bash", "bwa", "samtools", "bcftools");
+    let recipe = packaging("bioconda/meta.yaml");
+    assert!(recipe.contains(&format!("{{% set version = \"{}\" %}}", env!("CARGO_PKG_VERSION"))), "another version");
+    for license in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        assert!(recipe.contains(&format!("    - {license}\n")) && repository().join(license).is_file(), "{license}");
+    }
+    assert_shell(&packaging("bioconda/build.sh"));
+    let commands = recipe.split("  commands:\n").nth(1).expect("it has a test");
+    let commands: Vec<&str> = commands.lines().map_while(|line| line.strip_prefix("    - ")).collect();
+    assert!(commands.len() >= 3, "{commands:?}");
+    run_in_scratch(&commands.join("\n"));
+}
+
+#[test]
+fn the_definition_of_an_image_has_scripts_that_a_shell_reads_and_a_test_that_passes() {
+    needs!("bash", "bwa", "samtools", "bcftools");
+    let definition = packaging("apptainer/godwit.def");
+    let sections = definition.split("\n%").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")));
+    let body = |text: &str| text.split("\nBootstrap:").next().unwrap_or_default().to_owned();
+    let sections: Vec<(&str, String)> = sections.map(|(name, text)| (name, body(text))).collect();
+    let of = |name| {
+        sections.iter().filter(|section| section.0 == name).map(|section| section.1.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((of("post").len(), of("test").len(), of("runscript").len()), (2, 1, 1));
+    ["post", "environment", "runscript", "test"].map(of).into_iter().flatten().for_each(assert_shell);
+    of("test").into_iter().for_each(run_in_scratch);
 }

@@ -46,6 +46,14 @@ fn parts_of_queries_train_and_pile_up_as_samtools_does() {
 }
 
 #[test]
+fn masked_columns_are_plain_columns_in_every_frame() {
+    needs!("python3");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_rules.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
 fn services_score_what_they_are_sent() {
     needs!("python3", "openssl");
     let said = succeed(interpreter("columns").arg(package().join("tests/test_scoring.py")));

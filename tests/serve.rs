@@ -1,6 +1,6 @@
 //! Datasets asked with SQL and over Arrow Flight, against samtools, bcftools and clients that nobody here wrote.
 
-mod access;
+pub mod access;
 mod changing;
 mod clients;
 mod encryption;

@@ -20,7 +20,7 @@ fail() {
 # What each profile needs: a package, and after a colon a command that will do as well, however it was installed.
 run=(build-essential:c++ binutils:objcopy cmake:cmake libbwa-dev zlib1g-dev bwa:bwa samtools:samtools bcftools:bcftools)
 test=(freebayes:freebayes zstd:zstd tabix:tabix ncbi-blast+:makeblastdb fastp:fastp mosdepth:mosdepth bedtools:bedtools minimap2:minimap2 bowtie2:bowtie2 libhts-dev python3:python3 python3-venv
-    default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl systemd:systemd-analyze
+    default-jdk-headless:javac maven:mvn util-linux:unshare openssl:openssl curl:curl systemd:systemd-analyze environment-modules:modulecmd
     munge:munged slurmctld:slurmctld slurmd:slurmd slurm-client:sbatch iproute2:ip openssh-server:sshd openssh-client:ssh)
 bench=(samblaster:samblaster python3:python3 python3-venv iperf3:iperf3 postgresql odbc-postgresql clickhouse-server:clickhouse-server
     clickhouse-client:clickhouse-client bsdiff:bsdiff aria2:aria2c nginx-light:nginx globus-gridftp-server-progs:globus-gridftp-server

@@ -78,7 +78,7 @@ fn every_command_of_the_guide_works_as_it_stands() {
 
 #[test]
 fn installed_programs_stand_together() {
-    needs!("bash");
+    needs!("bash", "modulecmd");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let prefix = scratch::directory("install with blank");
     // What is built already: a build would put other programs in place of those that other tests run.
@@ -104,8 +104,19 @@ fn installed_programs_stand_together() {
     let beside = format!("(bwa 0.7.17), {}", prefix.join("bin/godwit-bwa").display());
     assert!(found.contains(&beside), "{found}");
     assert!(prefix.join("bin/godwit-bwa-mem2").is_file() && prefix.join("share/man/man1/godwit-align.1").is_file());
+    assert_eq!(said_after_loading(&prefix), format!("godwit {}\n", env!("CARGO_PKG_VERSION")));
     let wrong = Command::new(root.join("install")).arg("--nonsense").output().expect("bash is there");
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+/// What the program that the module file puts first on the PATH says of itself.
+fn said_after_loading(prefix: &Path) -> String {
+    let script = "eval \"$(modulecmd bash load godwit)\"; godwit --version";
+    let mut bash = Tool::need("bash").command();
+    bash.args(["-euc", script]).env("MODULEPATH", prefix.join("share/modulefiles"));
+    // Modules that whoever runs this has loaded are not of this.
+    bash.env_remove("LOADEDMODULES").env_remove("_LMFILES_");
+    String::from_utf8(succeed(&mut bash).stdout).expect("it is text")
 }
 
 #[test]

@@ -119,7 +119,7 @@ pub(crate) fn align_followed(
     let trimmer = trim::checked_version(&options.reads)?;
     let planned = lanes::plan(options, cancelled)?;
     let groups = LaneGroups::new(options, &planned)?;
-    let step = Step::of(&options.job, cancelled)?;
+    let step = Step::of(&options.job, spread.is_none(), cancelled)?;
     let facts = identity::facts(options, &groups, trimmer.as_deref(), step.as_ref(), &engine)?;
     let lanes = PlannedLanes { planned, groups, trimmer, step };
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);

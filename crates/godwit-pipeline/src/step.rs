@@ -6,6 +6,7 @@
 mod table;
 mod worker;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -17,6 +18,7 @@ use crate::error::{Blame, PipelineError};
 use crate::job::JobOptions;
 use crate::journal::Fact;
 
+use worker::Idle;
 pub(crate) use worker::{Kept, PartitionName, StepWorker};
 
 /// A function, as the command line names it.
@@ -29,7 +31,7 @@ pub struct StepOptions {
 }
 
 /// A function that is there, and what nodes have to know of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
     /// `MODULE:FUNCTION`.
     function: String,
@@ -42,6 +44,9 @@ pub struct Step {
     columns: Option<Vec<usize>>,
     /// Versions of Python and pyarrow where the run began.
     version: String,
+    /// Processes that wait for a table: at first the one that was asked for the function, where this process writes.
+    #[serde(skip)]
+    idle: Idle,
 }
 
 /// Whose turn it is where a step cannot begin.
@@ -129,11 +134,12 @@ impl StepError {
 }
 
 impl Step {
-    /// The step of a job, where it has one, after asking Python for it.
+    /// The step of a job, where it has one, after asking Python for it. `here`: whether this process writes, so that the Python that was
+    /// asked waits for the first table.
     ///
     /// # Errors
     /// [`PipelineError::Step`]; [`PipelineError::Options`] where it does not go together with other options.
-    pub(crate) fn of(job: &JobOptions, cancelled: &AtomicBool) -> Result<Option<Self>, PipelineError> {
+    pub(crate) fn of(job: &JobOptions, here: bool, cancelled: &AtomicBool) -> Result<Option<Self>, PipelineError> {
         let Some(options) = &job.step else { return Ok(None) };
         if job.marking.tag_set_members {
             let problem = "--tag-duplicate-set-members names sets by places in a file that --step makes another one of; leave out one of \
@@ -151,8 +157,12 @@ impl Step {
             digest: String::new(),
             columns: None,
             version: String::new(),
+            idle: Idle::default(),
         };
-        let found = step.ask(cancelled)?;
+        let (worker, found) = step.ask(cancelled)?;
+        if here {
+            step.idle.put(worker);
+        }
         step.columns = found.columns.map(|names| step.indexes(names)).transpose()?;
         step.digest = found.digest;
         step.version = format!("{} with pyarrow {}", found.python, found.pyarrow);
@@ -164,7 +174,7 @@ impl Step {
     /// # Errors
     /// [`PipelineError::Step`].
     pub(crate) fn check_here(&self, cancelled: &AtomicBool) -> Result<(), PipelineError> {
-        let found = self.ask(cancelled)?;
+        let (_, found) = self.ask(cancelled)?;
         if found.digest == self.digest {
             return Ok(());
         }
@@ -173,10 +183,9 @@ impl Step {
         Err(StepError::Refused { function: self.function.clone(), kind: Refusal::Missing, problem }.into())
     }
 
-    fn ask(&self, cancelled: &AtomicBool) -> Result<worker::Found, PipelineError> {
+    fn ask(&self, cancelled: &AtomicBool) -> Result<(StepWorker, worker::Found), PipelineError> {
         let started = StepWorker::start(self, cancelled);
-        let (_, found) = started.map_err(|error| PipelineError::from(error).unless_cancelled(cancelled))?;
-        Ok(found)
+        started.map_err(|error| PipelineError::from(error).unless_cancelled(cancelled))
     }
 
     fn indexes(&self, names: Vec<String>) -> Result<Vec<usize>, StepError> {
@@ -213,6 +222,19 @@ impl Step {
     /// Columns that the function is given, by their index; all of them where `None`.
     pub(crate) fn columns(&self) -> Option<&[usize]> {
         self.columns.as_deref()
+    }
+
+    /// A process that waits for a table, started where there is none.
+    ///
+    /// # Errors
+    /// [`StepError`] inside an [`io::Error`]; [`io::ErrorKind::Interrupted`] when `cancelled` is set.
+    pub(crate) fn worker(&self, cancelled: &AtomicBool) -> io::Result<StepWorker> {
+        self.idle.take().map_or_else(|| StepWorker::for_tables(self, cancelled), Ok)
+    }
+
+    /// Takes back a process that has nothing to do.
+    pub(crate) fn put_back(&self, worker: StepWorker) {
+        self.idle.put(worker);
     }
 
     /// Where modules are looked for first.

@@ -8,6 +8,7 @@ use arrow_array::{
     ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, RecordBatchOptions, StringArray, UInt8Array,
     UInt16Array,
 };
+use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use godwit_model::RawRecord;
 
@@ -39,7 +40,7 @@ const BATCH_ROWS: usize = 4096;
 /// Bytes of packed records after which a batch is full: long reads fill one with fewer rows.
 const BATCH_BYTES: usize = 2 << 20;
 
-/// Columns of a batch in the making. The memory of one batch serves the next.
+/// Columns of a batch in the making. The memory of one batch serves the next, where it is given back ([`Columns::reuse`]).
 #[derive(Debug)]
 pub struct Columns<L> {
     layout: L,
@@ -220,6 +221,26 @@ impl<L: Borrow<ColumnLayout>> Columns<L> {
         self.take_columns(name)
             .and_then(|columns| RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows))
             .map_err(ColumnarError::Columns)
+    }
+
+    /// Takes back the memory of a batch that was taken out, where nobody has it any more: new memory comes from the system in pages that
+    /// it clears first.
+    pub fn reuse(&mut self, batch: RecordBatch) {
+        let values = |column: &ArrayRef| column.to_data().buffers().get(1).cloned();
+        let values: Vec<Option<Buffer>> = batch.columns().iter().map(values).collect();
+        drop(batch);
+        let columns = self.wanted.iter().enumerate().filter(|(_, wanted)| **wanted).map(|(column, _)| column);
+        for (column, values) in columns.zip(values) {
+            let Some(values) = values else { continue };
+            match column {
+                NAME => self.name.reuse(values),
+                CIGAR => self.cigar.reuse(values),
+                BASES => self.bases.reuse(values),
+                QUALITIES => self.qualities.reuse(values),
+                FIRST_TAG.. => self.tags.reuse(column - FIRST_TAG, values),
+                _ => {}
+            }
+        }
     }
 
     /// Takes all columns out, and returns those that are wanted.

@@ -50,7 +50,10 @@ impl<'l, W: Write> TableStream<'l, W> {
     fn write_batch(&mut self) -> io::Result<()> {
         let batch = self.columns.take_batch().map_err(io::Error::other)?;
         let buffers = self.encoder.encode(&batch).map_err(failed)?;
-        write_all(&mut self.out, &buffers)
+        write_all(&mut self.out, &buffers)?;
+        drop(buffers);
+        self.columns.reuse(batch);
+        Ok(())
     }
 
     /// Ends the stream. Returns what it was written to, and the number of rows.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int32Array};
-use arrow_buffer::{NullBufferBuilder, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBufferBuilder, ScalarBuffer};
 use arrow_schema::ArrowError;
 use godwit_model::RawRecord;
 use godwit_model::schema::columnar::{TAG_COLUMNS, TagType};
@@ -125,6 +125,19 @@ impl TagColumns {
             column.push_option(value);
         }
         group
+    }
+
+    /// Takes memory that held values of a column, by its place among those of tags.
+    pub(super) fn reuse(&mut self, column: usize, values: Buffer) {
+        match column {
+            LAYOUT => self.layout.reuse(values),
+            OTHERS => self.others.reuse(values),
+            _ => {
+                if let Some(text) = column.checked_sub(INTEGERS).and_then(|text| self.texts.get_mut(text)) {
+                    text.reuse(values);
+                }
+            }
+        }
     }
 
     /// The columns in the order of the schema.

@@ -216,6 +216,32 @@ fn a_name_that_is_no_text_is_refused() {
     assert!(matches!(columns.take_batch(), Err(ColumnarError::NotUtf8 { .. })));
 }
 
+#[test]
+fn memory_of_a_batch_serves_the_next_unless_somebody_has_it() {
+    let layout = ColumnLayout::new(&samples::header()).unwrap();
+    let records = records(1, 30);
+    let batch_of = |columns: &mut Columns<&ColumnLayout>| {
+        records.iter().for_each(|record| columns.push(RawRecord::trusted(record), RawRecord::trusted(record).flag()));
+        columns.take_batch().unwrap()
+    };
+    let places = |batch: &RecordBatch| {
+        let values = |name: &str| batch.column_by_name(name).unwrap().to_data().buffers()[1].as_ptr();
+        ["name", "bases", "tag_layout"].map(values)
+    };
+    for mut columns in [Columns::new(&layout), Columns::some(&layout, &[0, 4, 11, 18, 22, 23])] {
+        let first = batch_of(&mut columns);
+        let (of_first, expected) = (places(&first), first.clone());
+        columns.reuse(first);
+        let second = batch_of(&mut columns);
+        let of_second = places(&second);
+        assert_eq!(second, expected);
+        assert!(of_second.iter().all(|place| !of_first.contains(place)));
+        columns.reuse(second);
+        let third = batch_of(&mut columns);
+        assert_eq!((&third, places(&third)), (&expected, of_second));
+    }
+}
+
 /// A batch as somebody hands it back: names as plain text.
 fn plain(batch: &RecordBatch) -> RecordBatch {
     let columns = batch.columns().iter().map(|column| match column.as_dictionary_opt::<Int32Type>() {

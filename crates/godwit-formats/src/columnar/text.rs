@@ -70,6 +70,17 @@ impl Bytes {
         (OffsetBuffer::new(ScalarBuffer::from(offsets)), Buffer::from_vec(data), self.validity.finish())
     }
 
+    /// Takes memory that held values, for the next ones.
+    pub(super) fn reuse(&mut self, values: Buffer) {
+        if let Ok(mut values) = values.into_vec::<u8>()
+            && self.data.is_empty()
+            && values.capacity() >= self.data.capacity()
+        {
+            values.clear();
+            self.data = values;
+        }
+    }
+
     /// The values as text.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ pub fn plan_align(
     observer.event(&Event::Stage { name: "checking the index" });
     let engine = FoundEngine::find(options)?;
     let trimmer = trim::checked_version(&options.reads)?;
-    Step::of(&options.job, cancelled)?;
+    Step::of(&options.job, false, cancelled)?;
     let planned = lanes::plan(options, cancelled)?;
     let groups = LaneGroups::new(options, &planned)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);

@@ -253,6 +253,7 @@ impl ColumnSink<'_> {
         if let Some(arrow) = &mut self.arrow {
             arrow.write(&batch).map_err(io::Error::other)?;
         }
+        self.columns.reuse(batch);
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! A partition whose records a step sees between marking and writing.
 //!
-//! The runs are merged into a table, the function looks at it, and what it keeps is written: where it keeps records as they are, by
-//! merging the runs once more, so that the bytes of a record are those that were aligned and no partition is held in memory.
+//! The runs are merged into a table, the function looks at it, and what it keeps is written. Where it keeps records as they are, these are
+//! the bytes that were aligned: they are kept beside the table up to a limit ([`KeptRecords`]), and beyond that the runs are merged once more.
+
+mod kept_records;
 
 use std::io;
 use std::path::PathBuf;
@@ -11,8 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use godwit_formats::columnar::{ArrowFile, ColumnLayout, RowEncoder, RowError, Rows, TableStream};
 use godwit_formats::sam::Header;
 use godwit_formats::with_causes;
-use godwit_model::{ContigId, Genome, SortKey};
+use godwit_model::{ContigId, Genome, RawRecord, SortKey};
 
+use self::kept_records::KeptRecords;
 use super::collector::Collected;
 use super::outputs::Outputs;
 use super::partition::{Known, Part, RecordMarker, RecordWriter, merge};
@@ -21,8 +24,11 @@ use crate::error::PipelineError;
 use crate::runs::SplitPartition;
 use crate::step::{Kept, PartitionName, Step, StepWorker};
 
-/// Most bytes of a table that lie in memory, for each thread that writes; and as many of what comes back.
+/// Most bytes of a table that lie in memory, for each thread that writes; as many of what comes back, and as many of its records.
 const TABLE_BYTES: usize = 64 << 20;
+
+/// What has a limit of its own: tables, what comes back, records.
+const SHARES: usize = 3;
 
 /// A step on the partitions of a file, for all threads that write.
 pub(super) struct StepJob {
@@ -35,8 +41,8 @@ pub(super) struct StepJob {
     scratch: PathBuf,
     /// Where the function puts its own files.
     out: PathBuf,
-    /// Processes that wait for a partition: as many as there were threads at a time.
-    idle: Mutex<Vec<StepWorker>>,
+    /// Memory for records that nobody has in use.
+    spare: Mutex<Vec<KeptRecords>>,
 }
 
 /// What a step is told of the file.
@@ -59,9 +65,9 @@ impl StepJob {
     pub(super) fn new(step: &Step, header: &Header, place: StepPlace) -> Result<Self, PipelineError> {
         let StepPlace { sample, count, memory_bytes, scratch, out } = place;
         let layout = ColumnLayout::new(header).map_err(PipelineError::Columns)?;
-        let limit_bytes = TABLE_BYTES.min(memory_bytes / 2);
-        let (step, idle) = (step.clone(), Mutex::default());
-        Ok(Self { step, sample, layout, count, limit_bytes, scratch, out, idle })
+        let limit_bytes = TABLE_BYTES.min(memory_bytes / SHARES);
+        let (step, spare) = (step.clone(), Mutex::default());
+        Ok(Self { step, sample, layout, count, limit_bytes, scratch, out, spare })
     }
 
     /// The step of a file that this process writes, where there is one.
@@ -89,7 +95,7 @@ impl StepJob {
 
     /// Memory of one thread, bytes.
     pub(super) fn thread_bytes(&self) -> usize {
-        2 * self.limit_bytes
+        SHARES * self.limit_bytes
     }
 
     /// Writes what the function keeps of a partition. Returns who marked its records.
@@ -100,25 +106,28 @@ impl StepJob {
         out: &mut RecordWriter,
         cancelled: &AtomicBool,
     ) -> io::Result<RecordMarker<'c>> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut worker = match idle {
-            Some(worker) => worker,
-            None => StepWorker::for_tables(&self.step, cancelled)?,
-        };
+        let mut worker = self.step.worker(cancelled)?;
         let name = self.name_of(part, known.genome);
         let mut marker = RecordMarker::new(known);
         let table = worker.table(self.limit_bytes as u64, &self.scratch)?;
         let mut table = TableStream::new(&self.layout, self.step.columns(), table).map_err(io::Error::other)?;
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut records = spare.unwrap_or_else(|| KeptRecords::new(self.limit_bytes));
+        records.clear();
         merge(known, part.split, cancelled, |record, judgement| match marker.mark(record, judgement) {
-            Some((record, flag)) => table.push(record, flag),
+            Some((record, flag)) => {
+                records.push(record, flag);
+                table.push(record, flag)
+            }
             None => Ok(()),
         })?;
         let (table, rows) = table.finish()?;
+        let again = Again { known, split: part.split, records };
         let (kept, written) = match worker.ask(&name, table, cancelled)? {
-            Kept::All => (rows, write_some(known, part.split, out, std::iter::repeat(true), cancelled)?),
+            Kept::All => (rows, again.write_some(out, std::iter::repeat(true), cancelled)?),
             Kept::Some(mask, kept) => {
                 let bits = mask.iter().flat_map(|bits| bits.iter());
-                (kept, write_some(known, part.split, out, bits, cancelled)?)
+                (kept, again.write_some(out, bits, cancelled)?)
             }
             Kept::Changed(changed, kept) => {
                 (kept, self.write_changed(&worker, &name, (known.genome, part.split), out, &changed)?)
@@ -130,7 +139,8 @@ impl StepJob {
             return Err(worker.returned(&name, problem));
         }
         out.drop_records(rows - kept);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+        self.step.put_back(worker);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(again.records);
         Ok(marker)
     }
 
@@ -189,23 +199,41 @@ impl StepJob {
     }
 }
 
-/// Writes the records that a mask keeps, as they were aligned and marked. Returns how many.
-fn write_some(
-    known: Known,
-    split: &SplitPartition,
-    out: &mut RecordWriter,
-    mut mask: impl Iterator<Item = bool>,
-    cancelled: &AtomicBool,
-) -> io::Result<u64> {
-    let (mut marker, mut written) = (RecordMarker::new(known), 0);
-    merge(known, split, cancelled, |record, judgement| match marker.mark(record, judgement) {
-        Some((record, flag)) if mask.next() == Some(true) => {
-            written += 1;
-            out.write(record, flag)
+/// The records that a table was made of, once more.
+struct Again<'c, 'p> {
+    known: Known<'c>,
+    split: &'p SplitPartition,
+    records: KeptRecords,
+}
+
+impl Again<'_, '_> {
+    /// Writes the records that a mask keeps, as they were aligned and marked. Returns how many.
+    fn write_some(
+        &self,
+        out: &mut RecordWriter,
+        mut mask: impl Iterator<Item = bool>,
+        cancelled: &AtomicBool,
+    ) -> io::Result<u64> {
+        let mut written = 0;
+        let mut write = |record: RawRecord, flag| match mask.next() {
+            Some(true) => {
+                written += 1;
+                out.write(record, flag)
+            }
+            _ => Ok(()),
+        };
+        match self.records.all() {
+            Some(mut records) => records.try_for_each(|(record, flag)| write(record, flag))?,
+            None => {
+                let mut marker = RecordMarker::new(self.known);
+                merge(self.known, self.split, cancelled, |record, judgement| match marker.mark(record, judgement) {
+                    Some((record, flag)) => write(record, flag),
+                    None => Ok(()),
+                })?;
+            }
         }
-        _ => Ok(()),
-    })?;
-    Ok(written)
+        Ok(written)
+    }
 }
 
 /// A place for people, 1-based.

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_buffer::BooleanBuffer;
@@ -36,6 +36,26 @@ pub(crate) struct StepWorker {
     /// Where a process hands back what it makes of tables that lie in memory.
     answer: File,
     scratch: PathBuf,
+}
+
+/// Processes without work. Copies share them, within this process.
+#[derive(Clone, Default)]
+pub(super) struct Idle(Arc<Mutex<Vec<StepWorker>>>);
+
+impl std::fmt::Debug for Idle {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str("Idle")
+    }
+}
+
+impl Idle {
+    pub(super) fn take(&self) -> Option<StepWorker> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    pub(super) fn put(&self, worker: StepWorker) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
 }
 
 /// What there is where the process runs.
@@ -143,7 +163,7 @@ impl StepWorker {
     ///
     /// # Errors
     /// [`StepError`] inside an [`io::Error`]; [`io::ErrorKind::Interrupted`] when `cancelled` is set.
-    pub(crate) fn for_tables(step: &Step, cancelled: &AtomicBool) -> io::Result<Self> {
+    pub(super) fn for_tables(step: &Step, cancelled: &AtomicBool) -> io::Result<Self> {
         let (worker, _) = Self::start(step, cancelled).map_err(|error| unless_cancelled(error, cancelled))?;
         Ok(worker)
     }
