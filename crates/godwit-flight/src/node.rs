@@ -6,6 +6,7 @@
 
 mod actions;
 mod browser;
+mod command;
 mod lookups;
 mod pages;
 mod placing;
@@ -39,6 +40,7 @@ use crate::dataset::{Catalog, Dataset, Existing, Part, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::{Caller, Session};
 use crate::metrics::{CountedLog, Metrics};
+pub use crate::node::command::DatasetCommand;
 use crate::node::placing::Asker;
 pub use crate::node::reading::streamed;
 use crate::node::reading::{READ, STATEMENT};
@@ -85,32 +87,6 @@ impl Default for NodeOptions {
         let (rules, log, web, tracer) = (None, None, None, None);
         Self { ticket_lifetime, parts: 8, part_bytes: 64 << 20, uploads: 4, rules, log, web, tracer }
     }
-}
-
-/// What may be asked of a dataset, as the JSON of a descriptor's command.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DatasetCommand {
-    /// Its name.
-    pub dataset: String,
-    /// Names of columns; absent for all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub columns: Option<Vec<String>>,
-    /// Regions as samtools writes them; absent for everything.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub regions: Option<Vec<String>>,
-    /// Most parts it is cut into; absent for what the server thinks right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parts: Option<usize>,
-    /// For an upload: what becomes of a dataset of that name; absent where there must be none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub put: Option<Existing>,
-    /// For an upload: whether it is kept in memory, and gone with the server.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub temporary: bool,
-    /// For an upload: a name of it that no other upload has, hexadecimal digits. What is put again under the same one is kept once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upload: Option<String>,
 }
 
 /// A data node. Clones are the same node.
