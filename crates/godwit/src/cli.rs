@@ -274,7 +274,7 @@ pub enum Verb {
     Search(SearchArgs),
     /// Serve reads, variants and tables over Arrow Flight, with SQL
     #[command(after_help = "Example:\n  godwit serve --root out")]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Copy files from or to a server, verified, and resumed where it stopped
     #[command(after_help = "Example:\n  godwit copy grpc+tls://data.example.org/run7/S.bam .")]
     Copy(Box<CopyArgs>),
