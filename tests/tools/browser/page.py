@@ -128,7 +128,7 @@ def audited(browser, url, pictures, reads):
         audit("list")
         page.get_by_role("button", name=reads).click()
         expect(page.locator("#plots figure")).to_have_count(2)
-        expect(page.locator("#genome .igv-track-label").first).to_be_visible()
+        expect(page.locator("#genome select").first).to_have_attribute("aria-label", "Contig")
         audit("dataset")
         page.get_by_label("Statement").fill(f"SELECT count(*) AS reads, NULL AS none FROM reads('{reads}')")
         page.get_by_role("button", name="Run").click()

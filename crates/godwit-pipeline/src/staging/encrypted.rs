@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use godwit_formats::crypt4gh::{ENDING, Encryptor, PublicKey};
 
@@ -24,7 +25,8 @@ impl Staged {
     /// # Errors
     /// What the file system reports, for the file that it names.
     pub fn encrypt(&mut self, paths: &[PathBuf], readers: &[PublicKey]) -> Result<(), (PathBuf, io::Error)> {
-        for file in &mut self.files {
+        let mut beside_them = Vec::new();
+        for (at, file) in self.files.iter_mut().enumerate() {
             if paths.contains(&file.path) {
                 let encrypted = encrypted(file, readers).map_err(|error| (file.path.clone(), error))?;
                 let mut plain = std::mem::replace(file, encrypted);
@@ -34,7 +36,14 @@ impl Staged {
                 let mut name = encrypted_name(of).into_os_string();
                 name.push(ending);
                 file.path = name.into();
+                beside_them.push(at);
             }
+        }
+        // Readers look whether an index is older than its file.
+        let now = SystemTime::now();
+        for file in beside_them.into_iter().map(|at| &self.files[at]) {
+            let touched = file.file.set_modified(now).and_then(|()| file.file.sync_all());
+            touched.map_err(|error| (file.path.clone(), error))?;
         }
         Ok(())
     }
