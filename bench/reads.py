@@ -106,6 +106,8 @@ def main():
             sections += [f"## {title}", "", *_clients.table(measured, PEER), ""]
             sections += [f"{name} gave other rows for {number} of {len(chosen)} regions.\n" for name, number in wrong.items() if number]
             promised += promises(title[0].lower() + title[1:], measured)
+        local.server = None
+        local.ask("close")
         for client in (tls, local, peer):
             client.close()
     around = bench.circumstances(options, godwit)

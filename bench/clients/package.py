@@ -1,6 +1,7 @@
 """The Python package as a notebook has it: package.py WHERE DATASET [TOKEN CA.pem]. WHERE is a directory, or the address of a server.
 
-Jobs: `rows`, those of the dataset or of a region (contig, start and end, 0-based and half-open), with the columns given, as an Arrow table.
+Jobs: `rows`, those of the dataset or of a region (contig, start and end, 0-based and half-open), with the columns given, as an Arrow table; `process`,
+that of the server which the session started; `close`, which ends it: this program ends without cleaning up.
 """
 
 import sys
@@ -19,7 +20,11 @@ def jobs(where, name, token=None, authority=None):
         table = session.reads(name, region=text, columns=columns, parts=None if region is None else 1).to_arrow()
         return {"rows": table.num_rows}
 
-    return {"rows": rows, "process": lambda: {"process": session._server and session._server._child.pid}}
+    def close():
+        session.close()
+        return {}
+
+    return {"rows": rows, "process": lambda: {"process": session._server and session._server._child.pid}, "close": close}
 
 
 if __name__ == "__main__":
