@@ -30,13 +30,12 @@ use futures_util::stream;
 use godwit_model::Region;
 use godwit_model::ipc;
 use prost::Message as _;
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::service::Routes;
 
 use crate::access::AccessLog;
-use crate::dataset::{Catalog, Dataset, Existing, Part, Scan};
+use crate::dataset::{Catalog, Dataset, Part, Scan};
 use crate::files::{FILES_MARK, FileService};
 use crate::gate::{Caller, Session};
 use crate::metrics::{CountedLog, Metrics};
