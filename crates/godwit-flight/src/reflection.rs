@@ -104,8 +104,10 @@ const MESSAGES: [(&str, Fields); 20] = [
     ("PutResult", &[("app_metadata", 1, BYTES)]),
 ];
 
-/// The calls: what is sent and what comes back, and whether that is a stream.
-const METHODS: [(&str, (&str, bool), (&str, bool)); 10] = [
+/// A call: its name, what is sent and what comes back, each with whether it is a stream.
+type Method = (&'static str, (&'static str, bool), (&'static str, bool));
+
+const METHODS: [Method; 10] = [
     ("Handshake", ("HandshakeRequest", true), ("HandshakeResponse", true)),
     ("ListFlights", ("Criteria", false), ("FlightInfo", true)),
     ("GetFlightInfo", ("FlightDescriptor", false), ("FlightInfo", false)),

@@ -75,7 +75,7 @@ impl Decrypted {
         while !space.is_empty() {
             let first = offset / SEGMENT_BYTES as u64;
             let within = (offset % SEGMENT_BYTES as u64) as usize;
-            if let Some(count) = self.from_last(first, within, space) {
+            if let Some(count) = self.take_from_last(first, within, space) {
                 space = &mut space[count..];
                 offset += count as u64;
                 continue;
@@ -98,7 +98,7 @@ impl Decrypted {
     }
 
     /// Copies from the segment that is at hand, where it is that one.
-    fn from_last(&self, segment: u64, from: usize, space: &mut [u8]) -> Option<usize> {
+    fn take_from_last(&self, segment: u64, from: usize, space: &mut [u8]) -> Option<usize> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, data) = last.as_ref().filter(|(number, _)| *number == segment)?;
         let count = data.len().checked_sub(from)?.min(space.len());

@@ -136,8 +136,9 @@ fn edited(text: &[u8], key: &SecretKey, edits: &[u64]) -> Vec<u8> {
 fn edits_show_the_parts_that_they_name_at_any_offset() {
     let (text, key) = (text(3 * SEGMENT_BYTES), SecretKey::random().unwrap());
     let at = SEGMENT_BYTES as u64;
+    let to_the_end = 10..text.len();
     for (edits, shown) in [
-        (vec![10], vec![10..text.len()]),
+        (vec![10], vec![to_the_end]),
         (vec![0, 5, 3, 4], vec![0..5, 8..12]),
         (vec![at - 3, 10, at], vec![SEGMENT_BYTES - 3..SEGMENT_BYTES + 7, 2 * SEGMENT_BYTES + 7..text.len()]),
         (vec![3 * at], vec![]),

@@ -56,11 +56,10 @@ impl Fetching {
     }
 }
 
-/// What became of a copy, as a step of a run.
-fn outcome(done: Result<(), Failure>, address: &str, cancelled: &AtomicBool) -> Result<(), PipelineError> {
-    let Err(failure) = done else { return Ok(()) };
+/// Why a copy failed, as a step of a run.
+fn failed(failure: Failure, address: &str, cancelled: &AtomicBool) -> PipelineError {
     if cancelled.load(Ordering::Relaxed) {
-        return Err(PipelineError::Interrupted);
+        return PipelineError::Interrupted;
     }
     let blame = match failure.exit {
         Exit::Usage => Blame::Usage,
@@ -71,7 +70,7 @@ fn outcome(done: Result<(), Failure>, address: &str, cancelled: &AtomicBool) -> 
         Exit::Interrupted => Blame::Interrupted,
         Exit::Bug => Blame::Bug,
     };
-    Err(PipelineError::Fetch { address: address.to_owned(), message: failure.message, blame })
+    PipelineError::Fetch { address: address.to_owned(), message: failure.message, blame }
 }
 
 impl FetchReads for Fetching {
@@ -90,7 +89,7 @@ impl FetchReads for Fetching {
 
     fn fetch(&self, address: &str, path: &Path, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
         let copied = || self.copy(&[Place::parse(address)?], &Place::Here(path.to_owned()), cancelled);
-        outcome(copied(), address, cancelled)
+        copied().map_err(|failure| failed(failure, address, cancelled))
     }
 
     fn check_store(&self, address: &str) -> Result<(), String> {
@@ -105,10 +104,8 @@ impl FetchReads for Fetching {
         // A name that ends so is that of a directory, which need not be there yet.
         let target = format!("{}/", address.trim_end_matches('/'));
         let sources: Vec<Place> = paths.iter().cloned().map(Place::Here).collect();
-        outcome(
-            Place::parse(&target).map_err(Failure::from).and_then(|target| self.copy(&sources, &target, cancelled)),
-            address,
-            cancelled,
-        )
+        let copied = Place::parse(&target).map_err(Failure::from);
+        let copied = copied.and_then(|target| self.copy(&sources, &target, cancelled));
+        copied.map_err(|failure| failed(failure, address, cancelled))
     }
 }
