@@ -111,11 +111,11 @@ def percent_of(cell, seconds):
 
 
 def bound_percent(cell):
-    """What is left of the link when four round trips have gone (TCP, TLS, what there is, the first request; other connections are made
-    meanwhile), and slow start from 16 x 10 segments doubles each."""
+    """What is left of the link when three round trips have gone (TCP, TLS, the first request, beside which it is asked what there is; other
+    connections are made meanwhile), and slow start from 16 x 10 segments doubles each."""
     trip = cell["rtt"] / 1e3
     doublings = max(0.0, log2(payload_mbps(cell) * 1e6 / 8 * trip / (160 * 1448)))
-    return percent_of(cell, ideal_s(cell) + 4 * trip + doublings * trip * 0.5)
+    return percent_of(cell, ideal_s(cell) + 3 * trip + doublings * trip * 0.5)
 
 
 def bar_percent(cell):

@@ -40,7 +40,7 @@ class Cells(unittest.TestCase):
 
     def test_a_bound_is_what_round_trips_and_slow_start_leave(self):
         bounds = [cells.bound_percent({**cells.BASE, "rtt": rtt}) for rtt in (10, 40, 100)]
-        self.assertEqual([round(bound, 1) for bound in bounds], [98.8, 94.7, 86.7])
+        self.assertEqual([round(bound, 1) for bound in bounds], [99.1, 95.5, 88.4])
         self.assertGreater(cells.bound_percent({**cells.BASE, "rtt": 100, "megabytes": 4096}), 97)
 
     def test_cells_of_before_media_were_told_are_known(self):
