@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 use crate::binary;
 use crate::scratch;
@@ -15,6 +16,8 @@ pub struct Served {
     pub address: String,
     /// What it said when it was ready.
     pub greeting: String,
+    /// What it says on its standard error.
+    said: Option<JoinHandle<String>>,
 }
 
 impl Served {
@@ -49,12 +52,12 @@ impl Served {
         let read = BufReader::new(stdout).read_line(&mut greeting);
         let address = greeting.trim_end().rsplit("://").next().filter(|_| greeting.contains("://"));
         let Some(address) = address.map(str::to_owned) else {
-            let mut said = String::new();
             let _ = child.kill();
-            let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+            let said = heard(&mut child).join().expect("it can be read");
             panic!("the server did not get ready: {read:?}, {greeting:?}, {said}");
         };
-        Self { child, address, greeting }
+        let said = Some(heard(&mut child));
+        Self { child, address, greeting, said }
     }
 
     /// The process.
@@ -68,11 +71,20 @@ impl Served {
     /// When it cannot be waited for.
     pub fn end(mut self, signal: i32) -> (Option<i32>, String) {
         crate::processes::signal(self.child.id(), signal);
-        let mut said = String::new();
-        let _ = self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+        let said = self.said.take().map(|said| said.join().expect("it can be read"));
         let status = self.child.wait().expect("it can be waited for");
-        (status.code(), said)
+        (status.code(), said.unwrap_or_default())
     }
+}
+
+/// What a server says on its standard error, to its end. It is read all the while: a pipe that is full would stop the server.
+fn heard(child: &mut Child) -> JoinHandle<String> {
+    let stderr = child.stderr.take().expect("it is piped");
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = BufReader::new(stderr).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    })
 }
 
 impl Drop for Served {

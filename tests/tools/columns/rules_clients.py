@@ -6,7 +6,9 @@ a relay that keeps every byte, as each of the callers, and compares with what th
 how much was asked and seen.
 """
 
+import base64
 import collections
+import gzip
 import json
 import os
 import random
@@ -16,6 +18,9 @@ import struct
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.parse
+import urllib.request
 
 import pyarrow
 import pyarrow.ipc
@@ -465,6 +470,27 @@ def copied(godwit, address, token, name, target):
     return done.returncode == 0 and there, content + done.stderr + done.stdout
 
 
+def by_htsget(address, token, dataset, words):
+    """The bytes of a dataset by htsget, unpacked, where they are had, and all that was said."""
+    kind = "variants" if dataset.endswith(".vcf.gz") else "reads"
+    asked = urllib.request.Request(f"http://{address}/{kind}/{dataset}?{urllib.parse.urlencode(words)}")
+    asked.add_header("authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(asked) as answer:
+            said = answer.read()
+    except urllib.error.HTTPError as error:
+        return False, error.read()
+    content = b""
+    for part in json.loads(said)["htsget"]["urls"]:
+        if part["url"].startswith("data:"):
+            content += base64.b64decode(part["url"].split(",", 1)[1])
+            continue
+        place = urllib.parse.urlsplit(part["url"])._replace(netloc=address)
+        with urllib.request.urlopen(urllib.request.Request(place.geturl(), headers=part.get("headers", {}))) as answer:
+            content += answer.read()
+    return True, gzip.decompress(content) + said
+
+
 def told(error):
     return f"{error} {getattr(error, 'extra_info', '')}".encode()
 
@@ -488,7 +514,7 @@ def ask(address, root, seed, godwit, tokens, scratch, count):
                 every |= marks_in(open(os.path.join(directory, name), "rb").read())
     assert every <= marks_in(admin.relay.take()) | marks_in(open(f"{root}/notes.txt", "rb").read()), "the relay keeps all"
     rules = rules_of(seed)
-    asked = answered = shown = files = grouped = 0
+    asked = answered = shown = files = grouped = streamed = 0
     for name in [f"c{number}" for number in range(CALLERS)]:
         caller = Caller(name, tokens_of[name], address)
         own = {rule["datasets"][0]: rule for rule in rules if rule["who"] == [name]}
@@ -554,8 +580,19 @@ def ask(address, root, seed, godwit, tokens, scratch, count):
             assert had == may, (name, file, own.get(owner), had, content[:500])
             assert not found & hidden, (name, file, found & hidden)
             files += had
+        start = draw.randrange(90_000)
+        region = {"referenceName": draw.choice(CONTIGS), "start": start, "end": start + draw.randrange(1, 40_000)}
+        for dataset in ["r.bam", "v.vcf.gz"]:
+            for words in [{}, region, {"class": "header"}]:
+                caller.relay.take()
+                had, content = by_htsget(caller.relay.address, caller.token, dataset, words)
+                found = marks_in(content + caller.relay.take())
+                assert had == (dataset in whole), (name, dataset, words, own.get(dataset), had, content[:500])
+                assert not found & hidden, (name, dataset, words, found & hidden)
+                assert not had or found, (name, dataset, words)
+                streamed += had
     assert files > 0 and shown > 0 and grouped > 0 and answered > asked // 4, (files, shown, grouped, answered, asked)
-    print(asked, answered, shown, files, grouped)
+    print(asked, answered, shown, files, grouped, streamed)
 
 
 def put(address, tokens, *callers):
