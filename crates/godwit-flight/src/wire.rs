@@ -1,25 +1,34 @@
 //! The socket below a connection, for whoever measures it or sets how it sends.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use socket2::SockRef;
 
+#[derive(Debug)]
+struct Socket {
+    descriptor: OwnedFd,
+    /// Whether somebody has begun to steer it.
+    is_steered: AtomicBool,
+}
+
 /// Owns the descriptor as long as the connection lives.
 #[derive(Debug)]
-pub(crate) struct WireOwner(Option<Arc<OwnedFd>>);
+pub(crate) struct WireOwner(Option<Arc<Socket>>);
 
 impl WireOwner {
     /// Of a TCP socket; nothing where the system has no descriptor left, since no call depends on it.
     pub(crate) fn of(socket: Option<BorrowedFd<'_>>) -> Self {
-        Self(socket.and_then(|socket| socket.try_clone_to_owned().ok()).map(Arc::new))
+        let descriptor = socket.and_then(|socket| socket.try_clone_to_owned().ok());
+        Self(descriptor.map(|descriptor| Arc::new(Socket { descriptor, is_steered: AtomicBool::new(false) })))
     }
 
     /// Ends the connection in both directions, whatever the other end does: who reads or writes is told at once.
     pub(crate) fn shut_down(&self) {
         if let Some(socket) = &self.0 {
             // One that is not connected any more has ended already.
-            let _ = SockRef::from(&**socket).shutdown(std::net::Shutdown::Both);
+            let _ = SockRef::from(&socket.descriptor).shutdown(std::net::Shutdown::Both);
         }
     }
 
@@ -30,12 +39,18 @@ impl WireOwner {
 
 /// A TCP connection as its kernel sees it. It does not keep the connection open.
 #[derive(Clone, Debug, Default)]
-pub struct Wire(Option<Weak<OwnedFd>>);
+pub struct Wire(Option<Weak<Socket>>);
 
 impl Wire {
     /// What `look` finds on the socket; `None` where the connection is closed, or is none of TCP.
     pub fn with<T>(&self, look: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
         let socket = self.0.as_ref()?.upgrade()?;
-        Some(look(socket.as_fd()))
+        Some(look(socket.descriptor.as_fd()))
+    }
+
+    /// Whether nobody has begun to steer this connection, which whoever asks does from now on: `true` once.
+    pub fn take_helm(&self) -> bool {
+        let socket = self.0.as_ref().and_then(Weak::upgrade);
+        socket.is_some_and(|socket| !socket.is_steered.swap(true, Ordering::Relaxed))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,10 +29,12 @@ use crate::tune::info;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Wait between attempts.
 const WAIT: Duration = Duration::from_millis(500);
-/// Bytes under way per stream: a gigabit at a quarter of a second.
-const STREAM_WINDOW_BYTES: u32 = 32 << 20;
-/// Bytes under way per connection.
-const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// Bytes that may be under way on a connection which is one of few: a gigabit at a quarter of a second.
+const WINDOW_BYTES: u32 = 32 << 20;
+/// Bytes that may be under way on connections that share a copy, and on each at least. What is under way, or waits to be read, is lost with either end. With
+/// 16 connections that is a gigabit at an eighth of a second; paths that hold more get more connections.
+const SHARED_WINDOW_BYTES: u32 = 16 << 20;
+const LEAST_WINDOW_BYTES: u32 = 1 << 20;
 
 /// What lets a copy in to servers, and which of them it trusts.
 #[derive(Clone, Default)]
@@ -77,6 +79,7 @@ pub(crate) struct Control {
     way: Way,
     client: Mutex<Option<Client>>,
     patience: Duration,
+    window_bytes: AtomicU32,
 }
 
 /// How it is reached.
@@ -95,10 +98,11 @@ struct PoolSeat {
     began: AtomicBool,
 }
 
-fn tuning() -> Tuning {
+fn tuning(window_bytes: u32) -> Tuning {
     Tuning {
-        stream_window_bytes: STREAM_WINDOW_BYTES,
-        connection_window_bytes: CONNECTION_WINDOW_BYTES,
+        stream_window_bytes: window_bytes,
+        // What was asked for ahead is not read before it is known what there is, which has to come beside it.
+        connection_window_bytes: 2 * window_bytes,
         connect_timeout: CONNECT_TIMEOUT,
         ..Tuning::default()
     }
@@ -156,8 +160,12 @@ pub(crate) fn lost_session(error: &FlightError) -> bool {
     matches!(error, FlightError::Status { status, .. } if status.message().contains(UNKNOWN_SESSION))
 }
 
-/// A connection to a server.
+/// A connection to a server, as one of few.
 pub(crate) async fn client(remote: &Remote, access: &Access<ClientTls>) -> Result<Client, FlightError> {
+    connected(remote, access, tuning(WINDOW_BYTES)).await
+}
+
+async fn connected(remote: &Remote, access: &Access<ClientTls>, tuning: Tuning) -> Result<Client, FlightError> {
     let server = remote.server();
     let unknown = |source| FlightError::Connect { address: server, source };
     let named = remote.clone();
@@ -166,7 +174,7 @@ pub(crate) async fn client(remote: &Remote, access: &Access<ClientTls>) -> Resul
         Ok(Ok(address)) => address,
         Ok(Err(error)) | Err(error) => return Err(unknown(error)),
     };
-    Client::connect(&Address::Tcp(address), access.clone(), tuning()).await
+    Client::connect(&Address::Tcp(address), access.clone(), tuning).await
 }
 
 impl Control {
@@ -183,7 +191,18 @@ impl Control {
             Way::Pool(pool, _) => patience.min(pool.patience()),
             Way::Server(_) => patience,
         };
-        Ok(Self { remote: remote.clone(), way, client: Mutex::new(None), patience })
+        let window_bytes = AtomicU32::new(WINDOW_BYTES);
+        Ok(Self { remote: remote.clone(), way, client: Mutex::new(None), patience, window_bytes })
+    }
+
+    /// Connections from now on are so many that share a copy: the more there are, the less each has under way.
+    pub(crate) fn share(&self, streams: u32) {
+        let window = (SHARED_WINDOW_BYTES / streams.max(1)).max(LEAST_WINDOW_BYTES);
+        self.window_bytes.store(window, Ordering::Relaxed);
+    }
+
+    fn tuning(&self) -> Tuning {
+        tuning(self.window_bytes.load(Ordering::Relaxed))
     }
 
     /// Connects once: a server that is not there is told at once; one of a pool is waited for.
@@ -221,7 +240,7 @@ impl Control {
     /// Another connection.
     pub(crate) async fn another(&self) -> Result<Client, FlightError> {
         match &self.way {
-            Way::Server(access) => client(&self.remote, access).await,
+            Way::Server(access) => connected(&self.remote, access, self.tuning()).await,
             Way::Pool(pool, seat) => self.another_of(pool, seat).await,
         }
     }
@@ -230,22 +249,22 @@ impl Control {
     async fn another_of(&self, pool: &Pool, found: &PoolSeat) -> Result<Client, FlightError> {
         let before = found.seat.lock().await.clone();
         if let Some(seat) = &before
-            && let Ok(client) = pool.beside(seat, &tuning()).await
+            && let Ok(client) = pool.beside(seat, &self.tuning()).await
         {
             return Ok(client);
         }
         let mut held = found.seat.lock().await;
         // Another connection may have found out first.
         match (&before, &*held) {
-            (Some(before), Some(now)) if !before.is(now) => return pool.beside(now, &tuning()).await,
-            (None, Some(now)) => return pool.beside(now, &tuning()).await,
+            (Some(before), Some(now)) if !before.is(now) => return pool.beside(now, &self.tuning()).await,
+            (None, Some(now)) => return pool.beside(now, &self.tuning()).await,
             (Some(before), _) => {
                 pool.lost(before.member);
                 found.moved.store(true, Ordering::Relaxed);
             }
             (None, None) => {}
         }
-        let seat = pool.seat(&tuning()).await?;
+        let seat = pool.seat(&self.tuning()).await?;
         let client = seat.client.clone();
         self.set(Some(client.clone()));
         *held = Some(seat);

@@ -253,6 +253,9 @@ async fn connect(
         let places: Vec<&Place> = sources.iter().chain([destination]).collect();
         let control = server_of(&places, credentials, options.patience)?;
         let control = control.ok_or_else(|| TransferError::refused("nothing is to be copied"))?;
+        if options.mode == CopyMode::Fast {
+            control.share(tune::streams(options.mode, options.streams, tune::FAR));
+        }
         let mut early = Early::begin(&control, options, Guess::of(sources, destination, naming, options));
         control.open().await?;
         early.first(&control, control.rtt());

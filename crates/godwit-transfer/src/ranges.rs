@@ -46,7 +46,7 @@ impl RangeSet {
     }
 
     /// Its ranges, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> + '_ {
         self.ranges.iter().map(|(start, end)| (*start, *end))
     }
 

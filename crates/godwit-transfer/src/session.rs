@@ -89,7 +89,8 @@ struct Request {
     /// What of it is not here.
     outstanding: BTreeMap<FileId, RangeSet>,
     progressed: Duration,
-    doubled: bool,
+    /// What of it another stream was asked for, too.
+    doubled: BTreeMap<FileId, RangeSet>,
 }
 
 /// A transfer at work.
@@ -103,6 +104,8 @@ pub struct Session {
     streams: Vec<Stream>,
     next_request: RequestId,
     progressed: Duration,
+    /// When it was last seen what may be asked for.
+    looked: Duration,
     unsettled: usize,
     /// Something could not be written: nothing more is asked for.
     stopping: bool,
@@ -119,6 +122,7 @@ impl Session {
             streams: Vec::new(),
             next_request: 0,
             progressed: now,
+            looked: now,
             unsettled: files.len(),
             stopping: false,
             ended: false,
@@ -198,11 +202,18 @@ impl Session {
             _ => None,
         });
         let requests = self.streams.iter().flat_map(|stream| stream.requests.values());
-        let stalls = requests.filter(|request| !request.doubled).map(|request| request.progressed + STALLED);
+        let patience = if self.is_some_stream_idle() { self.options.horizon } else { STALLED };
+        let stalls = requests.map(|request| (request.progressed + patience).max(self.looked + patience / 4));
         if self.stopping {
             return Some(self.progressed + self.last_patience());
         }
         waiting.chain(stalls).chain([self.progressed + self.options.patience]).min()
+    }
+
+    /// Whether all was asked for, and some stream has nothing to do.
+    fn is_some_stream_idle(&self) -> bool {
+        let is_idle = |stream: &Stream| stream.state == StreamState::Open && stream.requests.is_empty();
+        self.unasked.is_empty() && self.streams.iter().any(is_idle)
     }
 
     /// How long nothing may arrive once nothing more is asked for.
@@ -225,7 +236,8 @@ impl Session {
                 }
             }
             Event::Arrived { stream, file, block } => {
-                only = Some(stream as usize);
+                // At the end, others may take over what this one is slow with.
+                only = Some(stream as usize).filter(|_| !self.unasked.is_empty());
                 self.arrived(now, stream, file, block, &mut actions);
             }
             Event::Damaged { stream, file, block } => self.damaged(stream, file, block, &mut actions),
@@ -260,6 +272,7 @@ impl Session {
         if self.stopping {
             self.stop(now, &mut actions);
         } else {
+            self.looked = now;
             self.open_due(now, &mut actions);
             self.ask(now, only, &mut actions);
         }

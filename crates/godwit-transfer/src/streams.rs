@@ -17,11 +17,11 @@ use crate::protocol::{
     READ, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, RelayRequest, RelayWriteCommand, SCHEMA, Taken, Trouble, WRITE,
     WriteCommand, marked, parse,
 };
-use crate::service::blocking;
+use crate::service::{Steering, blocking};
 use crate::session::{Event, FileId, RequestId, StreamId};
 use crate::source::{BlockReader, Hashes, SourceSpan};
 use crate::tree::BlockHash;
-use crate::tune::{self, CopyMode, Manner};
+use crate::tune::Manner;
 
 /// What connections tell the copy.
 pub(crate) enum Note {
@@ -241,7 +241,7 @@ impl Stream {
         hashes: Arc<Hashes>,
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) -> Result<(), Failed> {
-        tune::apply(client.wire(), &self.manner);
+        let _steering = Steering::of(client.wire(), self.manner);
         let write = WriteCommand { session: session.to_owned() };
         let command = match self.through.clone() {
             None => marked(WRITE, &write)?,
@@ -264,17 +264,10 @@ impl Stream {
             }
             Ok::<(), Failed>(())
         };
-        let steered = async {
-            match self.manner.mode {
-                CopyMode::Polite => tune::steer(client.wire().clone(), self.manner).await,
-                CopyMode::Fair | CopyMode::Fast => std::future::pending().await,
-            }
-        };
         // Why an upload was ended is in its answers; who does not answer any more is sent nothing more.
         let ended = tokio::select! {
             heard = hearing.join_next() => return heard_to_end(heard),
             sent = sent => sent,
-            () = steered => Ok(()),
         };
         match ended {
             Ok(()) => sender.finish().await?,

@@ -11,10 +11,14 @@ use crate::tree::BLOCK_BYTES;
 const SPANS_PER_REQUEST: usize = 512;
 /// Requests that a stream has at a time, at most.
 const REQUESTS_AT_MOST: usize = 16;
+/// Blocks of a slow stream that another one is asked for at a time, once nothing else is left.
+const DOUBLED_BLOCKS: u64 = 2;
 /// Over how long the rate of a stream is taken.
 const RATE_WINDOW: Duration = Duration::from_millis(50);
 /// What a stream is asked for lasts at most so long, once it is known how fast it is.
 const WORK_AT_MOST: Duration = Duration::from_secs(1);
+/// A stream is not counted on to be faster than it was on the whole by more than this factor.
+const SPURT: f64 = 1.5;
 /// Bytes that a stream may be asked for before that, and in any case.
 const UNTRIED_BYTES: u64 = 8 << 20;
 
@@ -25,22 +29,33 @@ pub(super) struct Rate {
     /// Since when bytes are counted, and how many there were.
     since: Option<Duration>,
     bytes: u64,
+    /// When the first came, and how many did since.
+    first: Option<Duration>,
+    all_bytes: u64,
 }
 
 impl Rate {
     pub(super) fn add(&mut self, now: Duration, bytes: u64) {
         // What comes first says when it came, not how long it took.
         let Some(since) = self.since else {
-            self.since = Some(now);
+            (self.since, self.first) = (Some(now), Some(now));
             return;
         };
         self.bytes += bytes;
+        self.all_bytes += bytes;
         let elapsed = now.saturating_sub(since);
         if elapsed >= RATE_WINDOW {
             let measured = self.bytes as f64 / elapsed.as_secs_f64();
             let before = if self.bytes_per_s > 0.0 { self.bytes_per_s } else { measured };
-            *self = Self { bytes_per_s: 0.5 * (before + measured), since: Some(now), bytes: 0 };
+            (self.bytes_per_s, self.since, self.bytes) = (0.5 * (before + measured), Some(now), 0);
         }
+    }
+
+    /// Bytes that may be counted on in a time. What waited behind a packet that was lost comes at once, and says nothing of what is to come.
+    fn comes_in(&self, now: Duration, time: Duration) -> f64 {
+        let elapsed = self.first.map_or(Duration::ZERO, |first| now.saturating_sub(first)).max(RATE_WINDOW);
+        let on_the_whole = self.all_bytes as f64 / elapsed.as_secs_f64();
+        self.bytes_per_s.min(SPURT * on_the_whole) * time.as_secs_f64()
     }
 }
 
@@ -57,7 +72,7 @@ impl Session {
                 }
                 let ahead = self.spans_ahead(stream);
                 let is_ahead = ahead.is_some();
-                let outstanding = match ahead.or_else(|| self.next_spans(stream)) {
+                let outstanding = match ahead.or_else(|| self.next_spans(now, stream)) {
                     Some(spans) => spans,
                     None if held == 0 => match self.doubled_spans(now, stream) {
                         Some(spans) => spans,
@@ -75,7 +90,7 @@ impl Session {
                     .flat_map(|(file, blocks)| blocks.iter().map(|(start, end)| Span { file: *file, start, end }));
                 let (stream_id, spans) = (stream as StreamId, spans.collect());
                 actions.push(Action::Ask { stream: stream_id, request, ahead: is_ahead, spans });
-                let request_state = Request { outstanding, progressed: now, doubled: false };
+                let request_state = Request { outstanding, progressed: now, doubled: BTreeMap::new() };
                 self.streams[stream].requests.insert(request, request_state);
             }
         }
@@ -90,12 +105,12 @@ impl Session {
 
     /// Bytes that a stream may be asked for at a time: half of its share of what is left. That gets less towards the end, and is less for
     /// slower streams, so that all end together; only what is on its way in a round trip or two is not to get less.
-    fn allowance(&self, stream: usize) -> u64 {
+    fn allowance(&self, now: Duration, stream: usize) -> u64 {
         // Before anything has come, all are alike.
         let weight = |stream: &Stream| u128::from(stream.arrived_bytes + BLOCK_BYTES);
         let all: u128 = self.streams.iter().map(weight).sum();
         let share = u128::from(self.unasked_bytes) * weight(&self.streams[stream]) / (2 * all);
-        let comes_in = |time: Duration| (self.streams[stream].rate.bytes_per_s * time.as_secs_f64()) as u64;
+        let comes_in = |time: Duration| self.streams[stream].rate.comes_in(now, time) as u64;
         let share = u64::try_from(share).unwrap_or(u64::MAX).min(comes_in(WORK_AT_MOST).max(UNTRIED_BYTES));
         let least = if self.streams[stream].rate.bytes_per_s > 0.0 { BLOCK_BYTES } else { 2 * BLOCK_BYTES };
         share.max(comes_in(self.options.horizon)).max(least)
@@ -112,12 +127,12 @@ impl Session {
     }
 
     /// The next blocks for a stream that nobody was asked for, where it may have more.
-    fn next_spans(&mut self, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+    fn next_spans(&mut self, now: Duration, stream: usize) -> Option<BTreeMap<FileId, RangeSet>> {
         if self.unasked.is_empty() {
             return None;
         }
         let source = self.streams[stream].source;
-        let (allowance, outstanding) = (self.allowance(stream), self.outstanding_bytes(stream));
+        let (allowance, outstanding) = (self.allowance(now, stream), self.outstanding_bytes(stream));
         if outstanding > 0 && outstanding >= allowance {
             return None;
         }
@@ -152,20 +167,54 @@ impl Session {
         }
     }
 
-    /// What another stream has been asked for long ago, and this one's source has.
+    /// Blocks that another stream has been asked for, will not bring soon, and this one's source has: the last of those that come last. So the
+    /// end is not waited for at the slowest connection.
     fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
+        let late = |stream: usize| Some((self.late(now, stream)?, stream)).filter(|_| stream != idle);
+        let mut others: Vec<_> = (0..self.streams.len()).filter_map(late).collect();
+        others.sort_unstable_by(|one, other| other.cmp(one));
         let (files, source) = (&self.files, self.streams[idle].source);
-        let others = self.streams.iter_mut().enumerate().filter(|(stream, _)| *stream != idle);
-        let requests = others.flat_map(|(_, stream)| stream.requests.values_mut());
-        let stalled = requests.filter(|request| !request.doubled && now >= request.progressed + STALLED);
-        for request in stalled {
-            let had = request.outstanding.iter().filter(|(file, _)| files[**file as usize].sources.has(source));
-            let had: BTreeMap<_, _> = had.map(|(file, blocks)| (*file, blocks.clone())).collect();
-            if !had.is_empty() {
-                request.doubled = true;
-                return Some(had);
+        for (_, other) in others {
+            for request in self.streams[other].requests.values_mut().rev() {
+                let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
+                let mut left = DOUBLED_BLOCKS;
+                for (file, blocks) in request.outstanding.iter().rev() {
+                    if !files[*file as usize].sources.has(source) {
+                        continue;
+                    }
+                    let doubled = request.doubled.entry(*file).or_default();
+                    let mut single = blocks.clone();
+                    doubled.iter().for_each(|(start, end)| single.remove(start, end));
+                    while left > 0 {
+                        let Some((start, end)) = single.iter().next_back() else { break };
+                        let start = start.max(end.saturating_sub(left));
+                        single.remove(start, end);
+                        doubled.insert(start, end);
+                        spans.entry(*file).or_default().insert(start, end);
+                        left -= end - start;
+                    }
+                }
+                if !spans.is_empty() {
+                    return Some(spans);
+                }
             }
         }
         None
+    }
+
+    /// How long a stream takes with what it has been asked for, where all others together are done with theirs before, by a round trip and more.
+    fn late(&self, now: Duration, stream: usize) -> Option<Duration> {
+        let found = &self.streams[stream];
+        let silent = now.saturating_sub(found.requests.values().map(|request| request.progressed).max()?);
+        let in_a_second = |stream: &Stream| stream.rate.comes_in(now, Duration::from_secs(1));
+        let takes = |bytes: u64, bytes_per_s: f64| match bytes_per_s > 0.0 {
+            true => Duration::try_from_secs_f64(bytes as f64 / bytes_per_s).unwrap_or(STALLED),
+            false => Duration::ZERO,
+        };
+        let left = silent + takes(self.outstanding_bytes(stream), in_a_second(found));
+        let all_bytes: u64 = (0..self.streams.len()).map(|stream| self.outstanding_bytes(stream)).sum();
+        let all_left = takes(all_bytes, self.streams.iter().map(in_a_second).sum());
+        let is_late = in_a_second(found) > 0.0 && left > all_left + self.options.horizon;
+        (silent >= STALLED || is_late).then_some(left)
     }
 }
