@@ -10,7 +10,6 @@ pub(crate) use whole::Whole;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -294,15 +293,13 @@ impl Inbox {
             sum.check(file, target)?;
         }
         dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
+        if let Some(directory) = target.parent().filter(|directory| !directory.exists()) {
+            let removed =
+                std::io::Error::new(std::io::ErrorKind::NotFound, "it was removed while files were copied to it");
+            return Err(TransferError::file("write to", directory)(removed));
+        }
         // Another server of the same directory may have taken it over: what has the part's name now may be another file.
         if !has_name(file, part).map_err(TransferError::file("look at", part))? {
-            if file.metadata().map_err(TransferError::file("look at", part))?.nlink() == 0 {
-                let removed = std::io::Error::new(
-                    std::io::ErrorKind::NotFound,
-                    "it was removed while it was copied, or its directory was",
-                );
-                return Err(TransferError::file("name", target)(removed));
-            }
             let is_named = has_name(file, target).map_err(TransferError::file("look at", target))?;
             return if is_named { Ok(()) } else { Err(TransferError::Busy { place: target.display().to_string() }) };
         }

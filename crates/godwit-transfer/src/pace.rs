@@ -144,10 +144,8 @@ const PROBE: f64 = 0.5;
 const YIELD: f64 = 0.05;
 /// Packets wait for so much of a round trip, where nothing does, and where too much does.
 const WAIT: (f64, f64) = (0.1, 0.4);
-/// Below this share of the best rate, it is others who make packets wait.
+/// Below this share of the best rate, it is others who make packets wait, or the path is another one: that is left to BBR.
 const SHARE: f64 = 0.8;
-/// What is left of the best rate after each round trip: a path gets slower, too.
-const KEPT: f64 = 0.998;
 
 /// The rate that a connection is held at which fills its link: that at which bytes arrive, and a little more or less, so that no more of them
 /// wait than it takes to fill the link. To others it yields little.
@@ -169,7 +167,7 @@ impl FullRate {
     pub fn update(&mut self, trip: Trip) -> u64 {
         self.least_rtt = self.least_rtt.min(trip.rtt);
         self.arriving_bytes_per_s += WEIGHT * (trip.bytes_per_s - self.arriving_bytes_per_s);
-        self.best_bytes_per_s = self.arriving_bytes_per_s.max(KEPT * self.best_bytes_per_s);
+        self.best_bytes_per_s = self.arriving_bytes_per_s.max(self.best_bytes_per_s);
         let waiting = trip.rtt.as_secs_f64() / self.least_rtt.as_secs_f64().max(1e-6) - 1.0;
         let full = ((waiting - WAIT.0) / (WAIT.1 - WAIT.0)).clamp(0.0, 1.0);
         let is_pushed = self.arriving_bytes_per_s < SHARE * self.best_bytes_per_s;
@@ -253,8 +251,9 @@ mod tests {
         let mut seen = None;
         for look in 0..200 {
             let at = 0.01 * f64::from(look);
-            // A queue is seen by what is acknowledged, a round trip after it was begun.
-            let waiting = (at - full_s).max(0.0);
+            // Twice as much is sent as is acknowledged: what is acknowledged waited in a queue that grew since half of the link was.
+            let trips = ((at - full_s) / 0.1).max(0.0);
+            let waiting = 0.1 * ((2f64.powf(trips) - 1.0) / 2f64.ln() - trips);
             let sight = Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64 };
             let rtt = Duration::from_secs_f64(0.1 + waiting);
             if let Some(rate) = start.full(sight, rtt, Duration::from_millis(100)) {

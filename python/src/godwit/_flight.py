@@ -60,6 +60,17 @@ def as_reader(data: Any) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_stream(data if hasattr(data, "__arrow_c_stream__") else pa.Table.from_batches(data))
 
 
+def put_rows(client: flight.FlightClient, options: flight.FlightCallOptions, command: bytes, rows: pa.RecordBatchReader) -> bytes:
+    """Puts rows, batch by batch; returns what the server answers at the end."""
+    writer, answers = client.do_put(flight.FlightDescriptor.for_command(command), rows.schema, options)
+    with writer:
+        for batch in rows:
+            writer.write_batch(batch)
+        writer.done_writing()
+        answer = answers.read()
+    return answer.to_pybytes() if answer else b""
+
+
 class Connection:
     """A client of one server, with what it shows to be let in. ``transport`` has options of gRPC by their names."""
 
@@ -100,16 +111,7 @@ class Connection:
     def put(self, command: bytes, reader: pa.RecordBatchReader, again: Callable[[], pa.RecordBatchReader] | None = None) -> bytes:
         """Puts rows. ``again`` reads the same ones anew, for a connection that may send them twice."""
 
-        def send() -> bytes:
-            writer, answers = self.client.do_put(flight.FlightDescriptor.for_command(command), reader.schema, self.options)
-            with writer:
-                for batch in reader:
-                    writer.write_batch(batch)
-                writer.done_writing()
-                answer = answers.read()
-            return answer.to_pybytes() if answer else b""
-
-        return self.asked(send)
+        return self.asked(lambda: put_rows(self.client, self.options, command, reader))
 
     def fetch(self, endpoint: flight.FlightEndpoint) -> Iterator[pa.RecordBatch]:
         """Rows of one endpoint, batch by batch."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import GodwitError, InputError, RemoteError, UsageError
-from ._flight import Connection, ahead, translated
+from ._flight import Connection, ahead, put_rows, translated
 
 log = logging.getLogger("godwit")
 
@@ -309,13 +309,7 @@ class PoolConnection(Connection):
             if not first and again is None:
                 raise GodwitError("the node was lost, and these rows cannot be read again; it was put or it was not: look, or put a table")
             rows = first.pop() if first else again()  # type: ignore[misc]
-            writer, answers = seat.client.do_put(flight.FlightDescriptor.for_command(command), rows.schema, seat.options)
-            with writer:
-                for batch in rows:
-                    writer.write_batch(batch)
-                writer.done_writing()
-                answer = answers.read()
-            return answer.to_pybytes() if answer else b""
+            return put_rows(seat.client, seat.options, command, rows)
 
         return self._anywhere(send)
 
