@@ -108,7 +108,9 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     fn schema(&self) -> SchemaRef;
 
     /// Number of rows, where it is known without reading them and certain.
-    fn rows(&self) -> Option<u64>;
+    fn rows(&self) -> Option<u64> {
+        None
+    }
 
     /// Bytes it takes where it lies.
     fn bytes(&self) -> u64;

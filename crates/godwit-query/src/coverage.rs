@@ -112,10 +112,6 @@ impl Dataset for Coverage {
         self.schema.clone()
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
     fn bytes(&self) -> u64 {
         self.reads.bytes()
     }

@@ -216,10 +216,6 @@ impl Dataset for Grouped {
         self.schema.clone()
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
     fn bytes(&self) -> u64 {
         0
     }

@@ -88,10 +88,6 @@ impl Dataset for StreamedReads {
         self.table.schema.clone()
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
     fn bytes(&self) -> u64 {
         self.of.bytes
     }

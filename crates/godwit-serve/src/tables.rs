@@ -268,10 +268,6 @@ impl Dataset for CsvDataset {
         self.file.schema().clone()
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
     fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -131,10 +131,6 @@ impl Dataset for WholeFile {
         self.schema.clone()
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
     fn bytes(&self) -> u64 {
         self.of.bytes
     }

@@ -32,9 +32,11 @@ const WAIT: Duration = Duration::from_millis(500);
 /// Bytes that may be under way on a connection which is one of few: a gigabit at a quarter of a second.
 const WINDOW_BYTES: u32 = 32 << 20;
 /// Bytes that may be under way on connections that share a copy, and on each at least. What is under way, or waits to be read, is lost with either end. With
-/// 16 connections that is a gigabit at an eighth of a second; paths that hold more get more connections.
-const SHARED_WINDOW_BYTES: u32 = 16 << 20;
-const LEAST_WINDOW_BYTES: u32 = 1 << 20;
+/// 16 connections that is a gigabit at a fifth of a second; paths that hold more get more connections.
+const SHARED_WINDOW_BYTES: u32 = 24 << 20;
+const LEAST_WINDOW_BYTES: u32 = 3 << 19;
+/// Bytes of answers beside blocks that nobody reads yet: what was asked for ahead is not read before it is known what there is.
+const BESIDE_BYTES: u32 = 1 << 20;
 
 /// What lets a copy in to servers, and which of them it trusts.
 #[derive(Clone, Default)]
@@ -101,8 +103,7 @@ struct PoolSeat {
 fn tuning(window_bytes: u32) -> Tuning {
     Tuning {
         stream_window_bytes: window_bytes,
-        // What was asked for ahead is not read before it is known what there is, which has to come beside it.
-        connection_window_bytes: 2 * window_bytes,
+        connection_window_bytes: window_bytes + BESIDE_BYTES,
         connect_timeout: CONNECT_TIMEOUT,
         ..Tuning::default()
     }

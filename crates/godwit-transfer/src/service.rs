@@ -474,10 +474,11 @@ impl FileService for Files {
             if let Some(request) = behind(&ticket, AHEAD) {
                 let request: AheadRequest = parse(request)?;
                 let steering = Steering::of(caller.wire(), request.manner);
-                let (finder, compress) = (inner.clone(), request.manner.compress);
+                let (finder, compress, wire) = (inner.clone(), request.manner.compress, caller.wire().clone());
                 let found = blocking(move || finder.spans_ahead(&caller, &request)).await?;
                 let said: Vec<_> = found.iter().map(ahead_span).collect();
-                let mut sent = sent(BlockReader::new(found, inner.hashes.clone(), compress), steering);
+                let reader = BlockReader::new(found, inner.hashes.clone(), compress);
+                let mut sent = sent(reader, steering, wire);
                 let first = stream::iter([Ok((RecordBatch::new_empty(schema()), Bytes::from(json(&said)?)))]);
                 sent.batches = Box::pin(first.chain(sent.batches));
                 return Ok(sent);
@@ -487,7 +488,8 @@ impl FileService for Files {
             let spans = request.spans.into_iter().map(|span| inner.span_of(&caller, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
             let steering = Steering::of(caller.wire(), request.manner);
-            Ok(sent(BlockReader::new(spans, inner.hashes.clone(), request.manner.compress), steering))
+            let reader = BlockReader::new(spans, inner.hashes.clone(), request.manner.compress);
+            Ok(sent(reader, steering, caller.wire().clone()))
         })
     }
 
@@ -535,8 +537,9 @@ impl Drop for Steering {
     }
 }
 
-/// Blocks that are read on a thread of their own, as the client takes them.
-fn sent(reader: BlockReader, steering: Steering) -> Download {
+/// Blocks that are read on a thread of their own, as the client takes them. What is asked for over one connection takes turns: of blocks that go
+/// side by side, more are not whole when either end is lost.
+fn sent(reader: BlockReader, steering: Steering, wire: Wire) -> Download {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
         for read in reader {
@@ -551,8 +554,12 @@ fn sent(reader: BlockReader, steering: Steering) -> Download {
             }
         }
     });
-    let batches = stream::unfold((receiver, steering), |(mut receiver, steering)| async move {
-        receiver.recv().await.map(|item| (item, (receiver, steering)))
+    let batches = stream::unfold((receiver, steering, wire, None), |(mut receiver, steering, wire, turn)| async move {
+        let turn = match turn {
+            None => wire.turn().await,
+            held => held,
+        };
+        receiver.recv().await.map(|item| (item, (receiver, steering, wire, turn)))
     });
     Download { schema: schema(), batches: Box::pin(batches) }
 }

@@ -172,7 +172,8 @@ impl Stream {
                 let mut fetches = JoinSet::new();
                 while let Some(Asked { request, ahead: is_ahead, spans: Spans::There(spans) }) = asked.recv().await {
                     let (this, client, inbox) = (self.clone(), client.clone(), inbox.clone());
-                    let ahead = if is_ahead { ahead.take() } else { None };
+                    // What is not wanted keeps nothing else waiting.
+                    let ahead = ahead.take().filter(|_| is_ahead);
                     while fetches.try_join_next().is_some() {}
                     fetches.spawn(async move {
                         match this.fetch(&client, spans, ahead, inbox).await {

@@ -560,8 +560,7 @@ fn blocks_come_through_a_server_in_between_that_lets_them() {
         fill(&there.join("d"));
         fs::create_dir(there.join("relay")).unwrap();
         let source = Serving::start(&there, "127.0.0.1:0").await;
-        let relays = FilesOptions { relays: true, ..FilesOptions::default() };
-        let relay = Serving::with(&there.join("relay"), "127.0.0.1:0", relays).await;
+        let relay = Serving::with(&there.join("relay"), "127.0.0.1:0", relaying(None)).await;
         for (name, compress) in [("none", Compression::None), ("zstd", Compression::Zstd)] {
             let target = mine.join(name);
             let through = CopyOptions { relay: Some(relay.place("")), compress, ..options() };
@@ -584,40 +583,6 @@ fn blocks_come_through_a_server_in_between_that_lets_them() {
             "{refused:?}"
         );
     });
-}
-
-#[test]
-fn a_copy_through_a_relay_goes_on_when_either_half_breaks() {
-    for ends_relay in [true, false] {
-        run(async {
-            let (_keep, there, mine) = directories();
-            fs::write(there.join("f"), bytes(3, 32 * MIB + 5)).unwrap();
-            fs::create_dir(there.join("relay")).unwrap();
-            let relays = || FilesOptions { relays: true, ..FilesOptions::default() };
-            let start = async |relay: bool, at: &str| match relay {
-                true => Serving::with(&there.join("relay"), at, relays()).await,
-                false => Serving::start(&there, at).await,
-            };
-            let (source, relay) = (start(false, "127.0.0.1:0").await, start(true, "127.0.0.1:0").await);
-            let (from, to) = (source.place("f"), here(&mine.join("f")));
-            let slow = CopyOptions { relay: Some(relay.place("")), bits_per_s: Some(250_000_000), ..options() };
-            let kept = if ends_relay { relay.address } else { source.address };
-            let server = Mutex::new(Some(if ends_relay { relay } else { source }));
-            let ends = Ends { at: 8 << 20, server, ended: AtomicBool::new(false) };
-            let never = AtomicBool::new(false);
-            let credentials = Credentials::default();
-            let again = async {
-                while !ends.ended.load(Ordering::Relaxed) {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                start(ends_relay, &kept.to_string()).await
-            };
-            let copying = copy(std::slice::from_ref(&from), &to, &credentials, &slow, &ends, &never);
-            let (outcome, _again) = tokio::join!(copying, again);
-            outcome.unwrap();
-            assert!(fs::read(mine.join("f")).unwrap() == bytes(3, 32 * MIB + 5));
-        });
-    }
 }
 
 #[test]
@@ -714,36 +679,47 @@ fn files_are_sent_through_a_relay() {
     });
 }
 
+/// A copy through a relay, while one of the two servers ends and is started again: it goes on.
+async fn through_broken_halves(downloads: bool, ends_relay: bool) {
+    let (_keep, there, mine) = directories();
+    let (source, target) =
+        if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
+    fs::write(&source, bytes(3, 32 * MIB + 5)).unwrap();
+    fs::create_dir(there.join("relay")).unwrap();
+    let start = async |relay: bool, at: &str| match relay {
+        true => Serving::with(&there.join("relay"), at, relaying(None)).await,
+        false => Serving::start(&there, at).await,
+    };
+    let (far, relay) = (start(false, "127.0.0.1:0").await, start(true, "127.0.0.1:0").await);
+    let (from, to) = match downloads {
+        true => (far.place("f"), here(&target)),
+        false => (here(&source), far.place("f")),
+    };
+    let slow = CopyOptions { relay: Some(relay.place("")), bits_per_s: Some(250_000_000), ..options() };
+    let kept = if ends_relay { relay.address } else { far.address };
+    let server = Mutex::new(Some(if ends_relay { relay } else { far }));
+    let ends = Ends { at: 8 << 20, server, ended: AtomicBool::new(false) };
+    let never = AtomicBool::new(false);
+    let credentials = Credentials::default();
+    let again = async {
+        while !ends.ended.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        start(ends_relay, &kept.to_string()).await
+    };
+    let copying = copy(std::slice::from_ref(&from), &to, &credentials, &slow, &ends, &never);
+    let (outcome, _again) = tokio::join!(copying, again);
+    outcome.unwrap();
+    assert!(
+        fs::read(&target).unwrap() == bytes(3, 32 * MIB + 5),
+        "downloads: {downloads}, ends the relay: {ends_relay}"
+    );
+}
+
 #[test]
-fn an_upload_through_a_relay_goes_on_when_either_half_breaks() {
-    for ends_relay in [true, false] {
-        run(async {
-            let (_keep, there, mine) = directories();
-            fs::write(mine.join("f"), bytes(3, 32 * MIB + 5)).unwrap();
-            fs::create_dir(there.join("relay")).unwrap();
-            let start = async |relay: bool, at: &str| match relay {
-                true => Serving::with(&there.join("relay"), at, relaying(None)).await,
-                false => Serving::start(&there, at).await,
-            };
-            let (far, relay) = (start(false, "127.0.0.1:0").await, start(true, "127.0.0.1:0").await);
-            let (from, to) = (here(&mine.join("f")), far.place("f"));
-            let slow = CopyOptions { relay: Some(relay.place("")), bits_per_s: Some(250_000_000), ..options() };
-            let kept = if ends_relay { relay.address } else { far.address };
-            let server = Mutex::new(Some(if ends_relay { relay } else { far }));
-            let ends = Ends { at: 8 << 20, server, ended: AtomicBool::new(false) };
-            let never = AtomicBool::new(false);
-            let credentials = Credentials::default();
-            let again = async {
-                while !ends.ended.load(Ordering::Relaxed) {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                start(ends_relay, &kept.to_string()).await
-            };
-            let copying = copy(std::slice::from_ref(&from), &to, &credentials, &slow, &ends, &never);
-            let (outcome, _again) = tokio::join!(copying, again);
-            outcome.unwrap();
-            assert!(fs::read(there.join("f")).unwrap() == bytes(3, 32 * MIB + 5), "ends the relay: {ends_relay}");
-        });
+fn copies_through_a_relay_go_on_when_either_half_breaks() {
+    for (downloads, ends_relay) in [(true, true), (true, false), (false, true), (false, false)] {
+        run(through_broken_halves(downloads, ends_relay));
     }
 }
 

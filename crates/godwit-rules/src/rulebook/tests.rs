@@ -25,10 +25,6 @@ impl Dataset for Reads {
         ))
     }
 
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-
     fn bytes(&self) -> u64 {
         1
     }
