@@ -72,7 +72,7 @@ fn what_godwit_encrypts_the_package_decrypts_and_the_other_way_round() {
 
 #[test]
 fn encrypted_reads_are_aligned_as_plain_ones_are() {
-    needs!("bwa", "samtools", "python3");
+    needs!("bwa", "samtools", "bcftools", "python3");
     let (sample, _) = aligned();
     let directory = scratch::directory("crypt4gh-reads");
     let encrypted: Vec<PathBuf> = sample.lanes[1]
@@ -104,11 +104,60 @@ fn encrypted_reads_are_aligned_as_plain_ones_are() {
     by_package(&["decrypt", text(&directory.join("both/s.bam.c4gh")), text(&back), &key("plain.sec")]);
     assert!(std::fs::read(&back).expect("it is there") == bam("plain"));
     assert!(!directory.join("both/s.bam").exists());
+    // So does a sheet of samples.
+    let run = |reads: &[PathBuf], out: &str, words: &[&str]| {
+        let sheet = directory.join(format!("{out}.csv"));
+        let [one, two] = [&reads[0], &reads[1]].map(|path| text(path));
+        std::fs::write(&sheet, format!("sample,fastq_1,fastq_2\ns,{one},{two}\n")).expect("it can be written");
+        let command = godwit().args(["run", "--reference"]).arg(sample.indexed_by_godwit()).arg("--samples").arg(&sheet);
+        command.args(["--block-bases", "100000", "--out"]).arg(directory.join(out)).args(words).run()
+    };
+    let plain = run(&sample.lanes[1].reads, "run-plain", &[]);
+    assert_eq!(plain.status.code(), Some(0), "{}", plain.report());
+    let found = run(&encrypted, "run-encrypted", &["--c4gh-key", &key("plain.sec")]);
+    assert_eq!(found.status.code(), Some(0), "{}", found.report());
+    let made = |out: &str| std::fs::read(directory.join(out).join("s/s.bam")).expect("it is there");
+    assert!(made("run-plain") == made("run-encrypted"));
     align(&encrypted, "none", &[]).refuses(&[INPUT], &["--c4gh-key"]);
     align(&encrypted, "other", &["--c4gh-key", &key("plain-other.sec")]).refuses(&[INPUT], &["encrypted for others"]);
     align(&encrypted, "call", &["--call", "--c4gh-recipient", &key("plain.pub")]).refuses(&[USAGE], &["--call"]);
     align(&encrypted, "table", &["--format", "parquet", "--c4gh-recipient", &key("plain.pub")])
         .refuses(&[USAGE], &["BAM and CRAM"]);
+}
+
+#[test]
+fn variants_of_encrypted_reads_are_those_of_the_reads() {
+    needs!("bwa", "samtools", "bcftools", "python3");
+    let (sample, out) = aligned();
+    let directory = scratch::directory("crypt4gh-called");
+    let (plain, encrypted) = (out.join("sample.bam"), directory.join("aligned/s.bam.c4gh"));
+    std::fs::create_dir(directory.join("aligned")).expect("it can be made");
+    by_package(&["encrypt", text(&plain), text(&encrypted), &key("plain.pub")]);
+    std::fs::copy(out.join("sample.bam.bai"), directory.join("aligned/s.bam.c4gh.bai")).expect("it can be copied");
+    let call = |reads: &Path, name: &str, words: &[&str]| {
+        let command = godwit().args(["call", "--reference"]).arg(sample.indexed_by_godwit()).arg("--reads").arg(reads);
+        command.arg("--out").arg(directory.join(name)).args(words).run()
+    };
+    let records = |name: &str| {
+        let told = succeed(Tool::need("bcftools").command().args(["view", "-H"]).arg(directory.join(name)));
+        String::from_utf8(told.stdout).expect("it is text")
+    };
+    let expected = call(&plain, "plain.vcf.gz", &[]);
+    assert_eq!(expected.status.code(), Some(0), "{}", expected.report());
+    assert!(!records("plain.vcf.gz").is_empty());
+    let both = ["--c4gh-key", &key("plain.sec"), "--c4gh-recipient", &key("plain.pub")];
+    for (reads, name) in [(encrypted.clone(), "file"), (directory.join("aligned"), "directory")] {
+        let found = call(&reads, &format!("{name}.vcf.gz"), &both);
+        assert_eq!(found.status.code(), Some(0), "{}", found.report());
+        let made = directory.join(format!("{name}.vcf.gz.c4gh"));
+        by_package(&["decrypt", text(&made), text(&directory.join("back.vcf.gz")), &key("plain.sec")]);
+        assert_eq!(records("back.vcf.gz"), records("plain.vcf.gz"));
+        assert!(directory.join(format!("{name}.vcf.gz.c4gh.tbi")).exists());
+    }
+    call(&encrypted, "none.vcf.gz", &[]).refuses(&[INPUT], &["--c4gh-key"]);
+    // Nothing is left in the clear.
+    let left: Vec<_> = std::fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("it is there").file_name()).collect();
+    assert!(!left.iter().any(|name| name == "file.vcf.gz" || name.to_string_lossy().contains("clear")), "{left:?}");
 }
 
 #[test]
@@ -188,7 +237,10 @@ fn every_command_of_the_page_about_encrypted_files_works() {
         let told = succeed(command.env("PATH", &path).env("XDG_CONFIG_HOME", &directory)).stdout;
         last = String::from_utf8(told).expect("it is text");
     }
-    assert!(last.trim().parse::<u64>().is_ok_and(|reads| reads > 0), "{last}");
+    // Reads, and variants.
+    let counts: Vec<u64> = last.split_whitespace().map_while(|count| count.parse().ok()).collect();
+    assert!(counts.len() == 2 && counts[0] > 0, "{last}");
+    assert!(directory.join("S.vcf.gz.c4gh.tbi").exists() && !directory.join("S.vcf.gz").exists());
     assert!(directory.join("out/S.bam.c4gh.bai").exists() && !directory.join("out/S.bam").exists());
 }
 

@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerChoice};
 use godwit_formats::bed;
+use godwit_formats::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,8 @@ pub struct CallOptions {
     pub normal: Option<PathBuf>,
     /// The VCF, ending in `.vcf.gz`.
     pub out: PathBuf,
+    /// Who may read the VCF, which has `.c4gh` behind its name then; it is not encrypted where there is nobody.
+    pub recipients: Vec<PublicKey>,
     /// The caller.
     pub caller: CallerChoice,
     /// Options of a named caller that change records.
@@ -115,6 +118,7 @@ impl CallOptions {
             reads,
             normal: None,
             out: out.to_owned(),
+            recipients: Vec::new(),
             caller: CallerChoice::Bcftools,
             caller_args: String::new(),
             regions: None,
@@ -533,6 +537,10 @@ impl CallJob<'_> {
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
         let out = &self.options.out;
+        if !self.options.recipients.is_empty() {
+            let encrypted = staged.encrypt(std::slice::from_ref(out), &self.options.recipients);
+            encrypted.map_err(|(path, source)| PipelineError::File { action: "encrypt", path, source })?;
+        }
         stage_manifest("call", out, records, &self.facts, &mut staged)?;
         let report = CallReport::new(self, called, records, stages, &staged);
         publish(run, out, staged, &report)?;

@@ -138,7 +138,7 @@ async fn fill(wire: Wire, manner: Manner) {
     };
     let most = manner.bytes_per_s.unwrap_or(u64::MAX);
     let hold = |bytes_per_s: u64| wire.with(|socket| set_pacing_rate(socket, bytes_per_s.min(most)));
-    wire.with(|socket| run(socket, &["bbr"]));
+    wire.with(|socket| run(socket, &["bbr", "cubic"]));
     if bytes_per_s > 0.0 {
         hold((HELD * bytes_per_s) as u64);
     }

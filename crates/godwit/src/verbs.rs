@@ -15,6 +15,7 @@ mod dry_run;
 mod encryption;
 mod fetching;
 mod filter;
+mod in_the_clear;
 mod index;
 mod live;
 mod man;

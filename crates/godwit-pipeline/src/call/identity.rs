@@ -4,6 +4,7 @@ use std::path::Path;
 
 use godwit_engines::caller::Caller;
 use godwit_formats::bed::BedRegion;
+use godwit_formats::crypt4gh::PublicKey;
 
 use super::reads::CallInputs;
 use super::reference::ScannedReference;
@@ -46,7 +47,10 @@ pub(super) fn facts(
         ("--padding", grid.padding_bases.to_string()),
     ];
     let version = ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
-    [named(version)].into_iter().chain(of_machine(caller, reference)).chain(facts.map(named)).collect()
+    let readers: Vec<String> = options.recipients.iter().map(PublicKey::text).collect();
+    // Nobody is named where nothing is encrypted, as in earlier runs.
+    let readers = (!readers.is_empty()).then(|| named(("--c4gh-recipient", short(&readers.join(" ")))));
+    [named(version)].into_iter().chain(of_machine(caller, reference)).chain(facts.map(named)).chain(readers).collect()
 }
 
 /// Those of them that every machine sees for itself, beside the reads.

@@ -6,7 +6,7 @@ use clap::Args;
 use godwit_pipeline::CallerChoice;
 
 use super::values::{parse_caller, parse_vcf};
-use super::{CallingArgs, Common, PlaceArgs};
+use super::{CallingArgs, Common, KeyArgs, PlaceArgs, RecipientArgs};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -39,6 +39,10 @@ pub struct CallArgs {
     pub dry_run: bool,
     #[command(flatten)]
     pub place: PlaceArgs,
+    #[command(flatten)]
+    pub keys: KeyArgs,
+    #[command(flatten)]
+    pub recipients: RecipientArgs,
     #[command(flatten)]
     pub common: Common,
 }

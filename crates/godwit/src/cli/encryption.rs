@@ -18,7 +18,7 @@ pub struct KeyArgs {
 /// Who may read what is written.
 #[derive(Args)]
 pub struct RecipientArgs {
-    /// Encrypt BAM and CRAM for this public key of Crypt4GH, as NAME.bam.c4gh; may be given again
+    /// Encrypt BAM, CRAM or the VCF for this public key of Crypt4GH, as NAME.bam.c4gh; may be given again
     #[arg(long, value_name = "FILE")]
     pub c4gh_recipient: Vec<PathBuf>,
 }

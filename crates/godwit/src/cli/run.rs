@@ -7,7 +7,7 @@ use godwit_engines::aligner::AlignerChoice;
 use godwit_pipeline::{CallerChoice, Workflow};
 
 use super::values::{parse_aligner, parse_bases, parse_caller, parse_size};
-use super::{AccessArgs, Common, PlaceArgs, ResourceArgs, Switch};
+use super::{AccessArgs, Common, KeyArgs, PlaceArgs, ResourceArgs, Switch};
 use crate::config::THIS_RUN;
 
 #[derive(Args)]
@@ -72,6 +72,8 @@ pub struct RunArgs {
     pub one_sample: Option<String>,
     #[command(flatten)]
     pub access: AccessArgs,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     #[command(flatten)]
     pub common: Common,
 }

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use godwit_formats::crypt4gh::ENDING;
 use godwit_pipeline::model::PloidyTable;
 use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_busy};
 
+use super::in_the_clear::InTheClear;
 use super::spread::Spreadable;
 use super::{cancel_on_signal, command_line};
 use crate::cli::{CallArgs, CallingArgs, Common, Place};
@@ -15,6 +17,7 @@ use crate::progress::Progress;
 pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let cancelled = cancel_on_signal()?;
+    args.keys.take()?;
     let mut options = options(args)?;
     if args.dry_run && args.place.on != Some(Place::Slurm) {
         let problem = "--dry-run of call shows the job of --on slurm, and here is none; leave it out".to_owned();
@@ -34,9 +37,17 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let spread = lead.spread(&args.place)?;
     // SLURM started the job again: what its earlier start did is gone on with.
     options.resume |= lead.is_restart();
+    let mut clear = InTheClear::beside(&args.out);
+    for reads in options.reads.iter_mut().chain(&mut options.normal) {
+        *reads = clear.file(reads)?;
+    }
     let report = call(&options, spread.as_ref(), &progress, &cancelled)?;
     lead.finished()?;
-    tell(&report, &args.out, &progress);
+    let mut written = args.out.clone().into_os_string();
+    if !options.recipients.is_empty() {
+        written.push(ENDING);
+    }
+    tell(&report, Path::new(&written), &progress);
     Ok(())
 }
 
@@ -64,6 +75,7 @@ fn options(args: &CallArgs) -> Result<CallOptions, Failure> {
         reads: reads.clone(),
         normal: args.normal.clone(),
         out: args.out.clone(),
+        recipients: args.recipients.keys()?,
         resume: args.resume,
         memory_bytes: args.common.memory,
         ..calling(&args.calling, caller, &args.common)?
@@ -77,6 +89,7 @@ pub(super) fn calling(args: &CallingArgs, caller: CallerChoice, common: &Common)
         reads: Vec::new(),
         normal: None,
         out: PathBuf::new(),
+        recipients: Vec::new(),
         caller,
         caller_args: args.caller_args.clone(),
         regions: args.regions.clone(),

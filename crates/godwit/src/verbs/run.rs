@@ -19,6 +19,7 @@ use crate::progress::Progress;
 /// Runs the workflow and tells the outcome.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
+    args.keys.take()?;
     let pool = args.access.pool.as_deref().filter(|_| args.one_sample.is_none());
     let storage = pool.map(|file| StorageWatch::start(file, &args.access)).transpose()?;
     let options = WorkflowOptions {

@@ -1,0 +1,50 @@
+"""A table into Spark by JDBC and by the data source of godwit: spark_reads.py JAR POSTGRESQL_PORT GODWIT_URL ROWS.
+
+Job: `read`, all rows by `jdbc` or `godwit` in so many partitions. Spark looks at every value: it counts rows and sums up a hash of all columns, so that
+none is left out on the way and all ways are seen to give the same.
+"""
+
+import datetime
+import os
+import sys
+
+import _loop
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+import godwit.spark
+
+
+def jobs(jar, port, url, rows):
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {"spark.ui.enabled": "false", "spark.jars": jar, "spark.driver.memory": "4g", "spark.log.level": "ERROR",
+                "spark.sql.session.timeZone": "UTC", "spark.driver.extraJavaOptions": "-Duser.timezone=UTC"}
+    spark = SparkSession.builder.master(f"local[{os.cpu_count()}]").config(map=settings).getOrCreate()
+    godwit.spark.register(spark)
+
+    def by_jdbc(partitions):
+        reader = spark.read.format("jdbc").option("url", f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=bench").option("dbtable", "taxi")
+        # Rows asked for at a time: its own choice, all of them, does not fit the memory of a worker.
+        reader = reader.option("fetchsize", 50_000).option("driver", "org.postgresql.Driver")
+        if partitions > 1:
+            # Rows are in the order of this column, one every two seconds, and PostgreSQL has an index of it.
+            last = datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=2 * int(rows))
+            bounds = {"partitionColumn": "pickup_at", "lowerBound": "2026-01-01 00:00:00", "upperBound": f"{last:%Y-%m-%d %H:%M:%S}"}
+            reader = reader.options(**bounds, numPartitions=str(partitions))
+        return reader.option("preferTimestampNTZ", "true").load()
+
+    def by_godwit(partitions):
+        return spark.read.format("godwit").options(url=url, parts=str(partitions)).load("taxi.parquet")
+
+    def read(way, partitions):
+        frame = {"jdbc": by_jdbc, "godwit": by_godwit}[way](partitions)
+        # Text, whole numbers and doubles have the same hash whichever way they come.
+        hashed = f.sum(f.xxhash64(*[f.col(name) for name in sorted(frame.columns)]).cast("decimal(38,0)"))
+        found = frame.agg(f.count(f.lit(1)), hashed).collect()[0]
+        return {"rows": found[0], "hash": str(found[1]), "partitions": frame.rdd.getNumPartitions()}
+
+    return {"read": read}
+
+
+if __name__ == "__main__":
+    _loop.serve(jobs(*sys.argv[1:]))
