@@ -182,11 +182,11 @@ def iperf(path, streams, seconds=6):
 
 
 def iperf_between(path, seconds, *words):
-    server = subprocess.Popen(path.command("b", "iperf3", "-s", "-1"), stdout=subprocess.DEVNULL)
+    # CUBIC may be for root alone, and it is the server that sends.
+    by = lambda command: [word for word in command if word not in AS_USER] if "cubic" in words else command  # noqa: E731
+    server = subprocess.Popen(by(path.command("b", "iperf3", "-s", "-1")), stdout=subprocess.DEVNULL)
     time.sleep(0.4)
-    command = path.command("a", "iperf3", "-J", "-R", "-c", path.b, "-t", seconds, *words)
-    # CUBIC may be for root alone.
-    command = [word for word in command if word not in AS_USER] if "cubic" in words else command
+    command = by(path.command("a", "iperf3", "-J", "-R", "-c", path.b, "-t", seconds, *words))
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         server.wait(10)

@@ -109,7 +109,8 @@ fn encrypted_reads_are_aligned_as_plain_ones_are() {
         let sheet = directory.join(format!("{out}.csv"));
         let [one, two] = [&reads[0], &reads[1]].map(|path| text(path));
         std::fs::write(&sheet, format!("sample,fastq_1,fastq_2\ns,{one},{two}\n")).expect("it can be written");
-        let command = godwit().args(["run", "--reference"]).arg(sample.indexed_by_godwit()).arg("--samples").arg(&sheet);
+        let command =
+            godwit().args(["run", "--reference"]).arg(sample.indexed_by_godwit()).arg("--samples").arg(&sheet);
         command.args(["--block-bases", "100000", "--out"]).arg(directory.join(out)).args(words).run()
     };
     let plain = run(&sample.lanes[1].reads, "run-plain", &[]);
@@ -156,7 +157,10 @@ fn variants_of_encrypted_reads_are_those_of_the_reads() {
     }
     call(&encrypted, "none.vcf.gz", &[]).refuses(&[INPUT], &["--c4gh-key"]);
     // Nothing is left in the clear.
-    let left: Vec<_> = std::fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("it is there").file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(&directory)
+        .expect("it is there")
+        .map(|entry| entry.expect("it is there").file_name())
+        .collect();
     assert!(!left.iter().any(|name| name == "file.vcf.gz" || name.to_string_lossy().contains("clear")), "{left:?}");
 }
 

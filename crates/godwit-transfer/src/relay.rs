@@ -23,8 +23,8 @@ use crate::control::{Credentials, GRANT_ENDED, client, is_passing};
 use crate::error::TransferError;
 use crate::place::{Place, Remote};
 use crate::protocol::{READ, RelayRequest, RelayWriteCommand, SCHEMA, WRITE, marked};
-use crate::service::Steering;
 use crate::source::schema;
+use crate::tune;
 
 pub use cache::{RELAY_CACHE_LEAST_BYTES, RelayCache};
 use cached::{Serving, is_for_cache};
@@ -94,7 +94,7 @@ impl Relay {
     /// # Errors
     /// Where the other server is not there, or refuses.
     pub(crate) async fn send(&self, caller: &Caller, request: RelayRequest) -> Result<Download, TransferError> {
-        let steering = Steering::of(caller.wire(), request.read.manner);
+        tune::steer(caller.wire(), request.read.manner);
         let remote = server_of(&request.from)?;
         let server = remote.server();
         let lane = [caller.name(), &server, &request.token, &request.lane].join("\n");
@@ -102,9 +102,9 @@ impl Relay {
         let started = match &self.cache {
             Some(cache) if is_for_cache(&request.read) => {
                 let kept = (cache.clone(), self.flights.clone());
-                Serving::begin(kept, (client, &server), request.read, steering).await
+                Serving::begin(kept, (client, &server), request.read).await
             }
-            _ => passed_on(client, server.clone(), &request, steering).await,
+            _ => passed_on(client, server.clone(), &request).await,
         };
         started.map_err(|error| match error {
             TransferError::Flight(error) => {
@@ -136,11 +136,11 @@ impl Relay {
             TransferError::Flight(error) => on_other_half(error, &server),
             error => error,
         })?;
-        let steering = Steering::of(client.wire(), command.manner);
+        tune::steer(client.wire(), command.manner);
         let described = FlightDescriptor::new_cmd(marked(WRITE, &command.write)?);
         let (sender, answers) = client.upload(&described, &SCHEMA)?;
         let forwarding = Forwarding(tokio::spawn(forward(sender, first, upload)));
-        Ok(Box::pin(answered(answers, server, (forwarding, steering))))
+        Ok(Box::pin(answered(answers, server, forwarding)))
     }
 
     /// The connection of that name, which may have to be made.
@@ -163,16 +163,11 @@ impl Relay {
 }
 
 /// What another server sends, as it is.
-async fn passed_on(
-    client: Client,
-    server: String,
-    request: &RelayRequest,
-    steering: Steering,
-) -> Result<Download, TransferError> {
+async fn passed_on(client: Client, server: String, request: &RelayRequest) -> Result<Download, TransferError> {
     let batches = client.download(marked(READ, &request.read)?).await?;
-    let forwarded = stream::try_unfold((batches, server, steering), |(mut batches, server, steering)| async move {
+    let forwarded = stream::try_unfold((batches, server), |(mut batches, server)| async move {
         let next = batches.next().await.map_err(|error| Status::from(on_other_half(error, &server)))?;
-        Ok(next.map(|item| (item, (batches, server, steering))))
+        Ok(next.map(|item| (item, (batches, server))))
     });
     Ok(Download { schema: schema(), batches: Box::pin(forwarded) })
 }
@@ -215,7 +210,7 @@ async fn forward(mut sender: Sender, first: Option<Chunk>, mut upload: Upload) {
 fn answered(
     answers: impl Future<Output = Result<Answered, FlightError>> + Send + 'static,
     server: String,
-    kept: (Forwarding, Steering),
+    kept: Forwarding,
 ) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
     let failed = |error, server: &str| Status::from(on_other_half(error, server));
     let opened = async move {

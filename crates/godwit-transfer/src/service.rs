@@ -33,7 +33,7 @@ use crate::relay::{Relay, RelayCache};
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::{FetchRequest, Happened, fetch};
 use crate::tree::{BLOCK_BYTES, block_count};
-use crate::tune::{self, CopyMode, Manner};
+use crate::tune::{self, Manner};
 
 /// Batches between the disk and the connection.
 const BATCHES_AHEAD: usize = 2;
@@ -468,17 +468,17 @@ impl FileService for Files {
                 let request: PackedRequest = parse(request)?;
                 inner.check_reading(&caller, &request.path)?;
                 let path = below(&inner.root, &request.path)?;
-                let steering = Steering::of(caller.wire(), request.manner);
-                return Ok(inner.genomes.send(path, request, steering).await?);
+                tune::steer(caller.wire(), request.manner);
+                return Ok(inner.genomes.send(path, request).await?);
             }
             if let Some(request) = behind(&ticket, AHEAD) {
                 let request: AheadRequest = parse(request)?;
-                let steering = Steering::of(caller.wire(), request.manner);
+                tune::steer(caller.wire(), request.manner);
                 let (finder, compress, wire) = (inner.clone(), request.manner.compress, caller.wire().clone());
                 let found = blocking(move || finder.spans_ahead(&caller, &request)).await?;
                 let said: Vec<_> = found.iter().map(ahead_span).collect();
                 let reader = BlockReader::new(found, inner.hashes.clone(), compress);
-                let mut sent = sent(reader, steering, wire);
+                let mut sent = sent(reader, wire);
                 let first = stream::iter([Ok((RecordBatch::new_empty(schema()), Bytes::from(json(&said)?)))]);
                 sent.batches = Box::pin(first.chain(sent.batches));
                 return Ok(sent);
@@ -487,9 +487,9 @@ impl FileService for Files {
             let request: ReadRequest = parse(behind(&ticket, READ).ok_or_else(unknown)?)?;
             let spans = request.spans.into_iter().map(|span| inner.span_of(&caller, span));
             let spans = spans.collect::<Result<Vec<_>, TransferError>>()?;
-            let steering = Steering::of(caller.wire(), request.manner);
+            tune::steer(caller.wire(), request.manner);
             let reader = BlockReader::new(spans, inner.hashes.clone(), request.manner.compress);
-            Ok(sent(reader, steering, caller.wire().clone()))
+            Ok(sent(reader, caller.wire().clone()))
         })
     }
 
@@ -517,29 +517,9 @@ impl FileService for Files {
     }
 }
 
-/// What steers a connection that is polite, as long as it is kept.
-pub(crate) struct Steering(Option<tokio::task::JoinHandle<()>>);
-
-impl Steering {
-    /// Sets a connection for a manner of sending.
-    pub(crate) fn of(wire: &Wire, manner: Manner) -> Self {
-        tune::apply(wire, &manner);
-        let steer = || tokio::spawn(tune::steer(wire.clone(), manner));
-        Self((manner.mode == CopyMode::Polite).then(steer))
-    }
-}
-
-impl Drop for Steering {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
-    }
-}
-
 /// Blocks that are read on a thread of their own, as the client takes them. What is asked for over one connection takes turns: of blocks that go
 /// side by side, more are not whole when either end is lost.
-fn sent(reader: BlockReader, steering: Steering, wire: Wire) -> Download {
+fn sent(reader: BlockReader, wire: Wire) -> Download {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
         for read in reader {
@@ -554,12 +534,12 @@ fn sent(reader: BlockReader, steering: Steering, wire: Wire) -> Download {
             }
         }
     });
-    let batches = stream::unfold((receiver, steering, wire, None), |(mut receiver, steering, wire, turn)| async move {
+    let batches = stream::unfold((receiver, wire, None), |(mut receiver, wire, turn)| async move {
         let turn = match turn {
             None => wire.turn().await,
             held => held,
         };
-        receiver.recv().await.map(|item| (item, (receiver, steering, wire, turn)))
+        receiver.recv().await.map(|item| (item, (receiver, wire, turn)))
     });
     Download { schema: schema(), batches: Box::pin(batches) }
 }

@@ -17,11 +17,11 @@ use crate::protocol::{
     READ, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, RelayRequest, RelayWriteCommand, SCHEMA, Taken, Trouble, WRITE,
     WriteCommand, marked, parse,
 };
-use crate::service::{Steering, blocking};
+use crate::service::blocking;
 use crate::session::{Event, FileId, RequestId, StreamId};
 use crate::source::{BlockReader, Hashes, SourceSpan};
 use crate::tree::BlockHash;
-use crate::tune::Manner;
+use crate::tune::{self, Manner};
 
 /// What connections tell the copy.
 pub(crate) enum Note {
@@ -242,7 +242,7 @@ impl Stream {
         hashes: Arc<Hashes>,
         mut asked: mpsc::UnboundedReceiver<Asked>,
     ) -> Result<(), Failed> {
-        let _steering = Steering::of(client.wire(), self.manner);
+        tune::steer(client.wire(), self.manner);
         let write = WriteCommand { session: session.to_owned() };
         let command = match self.through.clone() {
             None => marked(WRITE, &write)?,

@@ -82,28 +82,31 @@ pub(crate) fn is_near(rtt: Duration) -> bool {
     rtt < NEAR
 }
 
-/// Sets a socket for a manner of sending. What the kernel refuses is left as it is; returns the congestion control that runs.
-pub(crate) fn apply(wire: &Wire, manner: &Manner) -> String {
-    let set = |socket: BorrowedFd<'_>| {
+/// Sets a socket for a manner of sending, and steers it from then on, until it is closed. What the kernel refuses is left as it is.
+pub(crate) fn steer(wire: &Wire, manner: Manner) {
+    wire.with(|socket| {
         let is_far = tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR.as_micros());
+        // Whoever asks first for something over a connection has it steered; what it is steered by lasts longer than what was asked for.
+        let is_steered = manner.mode == CopyMode::Polite || manner.mode == CopyMode::Fast && is_far;
+        let begins = is_steered && wire.take_helm();
         match manner.mode {
-            CopyMode::Fast if !is_far => run(socket, &["bbr"]),
-            CopyMode::Fast if wire.take_helm() => {
+            CopyMode::Fast if begins => {
                 let _ = SockRef::from(&socket).set_send_buffer_size(FAST_BUFFER_BYTES);
                 run(socket, &["reno"]);
-                tokio::spawn(fill(wire.clone(), *manner));
+                tokio::spawn(fill(wire.clone(), manner));
             }
-            CopyMode::Fast => {}
+            CopyMode::Fast if is_far => {}
+            CopyMode::Fast => run(socket, &["bbr"]),
             // Who is fair is as heavy as what others run; Reno is never heavier than CUBIC.
             CopyMode::Fair | CopyMode::Polite => run(socket, &["cubic", "reno"]),
         }
-        // Who fills a link is held back while it takes off.
-        if manner.mode != CopyMode::Fast || manner.bytes_per_s.is_some() || !is_far {
+        if manner.mode == CopyMode::Polite && begins {
+            tokio::spawn(yield_to_others(wire.clone(), manner));
+        }
+        if !is_steered || manner.mode == CopyMode::Fast && manner.bytes_per_s.is_some() {
             let _ = set_pacing_rate(socket, manner.bytes_per_s.unwrap_or(u64::MAX));
         }
-        congestion_control(socket).unwrap_or_default()
-    };
-    wire.with(set).unwrap_or_default()
+    });
 }
 
 /// Has one of these congestion controls run, the first that there is.
@@ -160,8 +163,8 @@ pub(crate) fn info(wire: &Wire) -> Option<TcpInfo> {
     wire.with(|socket| tcp_info(socket).ok()).flatten()
 }
 
-/// Steers a connection politely until it is closed, or the future is dropped.
-pub(crate) async fn steer(wire: Wire, manner: Manner) {
+/// Steers a connection politely until it is closed.
+async fn yield_to_others(wire: Wire, manner: Manner) {
     let mut rate = PoliteRate::new(manner.bytes_per_s.map_or(f64::INFINITY, |rate| rate as f64));
     let mut last: Option<TcpInfo> = None;
     let mut least_us = u32::MAX;

@@ -26,8 +26,8 @@ use crate::inbox::Inbox;
 use crate::manifest::Entry;
 use crate::plan::Item;
 use crate::protocol::{Have, PACKED, PackedRequest, UNPACK, UnpackCommand, marked, parse};
-use crate::service::{Steering, blocking};
-use crate::tune::Manner;
+use crate::service::blocking;
+use crate::tune::{self, Manner};
 
 /// Wait between attempts.
 const WAIT: Duration = Duration::from_millis(500);
@@ -290,7 +290,7 @@ impl Copy<'_> {
         threads: usize,
         done_bytes: Arc<AtomicU64>,
     ) -> Result<(Landed, u64), Failed> {
-        let _steering = Steering::of(client.wire(), self.manner_of_one());
+        tune::steer(client.wire(), self.manner_of_one());
         let (base, entry) = (self.base.clone(), item.entry.clone());
         let command = marked(UNPACK, &UnpackCommand { base, entry, reference: shared.there.clone() })?;
         let (mut sender, answers) = client.upload(&FlightDescriptor::new_cmd(command), &SCHEMA)?;

@@ -17,7 +17,7 @@ use super::source::Packing;
 use crate::error::TransferError;
 use crate::inbox::Inbox;
 use crate::protocol::{PackedRequest, ReferenceRequest, UnpackCommand, json};
-use crate::service::{Steering, blocking};
+use crate::service::blocking;
 
 /// Genomes that a server packs or unpacks at a time, others wait: each takes some segments of 32 MiB for each thread.
 const AT_A_TIME: usize = 2;
@@ -70,12 +70,7 @@ impl Genomes {
     }
 
     /// Sends a file.
-    pub(crate) async fn send(
-        &self,
-        path: PathBuf,
-        request: PackedRequest,
-        steering: Steering,
-    ) -> Result<Download, TransferError> {
+    pub(crate) async fn send(&self, path: PathBuf, request: PackedRequest) -> Result<Download, TransferError> {
         let (loaded, permit) = self.load(request.reference).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let threads = self.references.threads();
@@ -89,10 +84,10 @@ impl Genomes {
                 let _ = sender.blocking_send(Err(error));
             }
         });
-        let batches = stream::unfold((receiver, steering, Stop(stop)), |(mut receiver, steering, stop)| async move {
+        let batches = stream::unfold((receiver, Stop(stop)), |(mut receiver, stop)| async move {
             let piece = receiver.recv().await?;
             let item = piece.and_then(|piece| piece.to_batch()).map_err(Status::from);
-            Some((item.map(|(batch, said)| (batch, Bytes::from(said))), (receiver, steering, stop)))
+            Some((item.map(|(batch, said)| (batch, Bytes::from(said))), (receiver, stop)))
         });
         Ok(Download { schema: SCHEMA.clone(), batches: Box::pin(batches) })
     }

@@ -20,7 +20,7 @@ use super::flights::{Claims, Flights, Key};
 use super::on_other_half;
 use crate::error::TransferError;
 use crate::protocol::{CameBlocks, READ, ReadRequest, ReadSpan, SentBlock, Taken, batch_of, marked, packed, parse};
-use crate::service::{Steering, blocking};
+use crate::service::blocking;
 use crate::source::{BATCH_BYTES, schema};
 
 /// Blocks of a request, at most: larger ones go through as they are.
@@ -193,7 +193,6 @@ impl Serving {
         (cache, flights): (Arc<RelayCache>, Arc<Flights>),
         (client, server): (Client, &str),
         read: ReadRequest,
-        steering: Steering,
     ) -> Result<Download, TransferError> {
         let origins = read.spans.iter().map(|span| Origin::of(server, &span.path, &span.state)).collect();
         let asked = Arc::new(Asked { cache, flights, read, origins });
@@ -208,8 +207,8 @@ impl Serving {
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let serving = Self { asked, client, server: server.to_owned(), refused: HashSet::new(), sender };
         let work = Work(tokio::spawn(serving.run(sorted, batches)));
-        let batches = stream::unfold((receiver, work, steering), |(mut receiver, work, steering)| async move {
-            receiver.recv().await.map(|item| (item, (receiver, work, steering)))
+        let batches = stream::unfold((receiver, work), |(mut receiver, work)| async move {
+            receiver.recv().await.map(|item| (item, (receiver, work)))
         });
         Ok(Download { schema: schema(), batches: Box::pin(batches) })
     }

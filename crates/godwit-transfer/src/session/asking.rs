@@ -177,7 +177,8 @@ impl Session {
         for (_, other) in others {
             for request in self.streams[other].requests.values_mut().rev() {
                 let mut spans: BTreeMap<FileId, RangeSet> = BTreeMap::new();
-                let mut left = DOUBLED_BLOCKS;
+                // One that has been silent for long may never come.
+                let mut left = if now >= request.progressed + STALLED { u64::MAX } else { DOUBLED_BLOCKS };
                 for (file, blocks) in request.outstanding.iter().rev() {
                     if !files[*file as usize].sources.has(source) {
                         continue;

@@ -170,6 +170,56 @@ fn a_request_that_stalls_is_asked_of_an_idle_stream_and_settles_once() {
 }
 
 #[test]
+fn a_slow_stream_is_not_waited_for_at_the_end() {
+    let (mut session, _) = Session::new(vec![work(400 * BLOCK)], options(2), ms(0));
+    let mut waiting: Vec<Vec<(RequestId, Span)>> = vec![Vec::new(); 2];
+    let take = |actions: &[Action], waiting: &mut Vec<Vec<(RequestId, Span)>>| {
+        for (stream, request, spans) in asked(actions) {
+            waiting[stream as usize].extend(spans.into_iter().map(|span| (request, span)));
+        }
+        actions.iter().any(|action| *action == finish())
+    };
+    for stream in 0..2 {
+        take(&session.handle(ms(0), Event::Opened { stream }), &mut waiting);
+    }
+    // The first brings a block in each millisecond; the second one in each ten, and one in 400 from the 500th on.
+    let mut ended = None;
+    for at in 1..20_000_u64 {
+        for stream in 0..2_usize {
+            let each = match (stream, at) {
+                (0, _) => 1,
+                (_, ..500) => 10,
+                _ => 400,
+            };
+            if at % each > 0 {
+                continue;
+            }
+            let Some((request, span)) = waiting[stream].first_mut() else { continue };
+            let (request, file, block) = (*request, span.file, span.start);
+            span.start += 1;
+            let is_over = span.start == span.end;
+            if is_over {
+                waiting[stream].remove(0);
+            }
+            let stream = stream as StreamId;
+            let mut done = take(&session.handle(ms(at), Event::Arrived { stream, file, block }), &mut waiting);
+            if is_over && !waiting[stream as usize].iter().any(|(other, _)| *other == request) {
+                done |= take(&session.handle(ms(at), Event::Ended { stream, request }), &mut waiting);
+            }
+            if done {
+                ended.get_or_insert(at);
+            }
+        }
+        if ended.is_some() {
+            break;
+        }
+        take(&session.handle(ms(at), Event::Tick), &mut waiting);
+    }
+    // The second one alone would take seconds for what it has been asked for.
+    assert!(ended.is_some_and(|at| at < 1500), "{ended:?}");
+}
+
+#[test]
 fn small_files_go_many_to_a_request() {
     let files = (0..1000).map(|_| work(10_000)).collect();
     let (mut session, _) = Session::new(files, options(1), ms(0));

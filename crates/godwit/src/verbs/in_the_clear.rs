@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_formats::crypt4gh::{self, ENDING};
-use godwit_formats::random_access::{LocalFile, RandomAccess as _};
+use godwit_formats::random_access::LocalFile;
 use godwit_formats::with_causes;
 
 use crate::failure::{Exit, Failure};
@@ -47,13 +47,18 @@ impl InTheClear {
             let exit = if error.kind() == io::ErrorKind::InvalidData { Exit::Input } else { Exit::Machine };
             Failure::new(exit, format!("cannot decrypt {}: {}", path.display(), with_causes(error)))
         };
-        let encrypted = if given.is_dir() { reads_of(given).map_err(|error| failed(given, &error))? } else { given.to_owned() };
+        let encrypted =
+            if given.is_dir() { reads_of(given).map_err(|error| failed(given, &error))? } else { given.to_owned() };
         let name = encrypted.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(name) = name.strip_suffix(ENDING) else { return Ok(given.to_owned()) };
         // Files of one name may be of several directories.
         let directory = self.directory.join(self.files.to_string());
         self.files += 1;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory).map_err(|error| failed(&directory, &error))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .map_err(|error| failed(&directory, &error))?;
         let clear = directory.join(name);
         decrypt(&encrypted, &clear).map_err(|error| failed(&encrypted, &error))?;
         let plain = encrypted.with_file_name(name);
