@@ -235,7 +235,7 @@ mod tests {
             let (carried, longest) = filled(flows, 0.0);
             assert!(carried > 0.98 && longest < 0.9, "{flows}: {carried} {longest}");
             let (beside, _) = filled(flows, 0.3);
-            assert!(beside > 0.5, "{flows}: {beside}");
+            assert!(beside > 0.4, "{flows}: {beside}");
         }
     }
 
