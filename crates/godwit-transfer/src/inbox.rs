@@ -293,10 +293,9 @@ impl Inbox {
             sum.check(file, target)?;
         }
         dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
-        if let Some(directory) = target.parent().filter(|directory| !directory.exists()) {
-            let removed =
-                std::io::Error::new(std::io::ErrorKind::NotFound, "it was removed while files were copied to it");
-            return Err(TransferError::file("write to", directory)(removed));
+        if target.parent().is_some_and(|directory| !directory.exists()) {
+            let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed meanwhile");
+            return Err(TransferError::file("write", target)(removed));
         }
         // Another server of the same directory may have taken it over: what has the part's name now may be another file.
         if !has_name(file, part).map_err(TransferError::file("look at", part))? {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use godwit_formats::crypt4gh::{self, ENDING};
 use godwit_formats::random_access::LocalFile;
 use godwit_formats::with_causes;
+use godwit_pipeline::is_call_busy;
 
 use crate::failure::{Exit, Failure};
 
@@ -20,6 +21,7 @@ const INDEX_ENDINGS: [&str; 4] = [".bai", ".csi", ".crai", ".tbi"];
 
 /// Files in the clear; they are gone with this.
 pub(super) struct InTheClear {
+    out: PathBuf,
     directory: PathBuf,
     files: usize,
 }
@@ -27,7 +29,9 @@ pub(super) struct InTheClear {
 impl Drop for InTheClear {
     fn drop(&mut self) {
         // What a process that was killed left is removed by the next one.
-        let _ = fs::remove_dir_all(&self.directory);
+        if self.files > 0 {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
     }
 }
 
@@ -36,8 +40,7 @@ impl InTheClear {
     pub(super) fn beside(out: &Path) -> Self {
         let name = out.file_name().unwrap_or_default().to_string_lossy();
         let directory = out.with_file_name(format!(".{name}.clear"));
-        let _ = fs::remove_dir_all(&directory);
-        Self { directory, files: 0 }
+        Self { out: out.to_owned(), directory, files: 0 }
     }
 
     /// A file that is not encrypted as it is; what is in one that is, by its name, with the index of that beside it. Of a directory that `align` wrote
@@ -51,6 +54,14 @@ impl InTheClear {
             if given.is_dir() { reads_of(given).map_err(|error| failed(given, &error))? } else { given.to_owned() };
         let name = encrypted.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Some(name) = name.strip_suffix(ENDING) else { return Ok(given.to_owned()) };
+        if self.files == 0 {
+            if is_call_busy(&self.out) {
+                let problem =
+                    format!("{} is being written by another process; wait for it, or end it", self.out.display());
+                return Err(Failure::new(Exit::Machine, problem));
+            }
+            let _ = fs::remove_dir_all(&self.directory);
+        }
         // Files of one name may be of several directories.
         let directory = self.directory.join(self.files.to_string());
         self.files += 1;
