@@ -18,6 +18,8 @@ mod keys;
 #[cfg(test)]
 mod tests;
 
+use std::path::{Path, PathBuf};
+
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 pub use decrypted::Decrypted;
@@ -29,6 +31,14 @@ pub use keys::{PublicKey, SecretKey};
 
 /// What the name of an encrypted file ends in.
 pub const ENDING: &str = ".c4gh";
+
+/// What a file is called once it is encrypted.
+pub fn encrypted_name(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(ENDING);
+    name.into()
+}
+
 /// First bytes of an encrypted file.
 pub(crate) const MAGIC: &[u8; 8] = b"crypt4gh";
 

@@ -537,10 +537,7 @@ impl CallJob<'_> {
         stages: Vec<Stage>,
     ) -> Result<CallReport, PipelineError> {
         let out = &self.options.out;
-        if !self.options.recipients.is_empty() {
-            let encrypted = staged.encrypt(std::slice::from_ref(out), &self.options.recipients);
-            encrypted.map_err(|(path, source)| PipelineError::File { action: "encrypt", path, source })?;
-        }
+        staged.encrypt(std::slice::from_ref(out), &self.options.recipients)?;
         stage_manifest("call", out, records, &self.facts, &mut staged)?;
         let report = CallReport::new(self, called, records, stages, &staged);
         publish(run, out, staged, &report)?;

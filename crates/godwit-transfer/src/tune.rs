@@ -86,25 +86,34 @@ pub(crate) fn is_near(rtt: Duration) -> bool {
 pub(crate) fn steer(wire: &Wire, manner: Manner) {
     wire.with(|socket| {
         let is_far = tcp_info(socket).is_ok_and(|info| info.min_rtt_us as u128 >= NEAR.as_micros());
+        let hold = |bytes_per_s: Option<u64>| drop(set_pacing_rate(socket, bytes_per_s.unwrap_or(u64::MAX)));
         // Whoever asks first for something over a connection has it steered; what it is steered by lasts longer than what was asked for.
-        let is_steered = manner.mode == CopyMode::Polite || manner.mode == CopyMode::Fast && is_far;
-        let begins = is_steered && wire.take_helm();
         match manner.mode {
-            CopyMode::Fast if begins => {
-                let _ = SockRef::from(&socket).set_send_buffer_size(FAST_BUFFER_BYTES);
-                run(socket, &["reno"]);
-                tokio::spawn(fill(wire.clone(), manner));
+            CopyMode::Fast if is_far => {
+                if wire.take_helm() {
+                    let _ = SockRef::from(&socket).set_send_buffer_size(FAST_BUFFER_BYTES);
+                    run(socket, &["reno"]);
+                    tokio::spawn(fill(wire.clone(), manner));
+                }
+                if manner.bytes_per_s.is_some() {
+                    hold(manner.bytes_per_s);
+                }
             }
-            CopyMode::Fast if is_far => {}
-            CopyMode::Fast => run(socket, &["bbr"]),
+            CopyMode::Fast => {
+                run(socket, &["bbr"]);
+                hold(manner.bytes_per_s);
+            }
             // Who is fair is as heavy as what others run; Reno is never heavier than CUBIC.
-            CopyMode::Fair | CopyMode::Polite => run(socket, &["cubic", "reno"]),
-        }
-        if manner.mode == CopyMode::Polite && begins {
-            tokio::spawn(yield_to_others(wire.clone(), manner));
-        }
-        if !is_steered || manner.mode == CopyMode::Fast && manner.bytes_per_s.is_some() {
-            let _ = set_pacing_rate(socket, manner.bytes_per_s.unwrap_or(u64::MAX));
+            CopyMode::Fair => {
+                run(socket, &["cubic", "reno"]);
+                hold(manner.bytes_per_s);
+            }
+            CopyMode::Polite => {
+                run(socket, &["cubic", "reno"]);
+                if wire.take_helm() {
+                    tokio::spawn(yield_to_others(wire.clone(), manner));
+                }
+            }
         }
     });
 }

@@ -103,18 +103,12 @@ impl Targets<'_> {
             add_index(sealed, &path, format.extension(), &index)?;
             sealed.staged.add(file.into_staged());
         }
-        encrypt(outputs, sealed)
+        // Stretches of a BAM are none of what is encrypted.
+        if !outputs.recipients.is_empty() {
+            sealed.segments.clear();
+        }
+        sealed.staged.encrypt(&outputs.to_encrypt(), &outputs.recipients)
     }
-}
-
-/// Encrypts what is encrypted of the outputs. Stretches of a BAM are none of what is encrypted.
-fn encrypt(outputs: &Outputs, sealed: &mut Sealed) -> Result<(), PipelineError> {
-    if outputs.recipients.is_empty() {
-        return Ok(());
-    }
-    sealed.segments.clear();
-    let encrypted = sealed.staged.encrypt(&outputs.to_encrypt(), &outputs.recipients);
-    encrypted.map_err(|(path, source)| PipelineError::File { action: "encrypt", path, source })
 }
 
 /// Ends a file of that many partitions behind its header, and returns where they lie.

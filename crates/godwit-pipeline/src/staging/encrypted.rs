@@ -4,31 +4,32 @@ use std::io::{self, BufWriter, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use godwit_formats::crypt4gh::{ENDING, Encryptor, PublicKey};
+use godwit_formats::crypt4gh::{Encryptor, PublicKey, encrypted_name};
 
 use super::{Staged, StagedFile};
+use crate::PipelineError;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// The name of an encrypted file.
-fn encrypted_name(path: &Path) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(ENDING);
-    name.into()
-}
-
 impl Staged {
-    /// Encrypts some of the files for some readers. What is of one of them, its name with another ending behind, goes along under the new
+    /// Encrypts some of the files for some readers, where there are any. What is of one of them, its name with another ending behind, goes along under the new
     /// name, as it is: an index tells how many reads are where, and nothing of a read.
     ///
     /// # Errors
-    /// What the file system reports, for the file that it names.
-    pub fn encrypt(&mut self, paths: &[PathBuf], readers: &[PublicKey]) -> Result<(), (PathBuf, io::Error)> {
+    /// [`PipelineError::File`].
+    pub fn encrypt(&mut self, paths: &[PathBuf], readers: &[PublicKey]) -> Result<(), PipelineError> {
+        if readers.is_empty() {
+            return Ok(());
+        }
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| PipelineError::File { action: "encrypt", path, source }
+        };
         let mut beside_them = Vec::new();
         for (at, file) in self.files.iter_mut().enumerate() {
             if paths.contains(&file.path) {
-                let encrypted = encrypted(file, readers).map_err(|error| (file.path.clone(), error))?;
+                let encrypted = encrypted(file, readers).map_err(failed(&file.path))?;
                 let mut plain = std::mem::replace(file, encrypted);
                 // It is not gone on with: what is whole is the other one.
                 plain.kept = false;
@@ -43,7 +44,7 @@ impl Staged {
         let now = SystemTime::now();
         for file in beside_them.into_iter().map(|at| &self.files[at]) {
             let touched = file.file.set_modified(now).and_then(|()| file.file.sync_all());
-            touched.map_err(|error| (file.path.clone(), error))?;
+            touched.map_err(failed(&file.path))?;
         }
         Ok(())
     }

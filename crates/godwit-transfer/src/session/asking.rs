@@ -170,7 +170,9 @@ impl Session {
     /// Blocks that another stream has been asked for, will not bring soon, and this one's source has: the last of those that come last. So the
     /// end is not waited for at the slowest connection.
     fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
-        let late = |stream: usize| Some((self.late(now, stream)?, stream)).filter(|_| stream != idle);
+        let all_bytes: u64 = (0..self.streams.len()).map(|stream| self.outstanding_bytes(stream)).sum();
+        let all_left = takes(all_bytes, self.streams.iter().map(|stream| stream.in_a_second(now)).sum());
+        let late = |stream: usize| Some((self.late(now, stream, all_left)?, stream)).filter(|_| stream != idle);
         let mut others: Vec<_> = (0..self.streams.len()).filter_map(late).collect();
         others.sort_unstable_by(|one, other| other.cmp(one));
         let (files, source) = (&self.files, self.streams[idle].source);
@@ -203,19 +205,29 @@ impl Session {
         None
     }
 
-    /// How long a stream takes with what it has been asked for, where all others together are done with theirs before, by a round trip and more.
-    fn late(&self, now: Duration, stream: usize) -> Option<Duration> {
+    /// How long a stream takes with what it has been asked for, where that is longer, by a round trip and more, than `all_left`: how long all
+    /// streams take together with all that was asked for.
+    fn late(&self, now: Duration, stream: usize, all_left: Duration) -> Option<Duration> {
         let found = &self.streams[stream];
         let silent = now.saturating_sub(found.requests.values().map(|request| request.progressed).max()?);
-        let in_a_second = |stream: &Stream| stream.rate.comes_in(now, Duration::from_secs(1));
-        let takes = |bytes: u64, bytes_per_s: f64| match bytes_per_s > 0.0 {
-            true => Duration::try_from_secs_f64(bytes as f64 / bytes_per_s).unwrap_or(STALLED),
-            false => Duration::ZERO,
-        };
-        let left = silent + takes(self.outstanding_bytes(stream), in_a_second(found));
-        let all_bytes: u64 = (0..self.streams.len()).map(|stream| self.outstanding_bytes(stream)).sum();
-        let all_left = takes(all_bytes, self.streams.iter().map(in_a_second).sum());
-        let is_late = in_a_second(found) > 0.0 && left > all_left + self.options.horizon;
+        let in_a_second = found.in_a_second(now);
+        let left = silent + takes(self.outstanding_bytes(stream), in_a_second);
+        let is_late = in_a_second > 0.0 && left > all_left + self.options.horizon;
         (silent >= STALLED || is_late).then_some(left)
+    }
+}
+
+impl Stream {
+    /// Bytes that may be counted on in a second.
+    fn in_a_second(&self, now: Duration) -> f64 {
+        self.rate.comes_in(now, Duration::from_secs(1))
+    }
+}
+
+/// How long bytes take at a rate; no time where that is not known.
+fn takes(bytes: u64, bytes_per_s: f64) -> Duration {
+    match bytes_per_s > 0.0 {
+        true => Duration::try_from_secs_f64(bytes as f64 / bytes_per_s).unwrap_or(STALLED),
+        false => Duration::ZERO,
     }
 }

@@ -1,6 +1,6 @@
 //! `godwit align`: the main job.
 
-use godwit_formats::crypt4gh::{ENDING, PublicKey};
+use godwit_formats::crypt4gh::{PublicKey, encrypted_name};
 use godwit_pipeline::{
     AlignOptions, CallOptions, Format, JobOptions, ReadsOptions, RunReport, StepOptions, align, align_and_call,
     check_calling, has_stopped_run, plan_align,
@@ -76,8 +76,8 @@ fn tell(args: &AlignArgs, report: &RunReport, progress: &Progress) {
     }
     progress.say(&outcome(report));
     for format in formats(args) {
-        let ending = if args.recipients.c4gh_recipient.is_empty() { "" } else { ENDING };
-        let path = args.out.join(format!("{}.{}{ending}", args.sample, format.extension()));
+        let path = args.out.join(format!("{}.{}", args.sample, format.extension()));
+        let path = if args.recipients.c4gh_recipient.is_empty() { path } else { encrypted_name(&path) };
         progress.say(&format!("wrote {}", path.display()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_formats::crypt4gh::ENDING;
+use godwit_formats::crypt4gh::encrypted_name;
 use godwit_pipeline::model::PloidyTable;
 use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_busy};
 
@@ -43,11 +43,10 @@ pub fn run(args: &CallArgs) -> Result<(), Failure> {
     }
     let report = call(&options, spread.as_ref(), &progress, &cancelled)?;
     lead.finished()?;
-    let mut written = args.out.clone().into_os_string();
-    if !options.recipients.is_empty() {
-        written.push(ENDING);
+    match options.recipients.is_empty() {
+        true => tell(&report, &args.out, &progress),
+        false => tell(&report, &encrypted_name(&args.out), &progress),
     }
-    tell(&report, Path::new(&written), &progress);
     Ok(())
 }
 
