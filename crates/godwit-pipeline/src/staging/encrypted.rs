@@ -13,8 +13,8 @@ use crate::PipelineError;
 const READ_BYTES: usize = 1 << 20;
 
 impl Staged {
-    /// Encrypts some of the files for some readers, where there are any. What is of one of them, its name with another ending behind, goes along under the new
-    /// name, as it is: an index tells how many reads are where, and nothing of a read.
+    /// Encrypts some of the files for some readers, where there are any. What is of one of them, its name with another ending behind, goes
+    /// along under the new name, as it is: an index tells how many reads are where, and nothing of a read.
     ///
     /// # Errors
     /// [`PipelineError::File`].
