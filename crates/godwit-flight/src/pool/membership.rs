@@ -27,8 +27,9 @@ const ASK_INTERVAL: Duration = Duration::from_millis(400);
 const ANSWER_WITHIN: Duration = Duration::from_millis(900);
 /// Answers in a row that a node may be late with: one that has much to do is not lost.
 const LATE_AT_MOST: u32 = 1;
-/// How long the node that gives out grants may take before another decides.
-const LEAD_WITHIN: Duration = Duration::from_millis(700);
+/// How long the node that gives out grants may take before another decides: little less than clients wait, since two that decide count
+/// each for itself.
+const LEAD_WITHIN: Duration = Duration::from_millis(1200);
 
 /// A node of a pool, as clients and other nodes reach it.
 #[derive(Clone)]
