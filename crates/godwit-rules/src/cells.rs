@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::{Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, StringArray, new_null_array};
 use arrow_cast::{can_cast_types, cast};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields};
@@ -34,6 +34,15 @@ pub(crate) fn plain_type(of: &DataType) -> Option<DataType> {
         other => other.clone(),
     };
     (plain == *of || can_cast_types(of, &plain)).then_some(plain)
+}
+
+/// The type of a column that no mask is for. Where all rows are seen, so is each value of a dictionary, which then needs not be written out.
+pub(crate) fn unmasked_type(of: &DataType, written_out: bool) -> Option<DataType> {
+    let plain = plain_type(of)?;
+    match of {
+        DataType::Dictionary(_, values) if !written_out && **values == plain => Some(of.clone()),
+        _ => Some(plain),
+    }
 }
 
 /// The type of a column behind a mask. The error is what the column would have to be.
@@ -75,7 +84,17 @@ pub(crate) fn masked(
 
 fn binned(values: &ArrayRef, width: f64, shown: &DataType) -> Result<ArrayRef, ArrowError> {
     let values = cast(values, shown)?;
-    let binned: ArrayRef = if shown.is_integer() && width.fract() == 0.0 {
+    let whole = shown.is_integer() && width.fract() == 0.0;
+    if let (Some(numbers), Ok(width), true) =
+        (values.as_primitive_opt::<Int32Type>(), i32::try_from(width as i64), whole)
+    {
+        // Positions: what lies below the least number is looked for before, not at each.
+        let least = numbers.values().iter().copied().min().unwrap_or_default();
+        if least.div_euclid(width).checked_mul(width).is_some() {
+            return Ok(Arc::new(numbers.unary::<_, Int32Type>(|number| number.div_euclid(width) * width)));
+        }
+    }
+    let binned: ArrayRef = if whole {
         let width = width as i64;
         let numbers = cast(&values, &DataType::Int64)?;
         // What lies below the least number has no bin, and no value.
@@ -140,5 +159,15 @@ mod tests {
         let lists = DataType::List(Arc::new(Field::new("item", dictionary, true)));
         assert_eq!(plain_type(&lists), Some(DataType::List(Arc::new(Field::new("item", DataType::Utf8, true)))));
         assert_eq!(plain_type(&DataType::Int8), Some(DataType::Int8));
+    }
+
+    #[test]
+    fn dictionaries_stay_where_all_rows_are_seen_and_hold_nothing_else() {
+        let of = |values| DataType::Dictionary(Box::new(DataType::Int32), Box::new(values));
+        assert_eq!(unmasked_type(&of(DataType::Utf8), false), Some(of(DataType::Utf8)));
+        assert_eq!(unmasked_type(&of(DataType::Utf8), true), Some(DataType::Utf8));
+        // A view may be of letters that belong to something else.
+        assert_eq!(unmasked_type(&of(DataType::Utf8View), false), Some(DataType::Utf8));
+        assert_eq!(unmasked_type(&DataType::Utf8View, false), Some(DataType::Utf8));
     }
 }

@@ -94,7 +94,7 @@ impl Grouped {
         groups: &Groups,
         grants: &Grants,
     ) -> Result<Arc<dyn Dataset>, DatasetError> {
-        let rows = View::of(name, dataset, &rule.of_rows(groups), grants)?;
+        let rows = View::below_groups(name, dataset, &rule.of_rows(groups), grants)?;
         let below = rows.schema();
         let found = |column: &String| {
             let found = below.field_with_name(column);

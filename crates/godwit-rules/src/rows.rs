@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Array as _, ArrayRef, BooleanArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
+use arrow_buffer::BooleanBuffer;
 use arrow_cast::{can_cast_types, cast};
 use arrow_schema::{ArrowError, DataType, Schema};
 use godwit_model::{Region, SpanSet};
@@ -52,9 +53,9 @@ impl Places {
         let contigs = contigs.as_string::<i32>();
         let (starts, ends) = (starts.as_primitive::<Int64Type>(), ends.as_primitive::<Int64Type>());
         let mut last: (&str, Option<u32>) = ("", self.contigs.get("").copied());
-        let overlaps = (0..contigs.len()).map(|row| {
+        let overlaps = |row: usize| {
             if contigs.is_null(row) || starts.is_null(row) {
-                return Some(false);
+                return false;
             }
             if contigs.value(row) != last.0 {
                 last = (contigs.value(row), self.contigs.get(contigs.value(row)).copied());
@@ -62,9 +63,9 @@ impl Places {
             let start = starts.value(row).max(0);
             let end = if ends.is_null(row) { start + 1 } else { ends.value(row).max(start + 1) };
             let (start, end) = (u32::try_from(start).unwrap_or(u32::MAX), u32::try_from(end).unwrap_or(u32::MAX));
-            Some(last.1.is_some_and(|contig| self.spans.overlaps(contig, start, end)))
-        });
-        Ok(overlaps.collect())
+            last.1.is_some_and(|contig| self.spans.overlaps(contig, start, end))
+        };
+        Ok(BooleanArray::new(BooleanBuffer::collect_bool(contigs.len(), overlaps), None))
     }
 }
 
@@ -108,27 +109,35 @@ impl Test {
     }
 
     fn met(&self, values: &ArrayRef) -> Result<BooleanArray, ArrowError> {
-        let mut met = vec![true; values.len()];
+        let mut met = BooleanBuffer::new_set(values.len());
         if self.one_of.is_some() || self.not_in.is_some() {
             let texts = cast(values, &DataType::Utf8)?;
-            for (text, met) in texts.as_string::<i32>().iter().zip(&mut met) {
-                *met &= text.is_some_and(|text| {
-                    self.one_of.as_ref().is_none_or(|one_of| one_of.contains(text))
-                        && self.not_in.as_ref().is_none_or(|not_in| !not_in.contains(text))
-                });
-            }
+            let texts = texts.as_string::<i32>();
+            let meets = |row: usize| {
+                let text = texts.value(row);
+                self.one_of.as_ref().is_none_or(|one_of| one_of.contains(text))
+                    && self.not_in.as_ref().is_none_or(|not_in| !not_in.contains(text))
+            };
+            met = &met & &where_there_is_one(texts, meets);
         }
         if self.at_least.is_some() || self.at_most.is_some() {
             let numbers = cast(values, &DataType::Float64)?;
-            for (number, met) in numbers.as_primitive::<Float64Type>().iter().zip(&mut met) {
-                // What is no number is neither more nor less than one.
-                *met &= number.is_some_and(|number| {
-                    self.at_least.is_none_or(|least| number >= least) && self.at_most.is_none_or(|most| number <= most)
-                });
-            }
+            let numbers = numbers.as_primitive::<Float64Type>();
+            // What is no number is neither more nor less than one.
+            let meets = |row: usize| {
+                let number = numbers.value(row);
+                self.at_least.is_none_or(|least| number >= least) && self.at_most.is_none_or(|most| number <= most)
+            };
+            met = &met & &where_there_is_one(numbers, meets);
         }
-        Ok(met.into_iter().map(Some).collect())
+        Ok(BooleanArray::new(met, None))
     }
+}
+
+/// Which rows have a value, and one that meets a condition.
+fn where_there_is_one(values: &dyn Array, meets: impl FnMut(usize) -> bool) -> BooleanBuffer {
+    let met = BooleanBuffer::collect_bool(values.len(), meets);
+    values.nulls().map_or_else(|| met.clone(), |there| &met & there.inner())
 }
 
 /// Which rows of a batch may be seen. `column` is where a column of the dataset is in the batch.
@@ -140,11 +149,12 @@ pub(crate) fn seen(
 ) -> Result<BooleanArray, ArrowError> {
     let mut seen = match places {
         Some((places, at)) => places.overlap(at.map(|at| batch.column(column(at))))?,
-        None => BooleanArray::from(vec![true; batch.num_rows()]),
+        None => BooleanArray::new(BooleanBuffer::new_set(batch.num_rows()), None),
     };
+    // Neither has rows of which it is not known.
     for test in tests {
         let met = test.met(batch.column(column(test.column)))?;
-        seen = seen.iter().zip(met.iter()).map(|(seen, met)| Some(seen == Some(true) && met == Some(true))).collect();
+        seen = BooleanArray::new(seen.values() & met.values(), None);
     }
     Ok(seen)
 }

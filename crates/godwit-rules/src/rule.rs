@@ -158,11 +158,12 @@ impl Rule {
 
     /// Whether what it is about is seen as it is, but for samples.
     pub(crate) fn shows_everything(&self) -> bool {
-        self.regions.is_none()
-            && self.conditions.is_empty()
-            && self.show.is_none()
-            && self.mask.is_empty()
-            && self.groups.is_none()
+        !self.hides_rows() && self.show.is_none() && self.mask.is_empty() && self.groups.is_none()
+    }
+
+    /// Whether rows of what it is about may not be seen.
+    pub(crate) fn hides_rows(&self) -> bool {
+        self.regions.is_some() || !self.conditions.is_empty()
     }
 
     /// The rule for the rows that its groups are made of: what they are by as it is shown, and the other columns as they are.

@@ -12,7 +12,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use godwit_flight::{BatchReader, Dataset, DatasetError, Kind, Part, Scan};
 use godwit_model::Region;
 
-use crate::cells::{masked, masked_type, plain_type};
+use crate::cells::{masked, masked_type, plain_type, unmasked_type};
 use crate::grants::Grants;
 use crate::groups::Grouped;
 use crate::pseudonyms::{Key, pseudonym};
@@ -87,9 +87,29 @@ impl View {
         rule: &Rule,
         grants: &Grants,
     ) -> Result<Arc<dyn Dataset>, DatasetError> {
-        if let Some(groups) = &rule.groups {
-            return Grouped::of(name, dataset, rule, groups, grants);
+        match &rule.groups {
+            Some(groups) => Grouped::of(name, dataset, rule, groups, grants),
+            None => Self::typed(name, dataset, rule, grants, rule.hides_rows()),
         }
+    }
+
+    /// The rows that groups are made of: no column is a dictionary.
+    pub(crate) fn below_groups(
+        name: &str,
+        dataset: Arc<dyn Dataset>,
+        rule: &Rule,
+        grants: &Grants,
+    ) -> Result<Arc<dyn Dataset>, DatasetError> {
+        Self::typed(name, dataset, rule, grants, true)
+    }
+
+    fn typed(
+        name: &str,
+        dataset: Arc<dyn Dataset>,
+        rule: &Rule,
+        grants: &Grants,
+        written_out: bool,
+    ) -> Result<Arc<dyn Dataset>, DatasetError> {
         let samples: Option<Arc<[u64]>> = places_of_samples(rule, &*dataset).map(Into::into);
         if rule.shows_everything() && samples.is_none() {
             return Ok(dataset);
@@ -99,7 +119,7 @@ impl View {
         {
             return Err(unfit(name, rule, &format!("there is no column {missing}")));
         }
-        let columns = columns_of(name, &inner, rule, samples.as_ref())?;
+        let columns = columns_of(name, &inner, rule, samples.as_ref(), written_out)?;
         let fields = columns.iter().map(|column| {
             let field = inner.field(column.at);
             let nullable = field.is_nullable() || column.mask.is_some();
@@ -205,6 +225,7 @@ fn columns_of(
     inner: &Schema,
     rule: &Rule,
     samples: Option<&Arc<[u64]>>,
+    written_out: bool,
 ) -> Result<Vec<Column>, DatasetError> {
     let mut columns = Vec::new();
     for (at, field) in inner.fields().iter().enumerate() {
@@ -216,8 +237,8 @@ fn columns_of(
                 unfit(name, rule, &format!("column {} is {}, not {wanted}", field.name(), field.data_type()))
             })?,
             // What cannot be shown in part is not shown.
-            None => match plain_type(field.data_type()) {
-                Some(plain) => plain,
+            None => match unmasked_type(field.data_type(), written_out) {
+                Some(shown) => shown,
                 None => continue,
             },
         };
@@ -299,7 +320,8 @@ impl Shaping {
             // A dictionary is looked at once for each of its values, so pseudonyms are made before it becomes plain.
             let values = match column.mask {
                 Some(Mask::Hash) => values.clone(),
-                _ => plain(values)?,
+                Some(_) => plain(values)?,
+                None => as_type(values, &column.shown)?,
             };
             let values = match &seen {
                 Some(seen) => arrow_select::filter::filter(&values, seen)?,
@@ -322,10 +344,11 @@ impl Shaping {
 
 /// The same values, each of which lies by itself.
 fn plain(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    match plain_type(values.data_type()) {
-        Some(plain) if plain != *values.data_type() => cast(values, &plain),
-        _ => Ok(values.clone()),
-    }
+    plain_type(values.data_type()).map_or_else(|| Ok(values.clone()), |plain| as_type(values, &plain))
+}
+
+fn as_type(values: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowError> {
+    if values.data_type() == wanted { Ok(values.clone()) } else { cast(values, wanted) }
 }
 
 impl Dataset for View {
