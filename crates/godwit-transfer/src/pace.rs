@@ -4,6 +4,9 @@
 //! hardly any it goes faster; else it aims at a short time, going a little above or below the rate at which its bytes arrive. A flow that
 //! fills queues, as TCP's usual ones do, thereby takes what it wants: beside it, this one goes slower in each round trip (the principle of
 //! LEDBAT, RFC 6817, with the rate in place of the window). Packets that are lost while none wait are the path's loss, and no reason.
+//!
+//! A queue of its own making costs it nothing: as much arrives as ever. Where less does, others are there, and it makes way at once and comes
+//! back slowly: a flow of CUBIC leaves its slow start as soon as packets wait, and where a queue is short has little time to be seen.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +20,18 @@ const LEAST_BYTES_PER_S: f64 = 250_000.0;
 const GAIN: f64 = 0.2;
 /// Above or below what arrives by this share at most, to make the queue longer or shorter.
 const STEER: f64 = 0.25;
+/// Others are there where packets wait and less arrives than this share of the most.
+const SHARED: f64 = 0.9;
+/// They are gone where as much arrives again as this share of it.
+const ALONE: f64 = 0.96;
+/// The most that arrived is forgotten by this share in a second.
+const FORGET: f64 = 0.02;
+/// Beside others, so much may wait,
+const BESIDE: Duration = Duration::from_millis(2);
+/// and for each millisecond more it goes slower than what arrives by this share, by the second one at most.
+const MAKE_WAY: (f64, f64) = (0.15, 0.6);
+/// After others, faster by this share in a round trip, and by this much more with each in which nothing waits.
+const COME_BACK: (f64, f64) = (0.01, 0.004);
 
 /// What was measured since the last time.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +54,11 @@ pub struct PoliteRate {
     bytes_per_s: f64,
     most_bytes_per_s: f64,
     starting: bool,
+    /// The most that arrived, bytes a second.
+    best_bytes_per_s: f64,
+    /// Whether others are there, or were, and round trips since without a queue.
+    others: bool,
+    quiet_trips: f64,
     /// Until when losses are those that were answered already.
     deaf: Duration,
 }
@@ -46,7 +66,15 @@ pub struct PoliteRate {
 impl PoliteRate {
     /// A sender that never exceeds a rate.
     pub fn new(most_bytes_per_s: f64) -> Self {
-        Self { bytes_per_s: 1e6_f64.min(most_bytes_per_s), most_bytes_per_s, starting: true, deaf: Duration::ZERO }
+        Self {
+            bytes_per_s: 1e6_f64.min(most_bytes_per_s),
+            most_bytes_per_s,
+            starting: true,
+            best_bytes_per_s: 0.0,
+            others: false,
+            quiet_trips: 0.0,
+            deaf: Duration::ZERO,
+        }
     }
 
     /// Bytes a second to be sent now.
@@ -60,13 +88,30 @@ impl PoliteRate {
         self.deaf = self.deaf.saturating_sub(sample.elapsed);
         let trips = (sample.elapsed.as_secs_f64() / sample.rtt.as_secs_f64().max(0.001)).min(1.0);
         let full = queue.as_secs_f64() / TARGET.as_secs_f64();
-        if full < 0.5 {
-            self.bytes_per_s *= if self.starting { 2f64.powf(trips) } else { 1.0 + GAIN * trips };
+        let arriving = sample.delivered_bytes_per_s;
+        self.best_bytes_per_s = arriving.max(self.best_bytes_per_s * (1.0 - FORGET * sample.elapsed.as_secs_f64()));
+        if arriving >= ALONE * self.best_bytes_per_s {
+            self.others = false;
+        } else if full >= 0.5 && !self.starting && arriving < SHARED * self.best_bytes_per_s {
+            self.others = true;
+        }
+        let least_queue = if self.others { BESIDE } else { TARGET / 2 };
+        if queue < least_queue {
+            self.quiet_trips += trips;
+            self.bytes_per_s *= match (self.starting, self.others) {
+                (true, _) => 2f64.powf(trips),
+                (_, true) => 1.0 + trips * (COME_BACK.0 + COME_BACK.1 * self.quiet_trips).min(GAIN),
+                (_, false) => 1.0 + GAIN * trips,
+            };
         } else {
-            self.starting = false;
+            (self.starting, self.quiet_trips) = (false, 0.0);
             // Where packets wait, what arrives is what there is for this flow: that much keeps the queue as it is.
-            let steady = sample.delivered_bytes_per_s.max(LEAST_BYTES_PER_S);
-            let wanted = steady * (1.0 + STEER * (1.0 - full).clamp(-1.0, 1.0));
+            let steady = arriving.max(LEAST_BYTES_PER_S);
+            let more = match self.others {
+                true => -(MAKE_WAY.0 * 1e3 * (queue - BESIDE).as_secs_f64()).min(MAKE_WAY.1),
+                false => STEER * (1.0 - full).clamp(-1.0, 1.0),
+            };
+            let wanted = steady * (1.0 + more);
             self.bytes_per_s += trips * (wanted - self.bytes_per_s);
             if sample.lost && self.deaf.is_zero() {
                 self.deaf = sample.rtt;
@@ -264,6 +309,36 @@ mod tests {
         let (at, rate) = seen.unwrap();
         assert!((full_s..full_s + 0.06).contains(&at), "{at}");
         assert!((0.6 * link..=link).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn it_makes_way_for_a_flow_that_grows_and_takes_the_link_again_when_that_is_gone() {
+        let (link, base, step) = (25e6, Duration::from_millis(40), 0.02);
+        let mut polite = PoliteRate::new(f64::INFINITY);
+        let mut queued_bytes = 0.0_f64;
+        let (mut before, mut longest, mut beside, mut after) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
+        for at in 0..3000 {
+            let at = f64::from(at) * step;
+            // From a twentieth of the link to all of it within twenty seconds, from the twentieth second on.
+            let other = if (20.0..45.0).contains(&at) { link * ((at - 19.0) / 20.0).min(1.0) } else { 0.0 };
+            let sent = polite.bytes_per_s() as f64;
+            let offered = sent + other;
+            queued_bytes = (queued_bytes + (offered - link) * step).clamp(0.0, 0.25 * link * base.as_secs_f64());
+            let rtt = base + Duration::from_secs_f64(queued_bytes / link);
+            let delivered_bytes_per_s = sent * (link / offered).min(1.0);
+            let elapsed = Duration::from_secs_f64(step);
+            polite.update(Sample { rtt, least_rtt: base, delivered_bytes_per_s, lost: false, elapsed });
+            match at {
+                at if (10.0..20.0).contains(&at) => before += delivered_bytes_per_s * step / 10.0 / link,
+                at if (25.0..38.0).contains(&at) => longest = longest.max(queued_bytes / link),
+                at if (42.0..45.0).contains(&at) => beside = beside.max(delivered_bytes_per_s / link),
+                at if at >= 55.0 => after += delivered_bytes_per_s * step / 5.0 / link,
+                _ => {}
+            }
+        }
+        assert!(before > 0.95 && after > 0.95, "alone {before}, and again {after}");
+        assert!(longest < 0.006, "packets wait for {longest} s at most while there is room for both");
+        assert!(beside < 0.03, "{beside} of a link that somebody else fills");
     }
 
     #[test]
