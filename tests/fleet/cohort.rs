@@ -193,6 +193,14 @@ fn a_run_is_shown_as_a_page_while_it_is_under_way() {
         .collect();
     let last = states.last().expect("the state is sent");
     assert_eq!((&last["over"], &last["done"], &last["failed"]), (&Value::Bool(true), &3.into(), &0.into()), "{last}");
+    // What each step took is what the report says it did.
+    assert_eq!(last["steps"], serde_json::json!(["align", "call"]), "{last}");
+    for (shown, told) in last["samples"].as_array().expect("samples").iter().zip(samples(&report(&out))) {
+        for step in told["steps"].as_array().expect("steps") {
+            let name = step["step"].as_str().expect("a name");
+            assert_eq!(shown["seconds"][name], step["seconds"], "{shown} {told}");
+        }
+    }
 }
 
 #[test]
@@ -233,7 +241,8 @@ fn the_page_of_a_run_shows_it_in_a_browser_to_its_end() {
     assert!(done.status.code() == Some(INPUT) && told.contains("1 of 4 samples failed"), "{told}");
     let seen: Vec<&str> = seen.lines().collect();
     assert_eq!(seen[..5], ["3 1 0 0", "s0 done", "s1 done", "s2 failed", "s3 done"], "{seen:?}");
-    assert!(seen[5].starts_with("True 1 s2 failed:") && seen[6..] == ["0 pixels too wide"], "{seen:?}");
+    assert_eq!(seen[5..7], ["Sample|State|Where|align, h|call, h", "All steps done True"], "{seen:?}");
+    assert!(seen[7].starts_with("True 1 s2 failed:") && seen[8..] == ["0 pixels too wide"], "{seen:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use godwit_tests::binary::Godwit;
+use godwit_tests::binary::{Godwit, godwit};
 use godwit_tests::patience::wait_until;
 use godwit_tests::{needs, scratch, skip};
 
@@ -143,6 +143,33 @@ impl Drop for SmallDisk {
         // A server that is being killed may still have it open: it goes when that is gone.
         let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).output();
     }
+}
+
+#[test]
+fn what_rules_refuse_fails_its_sample_and_no_other() {
+    needs!("bcftools", "bgzip", "python3");
+    let directory = scratch::directory("run-pool-rules");
+    let [tokens, token, secret, policy] = ["tokens", "token", "secret", "policy.toml"].map(|name| directory.join(name));
+    fs::write(&token, godwit().args(["token", "alice", "--tokens", text(&tokens)]).succeeds().stdout).expect("written");
+    fs::write(&secret, "0123456789abcdef0123456789abcdef\n").expect("it can be written");
+    let rule = "[[rule]]\nname = 'her own'\nwho = ['alice']\ndatasets = ['s0_*']\n";
+    fs::write(&policy, rule).expect("it can be written");
+    let words = ["--tokens", text(&tokens), "--pool-secret", text(&secret), "--policy", text(&policy), "--writable"];
+    let mut pool = Pool::describe("run-pool-ruled", "round-robin", 1, &words);
+    pool.start_node(0);
+    let (here, there) = sheets(&pool, 2);
+    let [alone, out, stored] = ["alone", "out", "stored"].map(|name| pool.mine.join(name));
+    run(&here, &alone).succeeds();
+    let by_alice = |sheet, out| pooled(&pool, sheet, out, "60s").args(["--token-file", text(&token)]);
+    // What she may not see is not there for her.
+    by_alice(&there, &out).run().refuses(&[USAGE], &["1 of 2 samples failed", "s1", "there is no s1_1.fq"]);
+    assert_same_variants(&alone, &out, 1);
+    assert!(!out.join("s1/s1.bam").exists());
+    // She may write nowhere: what was worked out is here, and the run says what is missing there.
+    let refused = by_alice(&here, &stored).args(["--store", &Pool::url("runs")]).run();
+    refused.refuses(&[USAGE], &["2 of 2 samples failed", "s0", "no rule lets alice write runs/s0"]);
+    assert_same_variants(&alone, &stored, 2);
+    assert!(!pool.root.join("runs").exists());
 }
 
 #[test]

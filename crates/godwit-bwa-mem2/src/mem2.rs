@@ -87,7 +87,7 @@ unsafe impl MemLibrary for Mem2 {
     const PROGRAM: &'static str = "godwit-bwa-mem2";
     const ENGINE: &'static str = "bwa-mem2";
     const VERSION: &'static str = "2.2.1";
-    const INDEX_EXTENSIONS: &'static [&'static str] = &[".amb", ".ann", ".pac", ".0123", ".bwt.2bit.64"];
+    const INDEX_EXTENSIONS: &'static [&'static str] = &["amb", "ann", "pac", "0123", "bwt.2bit.64"];
 
     /// It is compiled so (`shim/quiet.h`).
     fn print_warnings_only() {

@@ -57,7 +57,7 @@ unsafe impl MemLibrary for Bwa {
     const ENGINE: &'static str = "bwa";
     /// As the build found it.
     const VERSION: &'static str = env!("GODWIT_LIBBWA_VERSION");
-    const INDEX_EXTENSIONS: &'static [&'static str] = &[".amb", ".ann", ".pac", ".sa", ".bwt"];
+    const INDEX_EXTENSIONS: &'static [&'static str] = &["amb", "ann", "pac", "sa", "bwt"];
 
     /// Its progress messages would bury them.
     fn print_warnings_only() {

@@ -10,13 +10,6 @@ use crate::htslib::Md5;
 use godwit_formats::fasta::{self, FaiRecord, IndexEvent};
 use godwit_formats::sam::Header;
 
-/// The path with more behind it.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.to_owned().into_os_string();
-    path.push(suffix);
-    path.into()
-}
-
 /// A FASTA file that CRAM can be a difference to.
 pub struct Reference {
     path: PathBuf,
@@ -141,7 +134,7 @@ impl Reference {
             true
         })
         .map_err(failed)?;
-        if !is_plain && !beside(path, ".gzi").exists() {
+        if !is_plain && !path.with_added_extension("gzi").exists() {
             return Err(CramError::CompressedReference { path: path.to_owned() });
         }
         let mut fai = Vec::new();
@@ -164,8 +157,8 @@ impl Reference {
         let path = directory.path().join("reference.fa");
         let original = std::path::absolute(&self.path)?;
         symlink(&original, &path)?;
-        symlink(beside(&original, ".gzi"), beside(&path, ".gzi"))?;
-        std::fs::write(beside(&path, ".fai"), &self.fai)?;
+        symlink(original.with_added_extension("gzi"), path.with_added_extension("gzi"))?;
+        std::fs::write(path.with_added_extension("fai"), &self.fai)?;
         open(&path)
     }
 

@@ -27,9 +27,7 @@ pub(crate) fn appended(path: &Path) -> Result<File, FleetError> {
 
 /// Puts a file of these bytes in place of `path` in one step: readers see the old one or the new one, whole.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FleetError> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".{}.new", std::process::id()));
-    let aside = Path::new(&aside);
+    let aside = &path.with_added_extension(format!("{}.new", std::process::id()));
     let write = || {
         // What a process of this number left when it was killed may be in the way.
         let _ = fs::remove_file(aside);

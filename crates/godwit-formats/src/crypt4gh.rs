@@ -34,9 +34,7 @@ pub const ENDING: &str = ".c4gh";
 
 /// What a file is called once it is encrypted.
 pub fn encrypted_name(path: &Path) -> PathBuf {
-    let mut name = path.to_owned().into_os_string();
-    name.push(ENDING);
-    name.into()
+    path.with_added_extension(&ENDING[1..])
 }
 
 /// First bytes of an encrypted file.

@@ -31,7 +31,7 @@ pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
     }
     // The file that makes the others an index goes first and comes last.
     if let Some(extension) = L::INDEX_EXTENSIONS.last() {
-        let last = beside(reference, extension);
+        let last = reference.with_added_extension(extension);
         match std::fs::remove_file(&last) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 return Err(file_error("replace", &last, source));
@@ -40,8 +40,8 @@ pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
         }
     }
     for extension in L::INDEX_EXTENSIONS {
-        let target = beside(reference, extension);
-        let made = beside(&prefix, extension);
+        let target = reference.with_added_extension(extension);
+        let made = prefix.with_added_extension(extension);
         let synced = std::fs::File::open(&made).and_then(|file| file.sync_all());
         synced.and_then(|()| std::fs::rename(&made, &target)).map_err(|source| file_error("write", &target, source))?;
     }
@@ -62,10 +62,4 @@ pub fn build_part<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), 
         ending: format!("status {status}"),
     };
     L::build_index(&fasta, &c_prefix).map_err(failed)
-}
-
-fn beside(path: &Path, extension: &str) -> std::path::PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(extension);
-    name.into()
 }

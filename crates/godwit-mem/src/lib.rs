@@ -35,7 +35,7 @@ pub unsafe trait MemLibrary: Send + Sync + Sized + 'static {
     const ENGINE: &'static str;
     /// Version of the engine.
     const VERSION: &'static str;
-    /// What is appended to the reference's path for each index file, the file that makes the others an index last.
+    /// What is put behind the reference's path and a dot for each index file, the file that makes the others an index last.
     const INDEX_EXTENSIONS: &'static [&'static str];
 
     /// Has the library print warnings and errors only.

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+/// Of whom a step is that all samples go through together.
+pub const ALL_SAMPLES: &str = "all samples";
+
 /// One thing that happened. Serialised as the events of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -63,19 +66,28 @@ pub enum Event {
     },
     /// A step of a workflow began.
     Step {
-        /// The sample, or `all samples`.
+        /// The sample, or [`ALL_SAMPLES`].
         sample: String,
         /// Which step.
         step: &'static str,
     },
-    /// The work on a sample began or ended on a node.
+    /// A step of a workflow was finished.
+    StepDone {
+        /// The sample, or [`ALL_SAMPLES`].
+        sample: String,
+        /// Which step.
+        step: String,
+        /// Wall time, of an earlier start where it was done then.
+        seconds: f64,
+    },
+    /// The work on a sample began or ended.
     Sample {
-        /// Its name.
+        /// Its name, or [`ALL_SAMPLES`].
         sample: String,
         /// `started` or `done`; one that failed is told of as a warning.
         state: &'static str,
-        /// Where.
-        node: String,
+        /// On which node; `None`: in this process.
+        node: Option<String>,
     },
     /// A slice of the reads went through a step of recalibration.
     Recalibrated {

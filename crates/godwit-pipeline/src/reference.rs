@@ -115,9 +115,7 @@ fn write_fai(reference: &Path) -> Result<bool, PipelineError> {
         Err(FastaError::Compressed { .. }) => return Ok(false),
         Err(error) => return Err(failed(error)),
     };
-    let mut path = reference.to_owned().into_os_string();
-    path.push(".fai");
-    let path = PathBuf::from(path);
+    let path = reference.with_added_extension("fai");
     let mut text = Vec::new();
     fasta::write_fai(&contigs, &mut text).map_err(PipelineError::file("write", &path))?;
     if std::fs::read(&path).is_ok_and(|present| present == text) {

@@ -28,7 +28,7 @@ use crate::call::{CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReferen
 use crate::error::{Blame, PipelineError};
 use crate::filtering::{FilterOptions, filter};
 use crate::job::JobOptions;
-use crate::observer::{Event, Observer};
+use crate::observer::{ALL_SAMPLES, Event, Observer};
 use crate::reduce::Format;
 use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
@@ -239,6 +239,9 @@ impl<'w> WorkflowRun<'w> {
             let mut outcome = SampleOutcome::of(sample);
             let done = self.sample_fetched(sample, &mut outcome);
             outcome.error = self.failed(&sample.name, done)?;
+            if outcome.error.is_none() {
+                self.tell(&sample.name, "done", None);
+            }
             self.report.samples.push(outcome);
         }
         if self.options.workflow == Workflow::Gatk {
@@ -255,6 +258,9 @@ impl<'w> WorkflowRun<'w> {
             self.report.filters = filters;
             self.report.cohort = steps;
             self.report.cohort_error = self.failed("the cohort", done)?;
+            if self.report.cohort_error.is_none() {
+                self.tell(ALL_SAMPLES, "done", None);
+            }
         }
         Ok(())
     }
@@ -294,8 +300,15 @@ impl<'w> WorkflowRun<'w> {
         };
         // Pipes have no size, and what was removed since has none either.
         let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
-        steps.push(StepTime { step: name.into(), seconds, records, file_bytes, done_before: already_complete });
+        let done = StepTime { step: name.into(), seconds, records, file_bytes, done_before: already_complete };
+        self.tell_step(of, &done);
+        steps.push(done);
         Ok(())
+    }
+
+    fn tell_step(&self, of: &str, done: &StepTime) {
+        let (sample, step) = (of.to_owned(), done.step.clone().into_owned());
+        self.observer.event(&Event::StepDone { sample, step, seconds: done.seconds });
     }
 
     fn directory(&self, sample: &SheetSample) -> PathBuf {
@@ -376,7 +389,7 @@ impl<'w> WorkflowRun<'w> {
         let gvcfs = self.samples.iter().map(|sample| self.gvcf(sample)).collect();
         // How many copies each sample has, its GVCF says.
         let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
-        self.call("all samples", "genotype", &genotyping, steps)?;
+        self.call(ALL_SAMPLES, "genotype", &genotyping, steps)?;
         let out = options.out.join("joint.filtered.vcf.gz");
         let filtering = FilterOptions {
             reference: options.reference.clone(),
@@ -389,7 +402,7 @@ impl<'w> WorkflowRun<'w> {
             command: options.job.command.clone(),
             scanned: Some(self.scanned.clone()),
         };
-        self.step("all samples", "filter", &report_path(&filtering.out), steps, || {
+        self.step(ALL_SAMPLES, "filter", &report_path(&filtering.out), steps, || {
             let report = filter(&filtering, self.observer, self.cancelled)?;
             *filters = Some(report.how);
             let files = vec![filtering.variants.clone(), filtering.out.clone()];

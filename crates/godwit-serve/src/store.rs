@@ -157,12 +157,7 @@ fn is_encrypted(path: &Path) -> bool {
 
 /// Where the index of a file may be: `a.bam.bai`, or `a.bai`.
 fn index_paths<'a>(path: &'a Path, endings: &'a [&str]) -> impl Iterator<Item = PathBuf> + 'a {
-    let appended = endings.iter().map(|ending| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".");
-        name.push(ending);
-        PathBuf::from(name)
-    });
+    let appended = endings.iter().map(|ending| path.with_added_extension(ending));
     appended.chain(endings.iter().map(|ending| path.with_extension(ending)))
 }
 

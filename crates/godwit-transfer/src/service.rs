@@ -209,6 +209,12 @@ impl Inner {
                 caller.touches().add(path, &rule);
                 Ok(())
             }
+            // Whether there is such a file is not told.
+            Some(FileVerdict::Hidden) if matches!(wanted, FileUse::Write) => {
+                let who = caller.name();
+                let problem = format!("no rule lets {who} write {path}; whoever keeps the rules can say who may");
+                Err(TransferError::refused(problem))
+            }
             Some(FileVerdict::Hidden) => Err(TransferError::NotFound { place: path.to_owned() }),
             Some(FileVerdict::Refused { problem }) => Err(TransferError::refused(problem)),
         }

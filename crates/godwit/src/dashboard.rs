@@ -3,14 +3,14 @@
 //! `/` is the page, `/events` what it shows, as server-sent events (HTML Standard §9.2): the whole state each time it changes. Only this machine
 //! reaches the port, and only under names of this machine: a page of somebody else whose name was made to point here is refused.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{Event, Observer, StorageNode};
+use godwit_pipeline::{ALL_SAMPLES, Event, Observer, StorageNode};
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
@@ -26,6 +26,8 @@ const REQUEST_BYTES: u64 = 8 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the state is sent where it does not change: hours go on.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Where what this process does is done.
+const HERE: &str = "here";
 /// Changes within so long are sent together.
 const TOGETHER: Duration = Duration::from_millis(200);
 /// Notes that are shown; the oldest go first.
@@ -50,6 +52,10 @@ struct State {
     version: u64,
     over: bool,
     samples: Vec<Sample>,
+    /// What all samples go through together.
+    together: Option<Sample>,
+    /// Steps in the order in which they were first finished.
+    steps: Vec<String>,
     notes: VecDeque<String>,
     again: usize,
 }
@@ -59,6 +65,8 @@ struct Sample {
     sample: String,
     state: &'static str,
     node: String,
+    /// Wall time of each step that was finished.
+    seconds: BTreeMap<String, f64>,
 }
 
 /// What is sent.
@@ -71,6 +79,8 @@ struct Shown<'s> {
     working: usize,
     again: usize,
     samples: &'s [Sample],
+    together: Option<&'s Sample>,
+    steps: &'s [String],
     notes: &'s VecDeque<String>,
     storage: Vec<StorageNode>,
 }
@@ -111,8 +121,11 @@ impl<'p> Dashboard<'p> {
 impl Observer for Dashboard<'_> {
     fn event(&self, event: &Event) {
         match event {
-            Event::Sample { sample, state, node } => self.change(|shown| shown.set(sample, state, node)),
-            Event::Step { sample, step } => self.change(|shown| shown.set(sample, step, "here")),
+            Event::Sample { sample, state, node } => {
+                self.change(|shown| shown.set(sample, state, node.as_deref().unwrap_or(HERE)));
+            }
+            Event::Step { sample, step } => self.change(|shown| shown.set(sample, step, HERE)),
+            Event::StepDone { sample, step, seconds } => self.change(|shown| shown.took(sample, step, *seconds)),
             Event::Warning { message } => self.change(|shown| shown.note(message)),
             _ => {}
         }
@@ -133,12 +146,33 @@ impl Drop for Dashboard<'_> {
 
 impl State {
     fn set(&mut self, sample: &str, state: &'static str, node: &str) {
-        match self.samples.iter_mut().find(|known| known.sample == sample) {
+        match self.find(sample) {
             Some(known) => {
-                self.again += usize::from(state == "started" && known.state == "started");
+                let again = state == "started" && known.state == "started";
                 (known.state, known.node) = (state, node.to_owned());
+                self.again += usize::from(again);
             }
-            None => self.samples.push(Sample { sample: sample.to_owned(), state, node: node.to_owned() }),
+            None => {
+                let new =
+                    Sample { sample: sample.to_owned(), state, node: node.to_owned(), seconds: BTreeMap::default() };
+                match sample == ALL_SAMPLES {
+                    true => self.together = Some(new),
+                    false => self.samples.push(new),
+                }
+            }
+        }
+    }
+
+    fn find(&mut self, sample: &str) -> Option<&mut Sample> {
+        self.samples.iter_mut().chain(&mut self.together).find(|known| known.sample == sample)
+    }
+
+    fn took(&mut self, sample: &str, step: &str, seconds: f64) {
+        if let Some(known) = self.find(sample) {
+            known.seconds.insert(step.to_owned(), seconds);
+        }
+        if !self.steps.iter().any(|known| known == step) {
+            self.steps.push(step.to_owned());
         }
     }
 
@@ -173,6 +207,8 @@ impl Shared {
             working: if state.over { 0 } else { state.samples.len() - done - failed },
             again: state.again,
             samples: &state.samples,
+            together: state.together.as_ref(),
+            steps: &state.steps,
             notes: &state.notes,
             storage: self.storage.as_ref().map(|storage| storage.last()).unwrap_or_default(),
         };

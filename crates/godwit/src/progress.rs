@@ -179,7 +179,8 @@ impl Observer for Progress {
                 *self.beside() = Beside::default();
                 self.say(&format!("{sample}: {step}"));
             }
-            Event::Sample { sample, state, node } => self.say(&format!("{sample}: {state} on {node}")),
+            Event::Sample { sample, state, node: Some(node) } => self.say(&format!("{sample}: {state} on {node}")),
+            Event::Sample { .. } | Event::StepDone { .. } => {}
             Event::Recalibrated { step, records, .. } => {
                 let done = if *step == 1 { "counted" } else { "changed" };
                 self.step(None, format!("qualities of {records} records {done}"));

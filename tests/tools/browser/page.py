@@ -186,8 +186,12 @@ def run(browser, url, pictures):
     print("under way", flush=True)
     expect(page.get_by_role("status")).to_have_text("The run is over.", timeout=PATIENCE_MS)
     print(*[page.locator(f"#{name}").inner_text() for name in ("done", "failed", "working", "again")])
-    for row in page.get_by_role("table", name="Samples").locator("tbody tr").all():
+    table = page.get_by_role("table", name="Samples")
+    for row in table.locator("tbody tr").all():
         print(*row.locator("td").all_inner_texts()[:2])
+    print(*table.locator("th").all_inner_texts(), sep="|")
+    totals = table.locator("tfoot td").all_inner_texts()
+    print(totals[0], all(float(total) > 0 for total in totals[3:]))
     print(float(page.locator("#rate").inner_text()) > 0, page.locator("#notes li").count(), page.locator("#notes").inner_text())
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     print(f"{wide} pixels too wide")

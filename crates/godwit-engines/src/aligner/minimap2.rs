@@ -80,9 +80,7 @@ impl Minimap2 {
 
     /// Where the index of a reference lies.
     pub fn index_path(reference: &Path) -> PathBuf {
-        let mut path = reference.as_os_str().to_owned();
-        path.push(".mmi");
-        path.into()
+        reference.with_added_extension("mmi")
     }
 
     /// The contigs of a reference whose index is there, whole, made from it and for this preset.
@@ -108,9 +106,7 @@ impl Minimap2 {
     /// [`EngineError::Io`] and [`EngineError::Died`].
     pub fn build_index(&self, reference: &Path, threads: usize) -> Result<(), EngineError> {
         let path = Self::index_path(reference);
-        let mut aside = path.clone().into_os_string();
-        aside.push(format!(".{}.part", std::process::id()));
-        let aside = PathBuf::from(aside);
+        let aside = path.with_added_extension(format!("{}.part", std::process::id()));
         let mut command = Command::new(&self.program);
         command.args(["-x", &self.preset, "-I", "1000G", "-t", &threads.to_string(), "-d"]).arg(&aside).arg(reference);
         let started = child::start(self.program.clone(), command)?;

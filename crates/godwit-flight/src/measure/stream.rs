@@ -5,7 +5,6 @@
 //! buffer again and again: it keeps nothing, as a receiver that does not work.
 
 use std::io;
-use std::path::PathBuf;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_data::ArrayData;
@@ -41,11 +40,7 @@ impl BareStreams {
     pub async fn bind(beside: &Address, tls: Option<ServerTls>, tuning: Tuning) -> Result<Self, FlightError> {
         let wanted = match beside {
             Address::Tcp(address) => Address::Tcp((address.ip(), 0).into()),
-            Address::Unix(path) => {
-                let mut path = path.clone().into_os_string();
-                path.push(".bare");
-                Address::Unix(PathBuf::from(path))
-            }
+            Address::Unix(path) => Address::Unix(path.with_added_extension("bare")),
         };
         let (listener, address) = Listener::bind(&wanted).await?;
         Ok(Self { listener, address, tls, tuning })

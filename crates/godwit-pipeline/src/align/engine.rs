@@ -118,15 +118,11 @@ impl FoundEngine {
 
     /// The files of its index, and whether each follows from the others, so that its size says enough.
     pub(super) fn index_files(&self, options: &AlignOptions) -> Vec<(PathBuf, bool)> {
-        let beside = |extension: &str| {
-            let mut path = options.reference.as_os_str().to_owned();
-            path.push(extension);
-            PathBuf::from(path)
-        };
+        let beside = |extension: &str| options.reference.with_added_extension(extension);
         let of_kind = |kind: IndexKind| {
-            let derived = |extension: &str| ![".amb", ".ann", ".pac"].contains(&extension);
+            let derived = |extension: &str| !["amb", "ann", "pac"].contains(&extension);
             let files = kind.extensions().map(|extension| (beside(extension), derived(extension)));
-            files.into_iter().chain([(beside(".alt"), false)]).collect()
+            files.into_iter().chain([(beside("alt"), false)]).collect()
         };
         match &self.kind {
             FoundKind::Own(kind) => of_kind(*kind),

@@ -39,7 +39,7 @@ impl IndexedReference {
         if cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
         }
-        let gzi = beside(original, ".gzi");
+        let gzi = original.with_added_extension("gzi");
         if !is_plain && !gzi.exists() {
             let remedy = format!(
                 "compress the reference with bgzip and index it with `samtools faidx {}`, or give it uncompressed",
@@ -61,11 +61,11 @@ impl IndexedReference {
         let original = std::path::absolute(&self.original)?;
         symlink(&original, &self.path)?;
         if !is_plain {
-            symlink(beside(&original, ".gzi"), beside(&self.path, ".gzi"))?;
+            symlink(original.with_added_extension("gzi"), self.path.with_added_extension("gzi"))?;
         }
         let mut fai = Vec::new();
         fasta::write_fai(records, &mut fai)?;
-        fs::write(beside(&self.path, ".fai"), fai)
+        fs::write(self.path.with_added_extension("fai"), fai)
     }
 
     /// Where bcftools finds it.
@@ -96,11 +96,4 @@ impl Drop for IndexedReference {
         // Best effort: nothing but links and an index is lost.
         let _ = fs::remove_dir_all(&self.directory);
     }
-}
-
-/// The path with more behind it.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.to_owned().into_os_string();
-    path.push(suffix);
-    path.into()
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_formats::fasta::{self, FaiRecord, FastaError, Windows};
@@ -167,9 +167,7 @@ fn open_reference(path: &Path, genome: &Genome) -> Result<Option<Windows>, Pipel
         });
         contigs.collect()
     };
-    let mut fai = path.to_owned().into_os_string();
-    fai.push(".fai");
-    let fai = PathBuf::from(fai);
+    let fai = path.with_added_extension("fai");
     let file = Arc::new(File::open(path).map_err(PipelineError::file("read", path))?);
     let present = std::fs::read_to_string(&fai).ok().and_then(|text| fasta::parse_fai(&text));
     let present = present.as_deref().and_then(of_genome);

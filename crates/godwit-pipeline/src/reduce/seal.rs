@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 
 use godwit_cram as cram;
 use godwit_formats::index::{IndexBuilder, IndexFormat};
@@ -134,9 +133,7 @@ fn add_files_of_step(directory: StagedDirectory, sealed: &mut Sealed) -> Result<
 }
 
 fn add_index(sealed: &mut Sealed, of: &std::path::Path, extension: &str, bytes: &[u8]) -> Result<(), PipelineError> {
-    let mut path = of.to_owned().into_os_string();
-    path.push(format!(".{extension}"));
-    let path = PathBuf::from(path);
+    let path = of.with_added_extension(extension);
     sealed.staged.write(&path, bytes).map_err(PipelineError::file("write", &path))
 }
 

@@ -32,9 +32,7 @@ pub(super) struct Output {
 impl Output {
     /// Starts a file; `gzip` compresses it at level 1.
     pub(super) fn create(path: &Path, gzip: bool) -> Result<Self, SimulateError> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".part");
-        let temporary = PathBuf::from(temporary);
+        let temporary = path.with_added_extension("part");
         let file =
             File::create(&temporary).map_err(|source| SimulateError::Write { path: path.to_path_buf(), source })?;
         let (sender, chunks) = sync_channel::<Vec<u8>>(WAITING_CHUNKS);

@@ -33,10 +33,8 @@ impl Staged {
                 let mut plain = std::mem::replace(file, encrypted);
                 // It is not gone on with: what is whole is the other one.
                 plain.kept = false;
-            } else if let Some((of, ending)) = beside(&file.path, paths) {
-                let mut name = encrypted_name(of).into_os_string();
-                name.push(ending);
-                file.path = name.into();
+            } else if let Some((of, extension)) = beside(&file.path, paths) {
+                file.path = encrypted_name(of).with_added_extension(extension);
                 beside_them.push(at);
             }
         }
@@ -54,8 +52,8 @@ impl Staged {
 fn beside<'p>(path: &Path, of: &'p [PathBuf]) -> Option<(&'p PathBuf, String)> {
     let name = path.to_str()?;
     of.iter().find_map(|of| {
-        let ending = name.strip_prefix(of.to_str()?).filter(|ending| ending.starts_with('.'))?;
-        Some((of, ending.to_owned()))
+        let extension = name.strip_prefix(of.to_str()?)?.strip_prefix('.')?;
+        Some((of, extension.to_owned()))
     })
 }
 

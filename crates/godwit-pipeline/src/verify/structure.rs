@@ -117,12 +117,8 @@ fn against_index(path: &Path, counts: &Counts) -> Result<Result<bool, String>, P
 
 /// `NAME.bam.bai`, `NAME.bam.csi` or `NAME.bai`, whichever is there.
 fn index_of(path: &Path) -> Option<PathBuf> {
-    let beside = |extension: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(extension);
-        PathBuf::from(name)
-    };
-    [beside(".bai"), beside(".csi"), path.with_extension("bai")].into_iter().find(|index| index.is_file())
+    let names = [path.with_added_extension("bai"), path.with_added_extension("csi"), path.with_extension("bai")];
+    names.into_iter().find(|index| index.is_file())
 }
 
 /// An error with its last cause, which says what is wrong.

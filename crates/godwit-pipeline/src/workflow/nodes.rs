@@ -219,12 +219,13 @@ impl WorkflowRun<'_> {
         }
         let directory = std::path::absolute(&directory).map_err(PipelineError::file("find", &directory))?;
         nodes.start(&SampleJob { sample, name, node, directory: &directory, again })?;
-        self.tell(name, "started", &nodes.name(node));
+        self.tell(name, "started", Some(&nodes.name(node)));
         Ok(())
     }
 
-    fn tell(&self, sample: &str, state: &'static str, node: &str) {
-        self.observer.event(&Event::Sample { sample: sample.to_owned(), state, node: node.to_owned() });
+    /// Tells how far a sample is, and on which node.
+    pub(super) fn tell(&self, sample: &str, state: &'static str, node: Option<&str>) {
+        self.observer.event(&Event::Sample { sample: sample.to_owned(), state, node: node.map(str::to_owned) });
     }
 
     /// What a process left, and what its end says where it left nothing.
@@ -254,8 +255,9 @@ impl WorkflowRun<'_> {
     fn settle(&mut self, outcome: &mut SampleOutcome, judged: Judged, verdict: Verdict, node: String) {
         let Judged { outcome: found, blame, .. } = judged;
         let mut tries = std::mem::take(&mut outcome.tries);
+        found.steps.iter().for_each(|step| self.tell_step(&found.sample, step));
         let Some(cause) = found.error.clone() else {
-            self.tell(&found.sample, "done", &node);
+            self.tell(&found.sample, "done", Some(&node));
             *outcome = SampleOutcome { tries, node: Some(node), ..found };
             return;
         };

@@ -17,7 +17,7 @@ use crate::failure::{Exit, Failure};
 /// Bytes that are decrypted at a time.
 const BYTES_AT_A_TIME: usize = 1 << 20;
 /// What the name of an index has behind that of its file.
-const INDEX_ENDINGS: [&str; 4] = [".bai", ".csi", ".crai", ".tbi"];
+const INDEX_EXTENSIONS: [&str; 4] = ["bai", "csi", "crai", "tbi"];
 
 /// Files in the clear; they are gone with this.
 pub(super) struct InTheClear {
@@ -73,8 +73,10 @@ impl InTheClear {
         let clear = directory.join(name);
         decrypt(&encrypted, &clear).map_err(|error| failed(&encrypted, &error))?;
         let plain = encrypted.with_file_name(name);
-        for (of, ending) in [&encrypted, &plain].into_iter().flat_map(|of| INDEX_ENDINGS.map(|ending| (of, ending))) {
-            let (index, there) = (with_ending(of, ending), with_ending(&clear, ending));
+        for (of, extension) in
+            [&encrypted, &plain].into_iter().flat_map(|of| INDEX_EXTENSIONS.map(|extension| (of, extension)))
+        {
+            let (index, there) = (of.with_added_extension(extension), clear.with_added_extension(extension));
             if index.is_file() && !there.exists() {
                 fs::copy(&index, &there).map_err(|error| failed(&index, &error))?;
             }
@@ -98,12 +100,6 @@ fn reads_of(directory: &Path) -> io::Result<PathBuf> {
         [one] => (*one).clone(),
         _ => directory.to_owned(),
     })
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }
 
 fn decrypt(from: &Path, to: &Path) -> io::Result<()> {

@@ -6,7 +6,7 @@ use godwit_formats::fasta::{self, FastaError};
 use godwit_model::{Genome, GenomeError};
 
 use super::comparison::PackedBases;
-use super::layout::{self, IndexKind, Layout, beside};
+use super::layout::{self, IndexKind, Layout};
 
 /// State of an index.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ fn read_layout(reference: &Path, kind: IndexKind) -> Result<Result<Layout, Index
 
 /// How the reference differs from its index; `None` where it does not.
 fn first_difference(reference: &Path, layout: &Layout) -> Result<Option<StaleReason>, IndexError> {
-    let mut packed = PackedBases::open(&beside(reference, ".pac"), layout)?;
+    let mut packed = PackedBases::open(&reference.with_added_extension("pac"), layout)?;
     let mut fasta = fasta::Reader::open(reference, 1)?;
     for (index, contig) in layout.genome.contigs().iter().enumerate() {
         let name = fasta.next_contig()?;

@@ -22,11 +22,11 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// What is appended to the path of the reference, the leading dot included.
+    /// What is put behind the path of the reference and a dot.
     pub fn extensions(self) -> [&'static str; 5] {
         match self {
-            Self::Bwa => [".amb", ".ann", ".bwt", ".pac", ".sa"],
-            Self::BwaMem2 => [".amb", ".ann", ".pac", ".0123", ".bwt.2bit.64"],
+            Self::Bwa => ["amb", "ann", "bwt", "pac", "sa"],
+            Self::BwaMem2 => ["amb", "ann", "pac", "0123", "bwt.2bit.64"],
         }
     }
 }
@@ -43,32 +43,29 @@ pub(super) struct Layout {
     pub(super) holes: Vec<(u64, u64)>,
 }
 
-/// The path of a file beside the reference.
-pub(super) fn beside(reference: &Path, extension: &str) -> PathBuf {
-    let mut path = reference.as_os_str().to_owned();
-    path.push(extension);
-    path.into()
-}
-
 /// Index files that are not there.
 pub(super) fn missing(reference: &Path, kind: IndexKind) -> Vec<PathBuf> {
-    kind.extensions().iter().map(|extension| beside(reference, extension)).filter(|path| !path.is_file()).collect()
+    kind.extensions()
+        .iter()
+        .map(|extension| reference.with_added_extension(extension))
+        .filter(|path| !path.is_file())
+        .collect()
 }
 
 /// Reads `.ann`, `.amb` and `.alt`, and measures the others by them. The outer error: a file cannot be read.
 pub(super) fn read(reference: &Path, kind: IndexKind) -> Result<Result<Layout, StaleReason>, IndexError> {
-    let annotation = beside(reference, ".ann");
+    let annotation = reference.with_added_extension("ann");
     let Some((total_bases, mut contigs)) = parse_ann(&read_file(&annotation)?) else {
         return Ok(Err(broken(annotation, "it does not parse")));
     };
-    let ambiguity = beside(reference, ".amb");
+    let ambiguity = reference.with_added_extension("amb");
     let Some(holes) = parse_amb(&read_file(&ambiguity)?, total_bases, contigs.len()) else {
         return Ok(Err(broken(ambiguity, "it does not parse, or belongs to another index")));
     };
     if let Err(reason) = check_bulk(reference, total_bases, kind)? {
         return Ok(Err(reason));
     }
-    let alternates = beside(reference, ".alt");
+    let alternates = reference.with_added_extension("alt");
     if alternates.is_file() && !mark_alternates(&read_file(&alternates)?, &mut contigs) {
         return Ok(Err(broken(alternates, "a contig name is longer than 1023 bytes, which bwa cannot read")));
     }
@@ -157,7 +154,7 @@ fn mark_alternates(bytes: &[u8], contigs: &mut [Contig]) -> bool {
 /// Checks the sizes and headers of the large files against the number of bases.
 fn check_bulk(reference: &Path, total_bases: u64, kind: IndexKind) -> Result<Result<(), StaleReason>, IndexError> {
     let both_strands = 2 * total_bases;
-    let pac = beside(reference, ".pac");
+    let pac = reference.with_added_extension("pac");
     // Bases four to a byte, a zero byte where that comes out even, and a byte for the remainder.
     if measure(&pac)? != total_bases / 4 + 2 {
         return Ok(Err(broken(pac, "its size does not fit the .ann file")));
@@ -171,12 +168,12 @@ fn check_bulk(reference: &Path, total_bases: u64, kind: IndexKind) -> Result<Res
 /// `.0123` has a byte for each base of both strands; `.bwt.2bit.64` the length with the end mark, five counts, 64 bytes for
 /// each 64 rows, five bytes for each eighth row, and the row of the end mark.
 fn check_mem2(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
-    let bases = beside(reference, ".0123");
+    let bases = reference.with_added_extension("0123");
     if measure(&bases)? != both_strands {
         return Ok(Err(broken(bases, "its size does not fit the .ann file")));
     }
     let rows = both_strands + 1;
-    let table = beside(reference, ".bwt.2bit.64");
+    let table = reference.with_added_extension("bwt.2bit.64");
     let table_bytes = 8 + 5 * 8 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8;
     if measure(&table)? != table_bytes || header::<1>(&table)? != [rows] {
         return Ok(Err(broken(table, "its size does not fit the .ann file")));
@@ -185,14 +182,14 @@ fn check_mem2(reference: &Path, both_strands: u64) -> Result<Result<(), StaleRea
 }
 
 fn check_bwt(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
-    let bwt = beside(reference, ".bwt");
+    let bwt = reference.with_added_extension("bwt");
     let occurrences = both_strands.div_ceil(OCCURRENCE_INTERVAL) + 1;
     let bwt_bytes = 40 + 4 * (both_strands.div_ceil(16) + 8 * occurrences);
     let bwt_header = header::<5>(&bwt)?;
     if measure(&bwt)? != bwt_bytes || bwt_header[4] != both_strands {
         return Ok(Err(broken(bwt, "its size does not fit the .ann file")));
     }
-    let sa = beside(reference, ".sa");
+    let sa = reference.with_added_extension("sa");
     let sa_header = header::<7>(&sa)?;
     let (interval, entries) = (sa_header[5], sa_header[5].checked_add(both_strands));
     let entries = entries.and_then(|sum| sum.checked_div(interval)).unwrap_or_default();

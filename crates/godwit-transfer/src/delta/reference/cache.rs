@@ -4,11 +4,10 @@
 //! with a checksum of all before it. `REF.fa.gwp-bases` is of a file of a size and a time of change; `REF.fa.gwp-anchors` is
 //! of bases with a checksum.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytemuck::{Pod, Zeroable};
 use xxhash_rust::xxh3::Xxh3;
@@ -22,6 +21,9 @@ const BASES_MAGIC: u64 = u64::from_le_bytes(*b"GWPBASE1");
 const ANCHORS_MAGIC: u64 = u64::from_le_bytes(*b"GWPKMER1");
 /// Bytes read or written at once.
 const BUFFER_BYTES: usize = 1 << 20;
+/// What names of what is kept have behind that of the reference.
+const BASES_EXTENSION: &str = "gwp-bases";
+const ANCHORS_EXTENSION: &str = "gwp-anchors";
 
 /// A file as it is: where one of these differs it was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -73,15 +75,9 @@ struct KeptRun {
     byte: u64,
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(ending);
-    name.into()
-}
-
 /// The reference of a FASTA file, as it was kept; `None` where that is missing, of another file, or damaged.
 pub(super) fn read_bases(path: &Path, threads: usize) -> Option<Reference> {
-    let mut kept = KeptReader::open(&beside(path, ".gwp-bases"), threads)?;
+    let mut kept = KeptReader::open(&path.with_added_extension(BASES_EXTENSION), threads)?;
     let head: BasesHead = kept.one()?;
     let stamp: Stamp = bytemuck::cast(head.stamp);
     let fits = head.magic == BASES_MAGIC && stamp == Stamp::of(path).ok()?;
@@ -138,12 +134,12 @@ pub(super) fn write_bases(reference: &Reference, stamp: Stamp) -> io::Result<()>
     }
     kept.put(reference.bases.words())?;
     kept.put(lower)?;
-    kept.finish(&reference.path, ".gwp-bases")
+    kept.finish(&reference.path, BASES_EXTENSION)
 }
 
 /// The k-mers of a reference, as they were kept.
 pub(super) fn read_anchors(reference: &Reference, threads: usize) -> Option<Anchors> {
-    let mut kept = KeptReader::open(&beside(&reference.path, ".gwp-anchors"), threads)?;
+    let mut kept = KeptReader::open(&reference.path.with_added_extension(ANCHORS_EXTENSION), threads)?;
     let head: AnchorsHead = kept.one()?;
     let bases = reference.bases.count();
     let fits = head.magic == ANCHORS_MAGIC && head.reference == reference.checksum && head.bases == bases as u64;
@@ -166,7 +162,7 @@ pub(super) fn write_anchors(reference: &Reference, anchors: &Anchors) -> io::Res
     }])?;
     kept.put(marks)?;
     kept.put(places)?;
-    kept.finish(&reference.path, ".gwp-anchors")
+    kept.finish(&reference.path, ANCHORS_EXTENSION)
 }
 
 /// Reads what a [`KeptWriter`] wrote. Nothing is believed before [`KeptReader::finish`], and no more memory is asked for than
@@ -239,12 +235,12 @@ impl KeptWriter {
     }
 
     /// Names the file, for whoever may read the reference.
-    fn finish(mut self, reference: &Path, ending: &str) -> io::Result<()> {
+    fn finish(mut self, reference: &Path, extension: &str) -> io::Result<()> {
         let checksum = self.checksum.digest();
         self.file.write_all(&checksum.to_ne_bytes())?;
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().set_permissions(fs::metadata(reference)?.permissions())?;
-        let path = beside(reference, ending);
+        let path = reference.with_added_extension(extension);
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     }
