@@ -2,7 +2,7 @@
 """Many samples and many readers on a SLURM cluster whose storage is one node, or a pool of three.
 
 A cluster of namespaces on this machine: compute nodes `gw1` to `gw4`, and `gw5` to `gw7` whose networks are capped and that serve one directory.
-The parts (`--parts`), of which each can be done by itself; what earlier ones of the same program found is in CACHE:
+The parts (`--parts`), of which each can be done by itself; what was found of others before stays, with the program that it was found with:
 
 - readers: 12 copies at once, each of a file of its own, by four nodes: all from one storage node, and from the pool by each policy.
 - burst: 120 clients that begin at once and stay, counted by the storage nodes.
@@ -350,18 +350,16 @@ def main():
     options = parser.parse_args()
     _pool.need_pyarrow()
     godwit = bench.godwit_binary(options)
-    kept = options.cache.resolve() / "cohort.json"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    program = _pool.digest_of(godwit)
+    kept = options.results / "cohort.json"
     before = json.loads(kept.read_text()) if kept.exists() else {}
-    found = before.get("found", {}) if before.get("program") == program else {}
+    found, when = before.get("found", {}), before.get("when", {})
     with _pool.Cluster(len(COMPUTE) + len(STORAGE)) as cluster:
         for node in STORAGE:
             subprocess.run(["scontrol", "update", f"nodename={node}", "state=drain", "reason=storage"], env=dict(os.environ, SLURM_CONF=str(cluster.configuration)), check=True)
         for part in options.parts:
             fixture = Fixture(options, godwit, cluster)
             found[part] = globals()[part](fixture)
-            kept.write_text(json.dumps({"program": program, "found": found}))
+            when[part] = bench.machine(bench.host(godwit))
             shutil.rmtree(fixture.scratch)
     lines, promised = told(found)
     around = bench.host(godwit)
@@ -370,7 +368,9 @@ def main():
         "",
         __doc__.split("\n", 2)[2].strip(),
         "",
-        f"Networks of storage nodes: {options.rate} for readers and clients, {options.loss_rate} for samples; all nodes share the cores of this machine: {bench.machine(around)}.",
+        f"Networks of storage nodes: {options.rate} for readers and clients, {options.loss_rate} for samples; all nodes share the cores of one machine:",
+        "",
+        *(f"- {part}: {when[part]}" for part in PARTS if part in found),
         "",
         *lines,
         *(f"- {bench.in_words(one)}" for one in promised),
@@ -378,7 +378,7 @@ def main():
         f"Command: `{bench.shown_command()}`",
         "",
     ])
-    bench.write("cohort", options.results, text, around, promised, {"found": found})
+    bench.write("cohort", options.results, text, around, promised, {"found": found, "when": when})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 //! Pseudonyms: what stands for a value where its name may not be seen.
 //!
-//! A pseudonym is the SipHash-2-4 of 128 bits (Aumasson and Bernstein, 2012) of a value: what it was made for, a short text under a secret
-//! key, costs it a third of what hashes of any length do. A column of pseudonyms costs about what its hashes cost: letters are written into one buffer, and of values that come again soon,
-//! as the names of both reads of a pair do, the letters are copied.
+//! A pseudonym is the SipHash-2-4 of 128 bits (Aumasson and Bernstein, 2012) of a value: it was made for short texts under a secret key. A
+//! column of pseudonyms costs about what its hashes cost: letters are written into one buffer, and of values that come again soon, as the
+//! names of both reads of a pair do, the letters are copied.
 
 use std::sync::Arc;
 
