@@ -8,7 +8,7 @@ is the time from there to the first data that come from another node. What arriv
 the digest of all rows. Then the node comes back: *failback* is the time from when its server takes connections, or its processes run again,
 until another node of the pool grants it to a new client.
 
-Measurements are added to those of the same program that are in CACHE, so that it can be done in pieces (`--rounds`); `--fresh` begins anew.
+Measurements are added to those of the same program that are in CACHE, so that it can be done in pieces (`--rounds`); `--fresh` begins anew with the clients that are measured.
 """
 
 import filecmp
@@ -229,15 +229,17 @@ def main():
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--megabytes", type=int, default=120, help="of files that are copied (default: 120)")
     parser.add_argument("--rate", default="200mbit", help="of a storage node's network (default: 200mbit)")
-    parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--fresh", action="store_true", help="begin anew with these clients")
     options = parser.parse_args()
     _pool.need_pyarrow()
     godwit = bench.godwit_binary(options)
     kept = options.cache.resolve() / "failover.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
     program = _pool.digest_of(godwit)
-    before = json.loads(kept.read_text()) if kept.exists() and not options.fresh else {}
+    before = json.loads(kept.read_text()) if kept.exists() else {}
     found = before.get("losses", []) if before.get("program") == program else []
+    if options.fresh:
+        found = [loss for loss in found if loss["client"] not in options.clients]
     draw = random.Random(options.seed + len(found))
     with _pool.Cluster(4) as cluster:
         scene = Scene(options, godwit, cluster)
