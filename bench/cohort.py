@@ -336,6 +336,28 @@ def told(found):
     return lines, promised
 
 
+def write(options, godwit, found, when):
+    """The page of all parts that were ever measured, and with which program each of them was."""
+    lines, promised = told(found)
+    around = bench.host(godwit)
+    text = "\n".join([
+        "# Many samples and many readers, on one storage node and on a pool",
+        "",
+        __doc__.split("\n", 2)[2].strip(),
+        "",
+        f"Networks of storage nodes: {options.rate} for readers and clients, {options.loss_rate} for samples; all nodes share the cores of one machine:",
+        "",
+        *(f"- {part}: {when[part]}" for part in PARTS if part in found),
+        "",
+        *lines,
+        *(f"- {bench.in_words(one)}" for one in promised),
+        "",
+        f"Command: `{bench.shown_command()}`",
+        "",
+    ])
+    bench.write("cohort", options.results, text, around, promised, {"found": found, "when": when})
+
+
 def main():
     parser = bench.parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
@@ -360,25 +382,9 @@ def main():
             fixture = Fixture(options, godwit, cluster)
             found[part] = globals()[part](fixture)
             when[part] = bench.machine(bench.host(godwit))
+            # At once: a part that fails later takes none of those before with it.
+            write(options, godwit, found, when)
             shutil.rmtree(fixture.scratch)
-    lines, promised = told(found)
-    around = bench.host(godwit)
-    text = "\n".join([
-        "# Many samples and many readers, on one storage node and on a pool",
-        "",
-        __doc__.split("\n", 2)[2].strip(),
-        "",
-        f"Networks of storage nodes: {options.rate} for readers and clients, {options.loss_rate} for samples; all nodes share the cores of one machine:",
-        "",
-        *(f"- {part}: {when[part]}" for part in PARTS if part in found),
-        "",
-        *lines,
-        *(f"- {bench.in_words(one)}" for one in promised),
-        "",
-        f"Command: `{bench.shown_command()}`",
-        "",
-    ])
-    bench.write("cohort", options.results, text, around, promised, {"found": found, "when": when})
 
 
 if __name__ == "__main__":
