@@ -132,10 +132,16 @@ pub struct Sight {
     pub at: Duration,
     /// Bytes that had arrived then.
     pub acknowledged_bytes: u64,
+    /// Smoothed round-trip time then.
+    pub rtt: Duration,
+    /// How far round trips were from that.
+    pub deviation: Duration,
 }
 
-/// Packets wait where the round trip is longer by this factor than the shortest.
+/// Packets wait where the round trip is longer by this factor than it was a round trip ago, or since.
 const WAITING: f64 = 1.06;
+/// What the round trip is is known as soon as those of the first packets are no farther apart than this share of it.
+const KNOWN: f64 = 0.05;
 /// A link is full where no more arrives than a round trip before by this factor. It is twice as much until then.
 const GROWING: f64 = 1.75;
 
@@ -150,7 +156,11 @@ pub struct Start {
 
 impl Start {
     /// Takes a look; returns the bytes a second that arrive, where they get no more.
-    pub fn full(&mut self, sight: Sight, rtt: Duration, least_rtt: Duration) -> Option<f64> {
+    pub fn full(&mut self, sight: Sight) -> Option<f64> {
+        let rtt = sight.rtt;
+        if self.sights.is_empty() && sight.deviation > rtt.mul_f64(KNOWN) {
+            return None;
+        }
         self.sights.push_back(sight);
         let before = |time: Duration| {
             let sights = self.sights.iter().rev();
@@ -165,10 +175,16 @@ impl Start {
             let bytes = to.acknowledged_bytes.saturating_sub(from.acknowledged_bytes) as f64;
             bytes / (to.at - from.at).as_secs_f64().max(1e-6)
         };
-        let is_waiting = rtt.as_secs_f64() > WAITING * least_rtt.as_secs_f64();
+        let is_waiting = rtt.as_secs_f64() > WAITING * self.least_rtt().as_secs_f64();
         let (now, before) = (rate(lately, sight), rate(earlier, then));
         let is_full = is_waiting && before > 0.0 && now < GROWING * before;
         is_full.then(|| rate(half, sight))
+    }
+
+    /// The shortest round trip of late. That of the first packets may be much shorter: where delays vary and packets stay in order, those
+    /// that are under way wait for the slowest among them, and no queue is the reason.
+    pub fn least_rtt(&self) -> Duration {
+        self.sights.iter().map(|seen| seen.rtt).min().unwrap_or(Duration::MAX)
     }
 }
 
@@ -189,6 +205,10 @@ const PROBE: f64 = 0.5;
 const YIELD: f64 = 0.05;
 /// Packets wait for so much of a round trip, where nothing does, and where too much does.
 const WAIT: (f64, f64) = (0.1, 0.4);
+/// Who made way by this share of what a round trip holds,
+const MADE_WAY: f64 = 0.2;
+/// and sees the round trip shorter by less than this share, did so in vain: it is not its packets that wait.
+const IN_VAIN: f64 = 0.05;
 /// Below this share of the best rate, it is others who make packets wait, or the path is another one: that is left to BBR.
 const SHARE: f64 = 0.8;
 
@@ -200,12 +220,20 @@ pub struct FullRate {
     arriving_bytes_per_s: f64,
     best_bytes_per_s: f64,
     least_rtt: Duration,
+    /// The round trip when it began to make way, and how much way it made since.
+    making_way: Option<(Duration, f64)>,
 }
 
 impl FullRate {
     /// A connection over which bytes arrive at that rate.
     pub fn new(bytes_per_s: f64, least_rtt: Duration) -> Self {
-        Self { held_bytes_per_s: bytes_per_s, arriving_bytes_per_s: bytes_per_s, best_bytes_per_s: 0.0, least_rtt }
+        Self {
+            held_bytes_per_s: bytes_per_s,
+            arriving_bytes_per_s: bytes_per_s,
+            best_bytes_per_s: 0.0,
+            least_rtt,
+            making_way: None,
+        }
     }
 
     /// Takes a round trip; returns the rate from now on.
@@ -221,9 +249,27 @@ impl FullRate {
             self.held_bytes_per_s.max(trip.bytes_per_s * (1.0 + PROBE))
         } else {
             let more = if is_pushed { PROBE } else { 0.5 * PROBE - full * (0.5 * PROBE + YIELD) };
+            self.makes_way(trip.rtt, -more);
             self.arriving_bytes_per_s * (1.0 + more)
         };
         self.held_bytes_per_s as u64
+    }
+
+    /// It sends less than arrives, by that share. Where that makes no round trip shorter, this is how long one takes: delays that vary lengthen
+    /// it, the more the more packets are under way.
+    fn makes_way(&mut self, rtt: Duration, share: f64) {
+        if share <= 0.0 {
+            self.making_way = None;
+            return;
+        }
+        let (before, made) = self.making_way.unwrap_or((rtt, 0.0));
+        self.making_way = Some((before, made + share));
+        if made >= MADE_WAY {
+            if rtt > before.mul_f64(1.0 - IN_VAIN) {
+                self.least_rtt = rtt.div_f64(1.0 + WAIT.0);
+            }
+            self.making_way = None;
+        }
     }
 }
 
@@ -252,7 +298,9 @@ mod tests {
 
     /// Connections that are held at their rates, over a link of 100 MB/s and 100 ms with a queue of one round trip, beside others that keep
     /// it full: what they carry, of the link, and the longest queue in round trips, over the last half.
-    fn filled(flows: usize, others: f64) -> (f64, f64) {
+    ///
+    /// Where delays vary, each round trip takes longer by `jitter` round trips than the first ones did.
+    fn filled(flows: usize, others: f64, jitter: f64) -> (f64, f64) {
         let (link, base) = (100e6, 0.1);
         let mut rates: Vec<_> =
             (0..flows).map(|_| FullRate::new(0.5 * link / flows as f64, Duration::from_millis(100))).collect();
@@ -263,7 +311,7 @@ mod tests {
             queue = (queue + (offered / link - 1.0)).clamp(if others > 0.0 { 1.0 } else { 0.0 }, 1.0);
             let share = (link / offered).min(1.0);
             for (rate, held) in rates.iter_mut().zip(&mut held) {
-                let trip = Trip { rtt: Duration::from_secs_f64(base * (1.0 + queue)), bytes_per_s: *held * share };
+                let trip = Trip { rtt: Duration::from_secs_f64(base * (1.0 + jitter + queue)), bytes_per_s: *held * share };
                 *held = rate.update(trip) as f64;
             }
             if trip >= 200 {
@@ -277,9 +325,11 @@ mod tests {
     #[test]
     fn connections_fill_their_link_and_not_its_queue_and_others_take_a_part_only() {
         for flows in [1, 16] {
-            let (carried, longest) = filled(flows, 0.0);
-            assert!(carried > 0.98 && longest < 0.9, "{flows}: {carried} {longest}");
-            let (beside, _) = filled(flows, 0.3);
+            for jitter in [0.0, 0.3, 1.0] {
+                let (carried, longest) = filled(flows, 0.0, jitter);
+                assert!(carried > 0.98 && longest < 0.9, "{flows}, {jitter}: {carried} {longest}");
+            }
+            let (beside, _) = filled(flows, 0.3, 0.0);
             assert!(beside > 0.4, "{flows}: {beside}");
         }
     }
@@ -299,9 +349,10 @@ mod tests {
             // Twice as much is sent as is acknowledged: what is acknowledged waited in a queue that grew since half of the link was.
             let trips = ((at - full_s) / 0.1).max(0.0);
             let waiting = 0.1 * ((2f64.powf(trips) - 1.0) / 2f64.ln() - trips);
-            let sight = Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64 };
             let rtt = Duration::from_secs_f64(0.1 + waiting);
-            if let Some(rate) = start.full(sight, rtt, Duration::from_millis(100)) {
+            let deviation = Duration::from_secs_f64(0.05 / (1.0 + 100.0 * at));
+            let sight = Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64, rtt, deviation };
+            if let Some(rate) = start.full(sight) {
                 seen = Some((at, rate));
                 break;
             }
@@ -309,6 +360,20 @@ mod tests {
         let (at, rate) = seen.unwrap();
         assert!((full_s..full_s + 0.06).contains(&at), "{at}");
         assert!((0.6 * link..=link).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_start_does_not_end_where_delays_vary_and_what_arrives_comes_in_heaps() {
+        // Heaps of 20 ms; round trips of 100 ms that take 140 as soon as some packets are under way, and 3 ms more or less.
+        let arrived = |at: f64| 30e3 * 2f64.powf((at / 0.02).floor() * 0.02 / 0.14);
+        let mut start = Start::default();
+        for look in 0..100 {
+            let at = 0.01 * f64::from(look);
+            let rtt = Duration::from_secs_f64(0.1 + 0.04 * (at / 0.15).min(1.0) + 0.003 * f64::from(look % 3 - 1));
+            let deviation = Duration::from_secs_f64(0.05 / (1.0 + 40.0 * at));
+            let sight = Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64, rtt, deviation };
+            assert_eq!(start.full(sight), None, "after {at} s");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use socket2::SockRef;
 pub struct TcpInfo {
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: u32,
+    /// How far round trips are from that, on average, microseconds.
+    pub rtt_deviation_us: u32,
     /// The least that was seen in a while, microseconds; 0 where nothing was.
     pub min_rtt_us: u32,
     /// Segments that were sent again.
@@ -78,6 +80,7 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     Ok(TcpInfo {
         segment_bytes: four(16),
         rtt_us: four(68),
+        rtt_deviation_us: four(72),
         window_segments: four(80),
         retransmits: four(100),
         acknowledged_bytes: eight(120),

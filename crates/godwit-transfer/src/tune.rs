@@ -134,13 +134,12 @@ fn run(socket: BorrowedFd<'_>, wanted: &[&str]) {
 async fn fill(wire: Wire, manner: Manner) {
     let began = Instant::now();
     let mut start = Start::default();
-    let mut least_rtt = Duration::MAX;
     let (mut last, bytes_per_s) = loop {
         let Some(now) = info(&wire) else { return };
-        let sight = Sight { at: began.elapsed(), acknowledged_bytes: now.acknowledged_bytes };
         let rtt = Duration::from_micros(now.rtt_us.into());
-        least_rtt = least_rtt.min(rtt);
-        if let Some(bytes_per_s) = start.full(sight, rtt, least_rtt) {
+        let deviation = Duration::from_micros(now.rtt_deviation_us.into());
+        let sight = Sight { at: began.elapsed(), acknowledged_bytes: now.acknowledged_bytes, rtt, deviation };
+        if let Some(bytes_per_s) = start.full(sight) {
             break (now, bytes_per_s);
         }
         if now.retransmits > 0 {
@@ -154,7 +153,7 @@ async fn fill(wire: Wire, manner: Manner) {
     if bytes_per_s > 0.0 {
         hold((HELD * bytes_per_s) as u64);
     }
-    let mut rate = FullRate::new(bytes_per_s, least_rtt);
+    let mut rate = FullRate::new(bytes_per_s, start.least_rtt());
     let mut before = Instant::now();
     loop {
         tokio::time::sleep(Duration::from_micros(last.rtt_us.into()).max(FULL_INTERVAL)).await;

@@ -19,6 +19,8 @@ const RATE_WINDOW: Duration = Duration::from_millis(50);
 const WORK_AT_MOST: Duration = Duration::from_secs(1);
 /// A stream is not counted on to be faster than it was on the whole by more than this factor.
 const SPURT: f64 = 1.5;
+/// A stream whose rate is below this share of what all have on average is not asked for what others are slow with.
+const TOO_SLOW: f64 = 0.25;
 /// Bytes that a stream may be asked for before that, and in any case.
 const UNTRIED_BYTES: u64 = 8 << 20;
 
@@ -171,7 +173,11 @@ impl Session {
     /// end is not waited for at the slowest connection.
     fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
         let all_bytes: u64 = (0..self.streams.len()).map(|stream| self.outstanding_bytes(stream)).sum();
-        let all_left = takes(all_bytes, self.streams.iter().map(|stream| stream.in_a_second(now)).sum());
+        let all_in_a_second: f64 = self.streams.iter().map(|stream| stream.in_a_second(now)).sum();
+        if self.streams[idle].in_a_second(now) < TOO_SLOW * all_in_a_second / self.streams.len() as f64 {
+            return None;
+        }
+        let all_left = takes(all_bytes, all_in_a_second);
         let late = |stream: usize| Some((self.late(now, stream, all_left)?, stream)).filter(|_| stream != idle);
         let mut others: Vec<_> = (0..self.streams.len()).filter_map(late).collect();
         others.sort_unstable_by(|one, other| other.cmp(one));
