@@ -238,6 +238,11 @@ impl Control {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Calls go over this connection from now on.
+    pub(crate) fn call_over(&self, client: Client) {
+        self.set(Some(client));
+    }
+
     /// Another connection.
     pub(crate) async fn another(&self) -> Result<Client, FlightError> {
         match &self.way {

@@ -225,7 +225,7 @@ pub struct FullRate {
 }
 
 impl FullRate {
-    /// A connection over which bytes arrive at that rate.
+    /// A connection over which bytes arrive at that rate; 0 where that is not known.
     pub fn new(bytes_per_s: f64, least_rtt: Duration) -> Self {
         Self {
             held_bytes_per_s: bytes_per_s,
@@ -239,7 +239,8 @@ impl FullRate {
     /// Takes a round trip; returns the rate from now on.
     pub fn update(&mut self, trip: Trip) -> u64 {
         self.least_rtt = self.least_rtt.min(trip.rtt);
-        self.arriving_bytes_per_s += WEIGHT * (trip.bytes_per_s - self.arriving_bytes_per_s);
+        let weight = if self.arriving_bytes_per_s > 0.0 { WEIGHT } else { 1.0 };
+        self.arriving_bytes_per_s += weight * (trip.bytes_per_s - self.arriving_bytes_per_s);
         self.best_bytes_per_s = self.arriving_bytes_per_s.max(self.best_bytes_per_s);
         let waiting = trip.rtt.as_secs_f64() / self.least_rtt.as_secs_f64().max(1e-6) - 1.0;
         let full = ((waiting - WAIT.0) / (WAIT.1 - WAIT.0)).clamp(0.0, 1.0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
-use godwit_flight::{Client, FlightDescriptor, FlightError, Wire};
+use godwit_flight::{Client, FlightDescriptor, FlightError};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -51,7 +51,7 @@ pub(crate) enum Note {
     /// A file is proved and has its name.
     Proved { file: FileId, hashes: Vec<BlockHash> },
     /// A connection is made.
-    Connected { stream: StreamId, wire: Wire },
+    Connected { stream: StreamId, client: Client },
 }
 
 pub(crate) type Notes = mpsc::UnboundedSender<Note>;
@@ -164,7 +164,7 @@ impl Stream {
             Ok(made) => made,
             Err(error) => return self.failed(error, ""),
         };
-        self.tell(Note::Connected { stream: self.stream, wire: client.wire().clone() });
+        self.tell(Note::Connected { stream: self.stream, client: client.clone() });
         match direction {
             Direction::Download { inbox } => {
                 self.event(Event::Opened { stream: self.stream });

@@ -60,6 +60,8 @@ const FAST_BUFFER_BYTES: usize = 64 << 20;
 const START_INTERVAL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
 /// What a connection is held at first, of what arrived lately on average, while that grew.
 const HELD: f64 = 1.25;
+/// Round trips after the first loss in which a connection fills its link, if it ever does.
+const LOSSY_START_TRIPS: u32 = 20;
 /// How often a connection that fills its link is looked at, at most.
 const FULL_INTERVAL: Duration = Duration::from_millis(40);
 /// How often a polite sender looks at its connection.
@@ -130,26 +132,35 @@ fn run(socket: BorrowedFd<'_>, wanted: &[&str]) {
 ///
 /// Reno doubles what is under way in each round trip; BBR, in the first ones, does not, and goes on doubling while the sender has nothing to
 /// send at times: over 100 ms, 16 connections that were left to it lost a sixth of all packets to a queue of one round trip. So BBR takes
-/// over when the link is full, or where packets are lost, and does not get more than arrives and a little.
+/// over when the link is full, and does not get more than arrives and a little; or where packets are lost, and then goes on doubling until
+/// the link is full.
 async fn fill(wire: Wire, manner: Manner) {
     let began = Instant::now();
     let mut start = Start::default();
+    let take_over = || wire.with(|socket| run(socket, &["bbr", "cubic"]));
+    let mut lost: Option<Duration> = None;
     let (mut last, bytes_per_s) = loop {
         let Some(now) = info(&wire) else { return };
         let rtt = Duration::from_micros(now.rtt_us.into());
         let deviation = Duration::from_micros(now.rtt_deviation_us.into());
-        let sight = Sight { at: began.elapsed(), acknowledged_bytes: now.acknowledged_bytes, rtt, deviation };
-        if let Some(bytes_per_s) = start.full(sight) {
+        let at = began.elapsed();
+        if let Some(bytes_per_s) = start.full(Sight { at, acknowledged_bytes: now.acknowledged_bytes, rtt, deviation }) {
             break (now, bytes_per_s);
         }
         if now.retransmits > 0 {
-            break (now, 0.0);
+            let since = *lost.get_or_insert_with(|| {
+                take_over();
+                at
+            });
+            if at - since > LOSSY_START_TRIPS * rtt {
+                break (now, 0.0);
+            }
         }
         tokio::time::sleep((rtt / 8).clamp(START_INTERVAL.0, START_INTERVAL.1)).await;
     };
     let most = manner.bytes_per_s.unwrap_or(u64::MAX);
     let hold = |bytes_per_s: u64| wire.with(|socket| set_pacing_rate(socket, bytes_per_s.min(most)));
-    wire.with(|socket| run(socket, &["bbr", "cubic"]));
+    take_over();
     if bytes_per_s > 0.0 {
         hold((HELD * bytes_per_s) as u64);
     }

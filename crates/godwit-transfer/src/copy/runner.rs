@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use godwit_flight::Client;
 use tokio::sync::mpsc;
 
 use super::climb::Climb;
@@ -33,7 +34,7 @@ struct Slot {
     /// Where it is connected to.
     source: u32,
     asks: Option<mpsc::UnboundedSender<Asked>>,
-    wire: Option<godwit_flight::Wire>,
+    client: Option<Client>,
     /// The task that works on it, which ends with it.
     task: Option<Task>,
 }
@@ -222,8 +223,8 @@ impl<'r, 'c> Runner<'r, 'c> {
                 self.finish(file, Sources::only(0));
                 None
             }
-            Note::Connected { stream, wire } => {
-                self.slots[stream as usize].wire = Some(wire);
+            Note::Connected { stream, client } => {
+                self.slots[stream as usize].client = Some(client);
                 None
             }
             Note::Proved { file, hashes } => {
@@ -240,8 +241,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             return None;
         }
         slot.attempt += 1;
-        slot.asks = None;
-        slot.task = None;
+        (slot.asks, slot.client, slot.task) = (None, None, None);
         Some(Event::Lost { stream })
     }
 
@@ -275,7 +275,10 @@ impl<'r, 'c> Runner<'r, 'c> {
                 self.ask(stream, request, ahead, &spans);
                 self.foretell(&spans, session);
             }
-            Action::Finish { file, sources } => self.finish(file, sources),
+            Action::Finish { file, sources } => {
+                self.call_over_the_soonest(sources, session);
+                self.finish(file, sources);
+            }
             Action::Refuse { file } => {
                 let place = self.copy.plan.items[file as usize].origin.clone();
                 let why = self.unavailable.remove(&file);
@@ -344,8 +347,22 @@ impl<'r, 'c> Runner<'r, 'c> {
             if let Some(sources) = session.asked_for(span.file)
                 && !self.foretold.contains_key(&span.file)
             {
+                self.call_over_the_soonest(sources, session);
                 let asked = Foretold::ask(self.provers(span.file, sources), self.copy.options.patience);
                 self.foretold.insert(span.file, asked);
+            }
+        }
+    }
+
+    /// Has questions to sources asked over connections over which no blocks are under way that the answer would have to wait for.
+    fn call_over_the_soonest(&self, sources: Sources, session: &Session) {
+        if self.copy.relay.is_some() {
+            return;
+        }
+        for source in sources.iter() {
+            let Some(stream) = session.soonest(self.started.elapsed(), source) else { continue };
+            if let Some(client) = self.slots.get(stream as usize).and_then(|slot| slot.client.clone()) {
+                self.copy.control_of(source).call_over(client);
             }
         }
     }
@@ -409,7 +426,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         let rate = if elapsed > 0.0 { (self.arrived_bytes - before) as f64 / elapsed } else { 0.0 };
         let bytes = (self.summary.kept_bytes + self.arrived_bytes).min(self.summary.bytes);
         let left = self.summary.bytes - bytes;
-        let retransmits = self.slots.iter().filter_map(|slot| info(slot.wire.as_ref()?));
+        let retransmits = self.slots.iter().filter_map(|slot| info(slot.client.as_ref()?.wire()));
         self.copy.observer.event(&CopyEvent::Copying {
             bytes,
             of: self.summary.bytes,

@@ -212,14 +212,25 @@ impl Session {
     }
 
     /// How long a stream takes with what it has been asked for, where that is longer, by a round trip and more, than `all_left`: how long all
-    /// streams take together with all that was asked for.
+    /// streams take together with all that was asked for. One that brought nothing yet takes as long as it has been silent, at least.
     fn late(&self, now: Duration, stream: usize, all_left: Duration) -> Option<Duration> {
         let found = &self.streams[stream];
         let silent = now.saturating_sub(found.requests.values().map(|request| request.progressed).max()?);
-        let in_a_second = found.in_a_second(now);
-        let left = silent + takes(self.outstanding_bytes(stream), in_a_second);
-        let is_late = in_a_second > 0.0 && left > all_left + self.options.horizon;
+        let left = silent + takes(self.outstanding_bytes(stream), found.in_a_second(now));
+        let is_late = !all_left.is_zero() && left > all_left + self.options.horizon;
         (silent >= STALLED || is_late).then_some(left)
+    }
+
+    /// The stream at a source, 0-based, that has brought soonest what it was asked for: the one that answers a question first.
+    pub fn soonest(&self, now: Duration, source: u32) -> Option<StreamId> {
+        let left = |stream: usize| match (self.outstanding_bytes(stream), self.streams[stream].in_a_second(now)) {
+            (bytes, rate) if bytes > 0 && rate <= 0.0 => Duration::MAX,
+            (bytes, rate) => takes(bytes, rate),
+        };
+        let open = self.streams.iter().enumerate().filter(|(_, stream)| {
+            stream.state == StreamState::Open && stream.source == source
+        });
+        open.map(|(stream, _)| stream).min_by_key(|stream| left(*stream)).map(|stream| stream as StreamId)
     }
 }
 

@@ -170,6 +170,27 @@ fn a_request_that_stalls_is_asked_of_an_idle_stream_and_settles_once() {
 }
 
 #[test]
+fn questions_go_over_the_stream_that_has_brought_soonest_what_it_was_asked_for() {
+    let (mut session, _) = Session::new(vec![work(400 * BLOCK)], options(3), ms(0));
+    assert_eq!(session.soonest(ms(0), 0), None);
+    for stream in 0..2 {
+        session.handle(ms(0), Event::Opened { stream });
+    }
+    let bring = |session: &mut Session, stream: StreamId, at: u64| {
+        let outstanding = &session.streams[stream as usize].requests.values().next().unwrap().outstanding;
+        let block = outstanding[&0].iter().next().unwrap().0;
+        session.handle(ms(at), Event::Arrived { stream, file: 0, block });
+    };
+    for at in 1..100 {
+        bring(&mut session, 1, 10 * at);
+        if at % 30 == 0 {
+            bring(&mut session, 0, 10 * at);
+        }
+    }
+    assert_eq!((session.soonest(ms(1000), 0), session.soonest(ms(1000), 1)), (Some(1), None));
+}
+
+#[test]
 fn a_slow_stream_is_not_waited_for_at_the_end() {
     let (mut session, _) = Session::new(vec![work(400 * BLOCK)], options(2), ms(0));
     let mut waiting: Vec<Vec<(RequestId, Span)>> = vec![Vec::new(); 2];
