@@ -211,6 +211,22 @@ impl Listener {
     }
 }
 
+/// How long a connection may take before another attempt is made beside it (RFC 8305 has the same for the next address).
+const DIAL_AGAIN: Duration = Duration::from_millis(250);
+
+/// Connects. Where the first packet is lost, TCP sends another one after a second (RFC 6298): a second attempt that begins sooner is not kept
+/// waiting by that, and costs little where the way is just long.
+async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let mut first = std::pin::pin!(TcpStream::connect(address));
+    if let Ok(connected) = tokio::time::timeout(DIAL_AGAIN, &mut first).await {
+        return connected;
+    }
+    tokio::select! {
+        connected = &mut first => connected,
+        Ok(connected) = TcpStream::connect(address) => Ok(connected),
+    }
+}
+
 /// A connection of any kind.
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -225,7 +241,7 @@ impl Socket {
     pub(crate) async fn connect(address: &Address, tls: Option<&ClientTls>, tuning: &Tuning) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
+                let stream = dial(*address).await?;
                 stream.set_nodelay(true)?;
                 let Some(tls) = tls else { return Ok(Self::Tcp(stream)) };
                 let connector = TlsConnector::from(tls.config.clone());
@@ -356,7 +372,30 @@ impl AsyncWrite for Socket {
 
 #[cfg(test)]
 mod tests {
+    use socket2::{Domain, Type};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_lost_first_packet_does_not_keep_a_connection_waiting() {
+        // A server that has one connection that it has not taken yet drops what others send.
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(0).unwrap();
+        let server = std::net::TcpListener::from(socket);
+        let address = server.local_addr().unwrap();
+        let _waits = std::net::TcpStream::connect(address).unwrap();
+        let takes_it = std::thread::spawn(move || {
+            std::thread::sleep(DIAL_AGAIN / 2);
+            (server.accept().unwrap(), server)
+        });
+        let sooner = tokio::select! {
+            dialled = dial(address) => dialled.is_ok(),
+            _ = TcpStream::connect(address) => false,
+        };
+        assert!(sooner, "it waited as long as TCP alone does");
+        drop(takes_it.join());
+    }
 
     #[test]
     fn only_the_whole_token_is_let_in() {
