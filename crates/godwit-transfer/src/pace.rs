@@ -312,7 +312,8 @@ mod tests {
             queue = (queue + (offered / link - 1.0)).clamp(if others > 0.0 { 1.0 } else { 0.0 }, 1.0);
             let share = (link / offered).min(1.0);
             for (rate, held) in rates.iter_mut().zip(&mut held) {
-                let trip = Trip { rtt: Duration::from_secs_f64(base * (1.0 + jitter + queue)), bytes_per_s: *held * share };
+                let trip =
+                    Trip { rtt: Duration::from_secs_f64(base * (1.0 + jitter + queue)), bytes_per_s: *held * share };
                 *held = rate.update(trip) as f64;
             }
             if trip >= 200 {
@@ -352,7 +353,8 @@ mod tests {
             let waiting = 0.1 * ((2f64.powf(trips) - 1.0) / 2f64.ln() - trips);
             let rtt = Duration::from_secs_f64(0.1 + waiting);
             let deviation = Duration::from_secs_f64(0.05 / (1.0 + 100.0 * at));
-            let sight = Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64, rtt, deviation };
+            let sight =
+                Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64, rtt, deviation };
             if let Some(rate) = start.full(sight) {
                 seen = Some((at, rate));
                 break;
@@ -372,7 +374,8 @@ mod tests {
             let at = 0.01 * f64::from(look);
             let rtt = Duration::from_secs_f64(0.1 + 0.04 * (at / 0.15).min(1.0) + 0.003 * f64::from(look % 3 - 1));
             let deviation = Duration::from_secs_f64(0.05 / (1.0 + 40.0 * at));
-            let sight = Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64, rtt, deviation };
+            let sight =
+                Sight { at: Duration::from_secs_f64(at), acknowledged_bytes: arrived(at) as u64, rtt, deviation };
             assert_eq!(start.full(sight), None, "after {at} s");
         }
     }

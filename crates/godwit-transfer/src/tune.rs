@@ -144,7 +144,8 @@ async fn fill(wire: Wire, manner: Manner) {
         let rtt = Duration::from_micros(now.rtt_us.into());
         let deviation = Duration::from_micros(now.rtt_deviation_us.into());
         let at = began.elapsed();
-        if let Some(bytes_per_s) = start.full(Sight { at, acknowledged_bytes: now.acknowledged_bytes, rtt, deviation }) {
+        if let Some(bytes_per_s) = start.full(Sight { at, acknowledged_bytes: now.acknowledged_bytes, rtt, deviation })
+        {
             break (now, bytes_per_s);
         }
         if now.retransmits > 0 {

@@ -227,9 +227,11 @@ impl Session {
             (bytes, rate) if bytes > 0 && rate <= 0.0 => Duration::MAX,
             (bytes, rate) => takes(bytes, rate),
         };
-        let open = self.streams.iter().enumerate().filter(|(_, stream)| {
-            stream.state == StreamState::Open && stream.source == source
-        });
+        let open = self
+            .streams
+            .iter()
+            .enumerate()
+            .filter(|(_, stream)| stream.state == StreamState::Open && stream.source == source);
         open.map(|(stream, _)| stream).min_by_key(|stream| left(*stream)).map(|stream| stream as StreamId)
     }
 }
