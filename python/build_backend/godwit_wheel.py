@@ -17,6 +17,8 @@ ALIGNERS = ("godwit-bwa", "godwit-bwa-mem2")
 WORKSPACE = Path(__file__).resolve().parents[2]
 # What lies in it is put where programs are (Binary distribution format, "The .data directory"); pyproject.toml names it.
 SCRIPTS = WORKSPACE / "python" / "wheel.data" / "scripts"
+# maturin wants it to be there whatever it is asked for.
+SCRIPTS.mkdir(parents=True, exist_ok=True)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
@@ -27,10 +29,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def add_aligners(profile):
-    shutil.rmtree(SCRIPTS, ignore_errors=True)
-    SCRIPTS.mkdir(parents=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", WORKSPACE / "target"))
-    built = target / {"dev": "debug"}.get(profile, profile)
+    for old in SCRIPTS.iterdir():
+        old.unlink()
+    built = WORKSPACE / os.environ.get("CARGO_TARGET_DIR", "target") / {"dev": "debug"}.get(profile, profile)
     for aligner in ALIGNERS:
         command = ["cargo", "build", "--locked", "--profile", profile, "-p", aligner]
         if subprocess.run(command, cwd=WORKSPACE, check=False).returncode:

@@ -142,6 +142,8 @@ pub struct Sight {
 const WAITING: f64 = 1.06;
 /// What the round trip is is known as soon as those of the first packets are no farther apart than this share of it.
 const KNOWN: f64 = 0.05;
+/// Round trips after which it counts as known.
+const UNKNOWN_TRIPS: u32 = 4;
 /// A link is full where no more arrives than a round trip before by this factor. It is twice as much until then.
 const GROWING: f64 = 1.75;
 
@@ -152,13 +154,17 @@ const GROWING: f64 = 1.75;
 #[derive(Debug, Default)]
 pub struct Start {
     sights: VecDeque<Sight>,
+    /// When it was looked at first.
+    began: Option<Duration>,
 }
 
 impl Start {
     /// Takes a look; returns the bytes a second that arrive, where they get no more.
     pub fn full(&mut self, sight: Sight) -> Option<f64> {
         let rtt = sight.rtt;
-        if self.sights.is_empty() && sight.deviation > rtt.mul_f64(KNOWN) {
+        let began = *self.began.get_or_insert(sight.at);
+        let is_early = sight.at.saturating_sub(began) < UNKNOWN_TRIPS * rtt;
+        if self.sights.is_empty() && is_early && sight.deviation > rtt.mul_f64(KNOWN) {
             return None;
         }
         self.sights.push_back(sight);
@@ -175,7 +181,7 @@ impl Start {
             let bytes = to.acknowledged_bytes.saturating_sub(from.acknowledged_bytes) as f64;
             bytes / (to.at - from.at).as_secs_f64().max(1e-6)
         };
-        let is_waiting = rtt.as_secs_f64() > WAITING * self.least_rtt().as_secs_f64();
+        let is_waiting = self.least_rtt().is_some_and(|least| rtt > least.mul_f64(WAITING));
         let (now, before) = (rate(lately, sight), rate(earlier, then));
         let is_full = is_waiting && before > 0.0 && now < GROWING * before;
         is_full.then(|| rate(half, sight))
@@ -183,8 +189,8 @@ impl Start {
 
     /// The shortest round trip of late. That of the first packets may be much shorter: where delays vary and packets stay in order, those
     /// that are under way wait for the slowest among them, and no queue is the reason.
-    pub fn least_rtt(&self) -> Duration {
-        self.sights.iter().map(|seen| seen.rtt).min().unwrap_or(Duration::MAX)
+    pub fn least_rtt(&self) -> Option<Duration> {
+        self.sights.iter().map(|seen| seen.rtt).min()
     }
 }
 
@@ -238,6 +244,10 @@ impl FullRate {
 
     /// Takes a round trip; returns the rate from now on.
     pub fn update(&mut self, trip: Trip) -> u64 {
+        if trip.bytes_per_s <= 0.0 {
+            // Nobody asked for anything.
+            return self.held_bytes_per_s as u64;
+        }
         self.least_rtt = self.least_rtt.min(trip.rtt);
         let weight = if self.arriving_bytes_per_s > 0.0 { WEIGHT } else { 1.0 };
         self.arriving_bytes_per_s += weight * (trip.bytes_per_s - self.arriving_bytes_per_s);
@@ -251,7 +261,7 @@ impl FullRate {
         } else {
             let more = if is_pushed { PROBE } else { 0.5 * PROBE - full * (0.5 * PROBE + YIELD) };
             self.makes_way(trip.rtt, -more);
-            self.arriving_bytes_per_s * (1.0 + more)
+            (self.arriving_bytes_per_s * (1.0 + more)).max(LEAST_BYTES_PER_S)
         };
         self.held_bytes_per_s as u64
     }

@@ -60,6 +60,8 @@ const FAST_BUFFER_BYTES: usize = 64 << 20;
 const START_INTERVAL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
 /// What a connection is held at first, of what arrived lately on average, while that grew.
 const HELD: f64 = 1.25;
+/// A connection over which nothing went for so long is looked at less often.
+const ASLEEP: Duration = Duration::from_secs(1);
 /// Round trips after the first loss in which a connection fills its link, if it ever does.
 const LOSSY_START_TRIPS: u32 = 20;
 /// How often a connection that fills its link is looked at, at most.
@@ -139,11 +141,14 @@ async fn fill(wire: Wire, manner: Manner) {
     let mut start = Start::default();
     let take_over = || wire.with(|socket| run(socket, &["bbr", "cubic"]));
     let mut lost: Option<Duration> = None;
+    let mut least_rtt = Duration::MAX;
+    let (mut acknowledged, mut moved) = (0, Duration::ZERO);
     let (mut last, bytes_per_s) = loop {
         let Some(now) = info(&wire) else { return };
         let rtt = Duration::from_micros(now.rtt_us.into());
         let deviation = Duration::from_micros(now.rtt_deviation_us.into());
         let at = began.elapsed();
+        least_rtt = least_rtt.min(rtt);
         if let Some(bytes_per_s) = start.full(Sight { at, acknowledged_bytes: now.acknowledged_bytes, rtt, deviation })
         {
             break (now, bytes_per_s);
@@ -157,7 +162,11 @@ async fn fill(wire: Wire, manner: Manner) {
                 break (now, 0.0);
             }
         }
-        tokio::time::sleep((rtt / 8).clamp(START_INTERVAL.0, START_INTERVAL.1)).await;
+        if now.acknowledged_bytes != acknowledged {
+            (acknowledged, moved) = (now.acknowledged_bytes, at);
+        }
+        let often = (rtt / 8).clamp(START_INTERVAL.0, START_INTERVAL.1);
+        tokio::time::sleep(if at - moved < ASLEEP { often } else { FULL_INTERVAL }).await;
     };
     let most = manner.bytes_per_s.unwrap_or(u64::MAX);
     let hold = |bytes_per_s: u64| wire.with(|socket| set_pacing_rate(socket, bytes_per_s.min(most)));
@@ -165,7 +174,7 @@ async fn fill(wire: Wire, manner: Manner) {
     if bytes_per_s > 0.0 {
         hold((HELD * bytes_per_s) as u64);
     }
-    let mut rate = FullRate::new(bytes_per_s, start.least_rtt());
+    let mut rate = FullRate::new(bytes_per_s, start.least_rtt().unwrap_or(least_rtt));
     let mut before = Instant::now();
     loop {
         tokio::time::sleep(Duration::from_micros(last.rtt_us.into()).max(FULL_INTERVAL)).await;

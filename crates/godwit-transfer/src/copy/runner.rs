@@ -294,7 +294,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             self.slots.resize_with(stream as usize + 1, Slot::default);
         }
         let slot = &mut self.slots[stream as usize];
-        (slot.asks, slot.source) = (Some(asks), source);
+        (slot.asks, slot.source, slot.client) = (Some(asks), source, None);
         if slot.task.take().is_some() {
             // A stream that goes to another source: what its connection before still tells is of nobody.
             slot.attempt += 1;
@@ -361,8 +361,11 @@ impl<'r, 'c> Runner<'r, 'c> {
         }
         for source in sources.iter() {
             let Some(stream) = session.soonest(self.started.elapsed(), source) else { continue };
-            if let Some(client) = self.slots.get(stream as usize).and_then(|slot| slot.client.clone()) {
-                self.copy.control_of(source).call_over(client);
+            let control = self.copy.control_of(source);
+            // A stream may still be at the server before.
+            let client = self.slots.get(stream as usize).and_then(|slot| slot.client.clone());
+            if let Some(client) = client.filter(|_| !control.has_moved()) {
+                control.call_over(client);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What streams are asked for: how much at a time, of which files, and what is asked for twice.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ const RATE_WINDOW: Duration = Duration::from_millis(50);
 const WORK_AT_MOST: Duration = Duration::from_secs(1);
 /// A stream is not counted on to be faster than it was on the whole by more than this factor.
 const SPURT: f64 = 1.5;
-/// A stream whose rate is below this share of what all have on average is not asked for what others are slow with.
+/// A stream whose rate is below this share of what all have on average is not asked for what others are slow with, unless they stand still.
 const TOO_SLOW: f64 = 0.25;
 /// Bytes that a stream may be asked for before that, and in any case.
 const UNTRIED_BYTES: u64 = 8 << 20;
@@ -174,10 +175,8 @@ impl Session {
     fn doubled_spans(&mut self, now: Duration, idle: usize) -> Option<BTreeMap<FileId, RangeSet>> {
         let all_bytes: u64 = (0..self.streams.len()).map(|stream| self.outstanding_bytes(stream)).sum();
         let all_in_a_second: f64 = self.streams.iter().map(|stream| stream.in_a_second(now)).sum();
-        if self.streams[idle].in_a_second(now) < TOO_SLOW * all_in_a_second / self.streams.len() as f64 {
-            return None;
-        }
-        let all_left = takes(all_bytes, all_in_a_second);
+        let is_slow = self.streams[idle].in_a_second(now) < TOO_SLOW * all_in_a_second / self.streams.len() as f64;
+        let all_left = Some(takes(all_bytes, all_in_a_second)).filter(|left| !left.is_zero() && !is_slow);
         let late = |stream: usize| Some((self.late(now, stream, all_left)?, stream)).filter(|_| stream != idle);
         let mut others: Vec<_> = (0..self.streams.len()).filter_map(late).collect();
         others.sort_unstable_by(|one, other| other.cmp(one));
@@ -211,28 +210,32 @@ impl Session {
         None
     }
 
-    /// How long a stream takes with what it has been asked for, where that is longer, by a round trip and more, than `all_left`: how long all
-    /// streams take together with all that was asked for. One that brought nothing yet takes as long as it has been silent, at least.
-    fn late(&self, now: Duration, stream: usize, all_left: Duration) -> Option<Duration> {
-        let found = &self.streams[stream];
-        let silent = now.saturating_sub(found.requests.values().map(|request| request.progressed).max()?);
-        let left = silent + takes(self.outstanding_bytes(stream), found.in_a_second(now));
-        let is_late = !all_left.is_zero() && left > all_left + self.options.horizon;
+    /// How long a stream takes with what it has been asked for, where it stands still, or that is longer, by a round trip and more, than
+    /// `all_left`: how long all streams take together with all that was asked for, where that is known.
+    fn late(&self, now: Duration, stream: usize, all_left: Option<Duration>) -> Option<Duration> {
+        let silent = self.silent(now, stream)?;
+        let left = silent + takes(self.outstanding_bytes(stream), self.streams[stream].in_a_second(now));
+        let is_late = all_left.is_some_and(|all_left| left > all_left + self.options.horizon);
         (silent >= STALLED || is_late).then_some(left)
     }
 
-    /// The stream at a source, 0-based, that has brought soonest what it was asked for: the one that answers a question first.
+    /// How long a stream has brought nothing of what it was asked for; `None` where it has brought all.
+    fn silent(&self, now: Duration, stream: usize) -> Option<Duration> {
+        let progressed = self.streams[stream].requests.values().map(|request| request.progressed).max()?;
+        Some(now.saturating_sub(progressed))
+    }
+
+    /// The stream at a source, 0-based, that has brought soonest what it was asked for, the fastest of them: the one that answers a question
+    /// first.
     pub fn soonest(&self, now: Duration, source: u32) -> Option<StreamId> {
-        let left = |stream: usize| match (self.outstanding_bytes(stream), self.streams[stream].in_a_second(now)) {
-            (bytes, rate) if bytes > 0 && rate <= 0.0 => Duration::MAX,
-            (bytes, rate) => takes(bytes, rate),
+        let key = |stream: usize| {
+            let (bytes, in_a_second) = (self.outstanding_bytes(stream), self.streams[stream].in_a_second(now));
+            let left = if bytes > 0 && in_a_second <= 0.0 { Duration::MAX } else { takes(bytes, in_a_second) };
+            (left.saturating_add(self.silent(now, stream).unwrap_or_default()), Reverse(in_a_second as u64))
         };
-        let open = self
-            .streams
-            .iter()
-            .enumerate()
-            .filter(|(_, stream)| stream.state == StreamState::Open && stream.source == source);
-        open.map(|(stream, _)| stream).min_by_key(|stream| left(*stream)).map(|stream| stream as StreamId)
+        let asked = self.streams.iter().take(self.options.streams.max(1) as usize).enumerate();
+        let open = asked.filter(|(_, stream)| stream.state == StreamState::Open && stream.source == source);
+        open.map(|(stream, _)| stream).min_by_key(|stream| key(*stream)).map(|stream| stream as StreamId)
     }
 }
 
