@@ -67,7 +67,11 @@ impl File {
 enum StreamState {
     Opening,
     Open,
-    Waiting { until: Duration },
+    Waiting {
+        until: Duration,
+    },
+    /// There are enough without it.
+    Closed,
 }
 
 #[derive(Debug)]
@@ -174,8 +178,40 @@ impl Session {
         }
     }
 
+    /// Closes connections that are too many and would take long with what they have been asked for, which goes back.
+    fn close_surplus(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        for stream in self.options.streams.max(1) as usize..self.streams.len() {
+            if self.is_through_soon(now, stream) || self.streams[stream].state == StreamState::Closed {
+                continue;
+            }
+            self.give_up_work(stream);
+            self.streams[stream].state = StreamState::Closed;
+            actions.push(Action::Close { stream: stream as StreamId });
+        }
+    }
+
+    /// What a stream has been asked for, and did not bring, goes back.
+    fn give_up_work(&mut self, stream: usize) {
+        let found = &mut self.streams[stream];
+        let (ahead, requests) = (std::mem::take(&mut found.ahead), std::mem::take(&mut found.requests));
+        for request in requests.into_values() {
+            self.drop_request(Some(request));
+        }
+        for (file, blocks) in ahead {
+            for (start, end) in blocks.iter() {
+                self.return_unless_asked(file, start, end);
+            }
+        }
+    }
+
     /// Makes the connections that there are to be and are not.
     fn open_more(&mut self, actions: &mut Vec<Action>) {
+        for (id, stream) in (0..self.options.streams.max(1)).zip(&mut self.streams) {
+            if stream.state == StreamState::Closed {
+                (stream.state, stream.rate) = (StreamState::Opening, Rate::default());
+                actions.push(Action::Open { stream: id, source: stream.source });
+            }
+        }
         for stream in self.streams.len() as StreamId..self.options.streams.max(1) {
             let source = stream % self.options.sources.max(1);
             let state = StreamState::Opening;
@@ -264,6 +300,7 @@ impl Session {
             Event::Streams { wanted } => {
                 self.options.streams = wanted;
                 if !self.streams.is_empty() {
+                    self.close_surplus(now, &mut actions);
                     self.open_more(&mut actions);
                 }
             }
@@ -375,17 +412,9 @@ impl Session {
                 file.sources = file.having;
             }
         }
-        let ahead = std::mem::take(&mut found.ahead);
         let wait = FIRST_WAIT * (1 << (found.failures - 1).min(10));
         found.state = StreamState::Waiting { until: now + wait.min(LONGEST_WAIT) };
-        for request in std::mem::take(&mut found.requests).into_values() {
-            self.drop_request(Some(request));
-        }
-        for (file, blocks) in ahead {
-            for (start, end) in blocks.iter() {
-                self.return_unless_asked(file, start, end);
-            }
-        }
+        self.give_up_work(stream as usize);
     }
 
     fn unwritable(&mut self, now: Duration, stream: StreamId, request: Option<RequestId>) {

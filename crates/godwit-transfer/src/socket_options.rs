@@ -22,6 +22,8 @@ pub struct TcpInfo {
     pub segment_bytes: u32,
     /// Bytes that the other end has.
     pub acknowledged_bytes: u64,
+    /// Bytes that came from it.
+    pub received_bytes: u64,
     /// Bytes a second that arrived lately.
     pub delivery_bytes_per_s: u64,
 }
@@ -84,6 +86,7 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         window_segments: four(80),
         retransmits: four(100),
         acknowledged_bytes: eight(120),
+        received_bytes: eight(128),
         min_rtt_us: four(148),
         delivery_bytes_per_s: eight(160),
     })
@@ -113,6 +116,7 @@ mod tests {
         assert!(info.acknowledged_bytes >= 100_000 && info.rtt_us > 0 && info.segment_bytes > 500, "{info:?}");
         let runs = congestion_control(sender.as_fd()).unwrap();
         SockRef::from(&sender).set_tcp_congestion(b"reno").unwrap();
+        assert_eq!(info.received_bytes, 1);
         assert!(!runs.is_empty() && congestion_control(sender.as_fd()).unwrap() == "reno");
         assert!(SockRef::from(&sender).set_tcp_congestion(b"nonesuch").is_err());
     }

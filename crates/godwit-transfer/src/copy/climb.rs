@@ -1,8 +1,12 @@
-//! How many connections a fast copy has: as many as make it faster.
+//! How many connections a fast copy has: as many as make it faster, and no more than its path can hold packets of.
 //!
 //! What one connection carries over a long path depends on what the kernels at both ends let be under way, and on losses, none of which the end
 //! that receives can see. So it is tried: twice as many for a while, as long as the rate grows by that; else it goes back. Connections that are
 //! too many stay open, and are asked for nothing. Where the rate falls later on, it is tried again.
+//!
+//! A slow path holds little: over 10 Mbit/s and 40 ms, 16 connections, each of which keeps four packets under way at least, lost most of what was
+//! sent, and took five times as long as two do. So there are fewer, as long as that is no slower: where packets are lost by themselves, many
+//! connections that have little under way each are right.
 
 use std::time::Duration;
 
@@ -12,6 +16,12 @@ const MOST: u32 = 128;
 const TRIPS: u32 = 20;
 /// The least time that a rate is measured over.
 const LEAST: Duration = Duration::from_secs(1);
+/// What a connection is to have under way at least, for there to be so many.
+const LEAST_UNDER_WAY_BYTES: f64 = 24.0 * 1024.0;
+/// What it has at the very least, so that more are worth trying.
+const TOO_LITTLE_UNDER_WAY_BYTES: f64 = 6.0 * 1024.0;
+/// Fewer than this are no lighter.
+const FEWEST: u32 = 2;
 /// Longer by this factor is worth it.
 const WORTH: f64 = 1.1;
 /// Where the rate falls below this share of the best, the path is another one.
@@ -30,6 +40,12 @@ enum State {
         bytes_per_s: f64,
         begun: bool,
     },
+    /// With more connections it was that fast. `begun`: fewer have had one measurement's time.
+    Fewer {
+        streams: u32,
+        bytes_per_s: f64,
+        begun: bool,
+    },
     /// As good as it gets.
     Settled {
         bytes_per_s: f64,
@@ -42,6 +58,7 @@ pub(super) struct Climb {
     state: State,
     streams: u32,
     window: Duration,
+    rtt: Duration,
     /// When the measurement began, and with how many bytes.
     mark: Option<(Duration, u64)>,
 }
@@ -49,10 +66,10 @@ pub(super) struct Climb {
 impl Climb {
     /// A copy that begins with so many connections over a path of that round-trip time.
     pub(super) fn new(streams: u32, rtt: Duration) -> Self {
-        Self { state: State::Starting, streams, window: LEAST.max(rtt * TRIPS), mark: None }
+        Self { state: State::Starting, streams, window: LEAST.max(rtt * TRIPS), rtt, mark: None }
     }
 
-    /// Takes how many bytes have come and are still to come; returns how many connections there are to be, where that changes.
+    /// Takes how many bytes have come, blocks that are not whole among them, and how many are still to come; returns how many connections there are to be, where that changes.
     pub(super) fn look(&mut self, now: Duration, arrived_bytes: u64, left_bytes: u64) -> Option<u32> {
         let (since, before) = *self.mark.get_or_insert((now, arrived_bytes));
         let elapsed = now.saturating_sub(since);
@@ -68,21 +85,38 @@ impl Climb {
         changed.then_some(streams)
     }
 
+    /// Connections that have so many bytes under way each.
+    fn holding(&self, bytes_per_s: f64, each: f64) -> u32 {
+        (bytes_per_s * self.rtt.as_secs_f64() / each) as u32
+    }
+
     fn next(&self, bytes_per_s: f64, left_bytes: u64) -> (State, u32) {
-        let more = (2 * self.streams).min(MOST);
+        let most = MOST.min(self.holding(bytes_per_s, TOO_LITTLE_UNDER_WAY_BYTES));
+        let more = (2 * self.streams).min(most);
+        let fewer = self.holding(bytes_per_s, LEAST_UNDER_WAY_BYTES).max(FEWEST);
         let is_worth_it = left_bytes as f64 > bytes_per_s * self.window.as_secs_f64() * LEFT_AT_LEAST;
-        let try_more = || match more > self.streams && is_worth_it && bytes_per_s > 0.0 {
+        let settled = (State::Settled { bytes_per_s }, self.streams);
+        let try_fewer = || match fewer < self.streams && bytes_per_s > 0.0 {
+            true => Some((State::Fewer { streams: self.streams, bytes_per_s, begun: false }, fewer)),
+            false => None,
+        };
+        let try_more = || match more > self.streams && is_worth_it {
             true => (State::Trying { streams: self.streams, bytes_per_s, begun: false }, more),
-            false => (State::Settled { bytes_per_s }, self.streams),
+            false => settled,
         };
         match self.state {
-            State::Starting => (State::Measuring, self.streams),
-            State::Measuring => try_more(),
+            State::Starting => try_fewer().unwrap_or((State::Measuring, self.streams)),
+            State::Measuring => try_fewer().unwrap_or_else(try_more),
             State::Trying { streams, bytes_per_s: before, begun: false } => {
                 (State::Trying { streams, bytes_per_s: before, begun: true }, self.streams)
             }
             State::Trying { bytes_per_s: before, .. } if bytes_per_s >= before * WORTH => try_more(),
             State::Trying { streams, bytes_per_s: before, .. } => (State::Settled { bytes_per_s: before }, streams),
+            State::Fewer { streams, bytes_per_s: before, begun: false } => {
+                (State::Fewer { streams, bytes_per_s: before, begun: true }, self.streams)
+            }
+            State::Fewer { bytes_per_s: before, .. } if bytes_per_s * WORTH >= before => try_fewer().unwrap_or(settled),
+            State::Fewer { streams, bytes_per_s: before, .. } => (State::Settled { bytes_per_s: before }, streams),
             State::Settled { bytes_per_s: best } if bytes_per_s < best * FALLEN => (State::Measuring, self.streams),
             State::Settled { bytes_per_s: best } => {
                 (State::Settled { bytes_per_s: best.max(bytes_per_s) }, self.streams)
@@ -115,7 +149,17 @@ mod tests {
         let full = |streams: u32, _: u64| (f64::from(streams) * 1e6).min(50e6);
         assert_eq!(settled(full, 1 << 40), [16, 32, 64, 128, 64]);
         assert_eq!(settled(|_, _| 125e6, 1 << 40), [16, 32, 16]);
-        assert_eq!(settled(|streams, _| f64::from(streams), 1 << 40), [16, 32, 64, 128]);
+        assert_eq!(settled(|streams, _| f64::from(streams) * 1e6, 1 << 40), [16, 32, 64, 128]);
+    }
+
+    #[test]
+    fn a_slow_path_has_few_unless_that_is_slower() {
+        // 10 Mbit/s, of which what many connections lose is missing.
+        let slow = |streams: u32, _: u64| 1.25e6 / (1.0 + f64::from(streams) / 16.0);
+        assert_eq!(settled(slow, 1 << 40), [16, 2]);
+        // Where packets are lost by themselves, each brings what it brings.
+        let lossy = |streams: u32, _: u64| f64::from(streams) * 0.3e6;
+        assert_eq!(settled(lossy, 1 << 40), [16, 7, 16]);
     }
 
     #[test]

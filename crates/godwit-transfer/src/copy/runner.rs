@@ -35,8 +35,18 @@ struct Slot {
     source: u32,
     asks: Option<mpsc::UnboundedSender<Asked>>,
     client: Option<Client>,
+    /// What went over it when it was last looked at.
+    moved_bytes: u64,
     /// The task that works on it, which ends with it.
     task: Option<Task>,
+}
+
+impl Slot {
+    /// What its connection still tells is of nobody.
+    fn close(&mut self) {
+        self.attempt += 1;
+        (self.asks, self.client, self.task) = (None, None, None);
+    }
 }
 
 /// A task that ends when it is dropped.
@@ -69,6 +79,8 @@ pub(super) struct Runner<'r, 'c> {
     unwritable: Option<TransferError>,
     started: Instant,
     arrived_bytes: u64,
+    /// What went over connections, blocks that are not whole among it.
+    moved_bytes: u64,
     /// Where the number of connections is ours to choose.
     climb: Option<Climb>,
     /// What files are proved by, asked for ahead.
@@ -107,6 +119,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             unwritable: None,
             started: Instant::now(),
             arrived_bytes: 0,
+            moved_bytes: 0,
             climb,
             foretold: HashMap::new(),
             distrusted: HashSet::new(),
@@ -224,7 +237,8 @@ impl<'r, 'c> Runner<'r, 'c> {
                 None
             }
             Note::Connected { stream, client } => {
-                self.slots[stream as usize].client = Some(client);
+                let slot = &mut self.slots[stream as usize];
+                (slot.client, slot.moved_bytes) = (Some(client), 0);
                 None
             }
             Note::Proved { file, hashes } => {
@@ -240,8 +254,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         if slot.attempt != attempt {
             return None;
         }
-        slot.attempt += 1;
-        (slot.asks, slot.client, slot.task) = (None, None, None);
+        slot.close();
         Some(Event::Lost { stream })
     }
 
@@ -271,6 +284,11 @@ impl<'r, 'c> Runner<'r, 'c> {
     fn perform(&mut self, action: Action, session: &Session) {
         match action {
             Action::Open { stream, source } => self.open(stream, source),
+            Action::Close { stream } => {
+                if let Some(slot) = self.slots.get_mut(stream as usize) {
+                    slot.close();
+                }
+            }
             Action::Ask { stream, request, ahead, spans } => {
                 self.ask(stream, request, ahead, &spans);
                 self.foretell(&spans, session);
@@ -413,7 +431,13 @@ impl<'r, 'c> Runner<'r, 'c> {
     /// How many connections there are to be from now on, where that changes.
     fn streams_wanted(&mut self) -> Option<u32> {
         let left = self.summary.bytes.saturating_sub(self.summary.kept_bytes + self.arrived_bytes);
-        let wanted = self.climb.as_mut()?.look(self.started.elapsed(), self.arrived_bytes, left)?;
+        let moved = self.slots.iter_mut().filter_map(|slot| {
+            let info = info(slot.client.as_ref()?.wire())?;
+            let bytes = info.received_bytes + info.acknowledged_bytes;
+            Some(bytes - std::mem::replace(&mut slot.moved_bytes, bytes).min(bytes))
+        });
+        self.moved_bytes += moved.sum::<u64>();
+        let wanted = self.climb.as_mut()?.look(self.started.elapsed(), self.moved_bytes, left)?;
         self.streams = wanted;
         Some(wanted)
     }

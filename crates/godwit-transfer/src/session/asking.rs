@@ -219,6 +219,12 @@ impl Session {
         (silent >= STALLED || is_late).then_some(left)
     }
 
+    /// Whether a stream brings what it was asked for in about the time that work is given out for.
+    pub(super) fn is_through_soon(&self, now: Duration, stream: usize) -> bool {
+        let (bytes, in_a_second) = (self.outstanding_bytes(stream), self.streams[stream].in_a_second(now));
+        self.streams[stream].ahead.is_empty() && bytes as f64 <= 2.0 * in_a_second * WORK_AT_MOST.as_secs_f64()
+    }
+
     /// How long a stream has brought nothing of what it was asked for; `None` where it has brought all.
     fn silent(&self, now: Duration, stream: usize) -> Option<Duration> {
         let progressed = self.streams[stream].requests.values().map(|request| request.progressed).max()?;

@@ -169,7 +169,8 @@ pub enum Event {
         /// Which.
         file: FileId,
     },
-    /// From now on so many connections are asked for blocks. Those that are missing are made; others are let be.
+    /// From now on so many connections are asked for blocks. Those that are missing are made; others are let be, or closed where they would
+    /// take long.
     Streams {
         /// How many; at least 1.
         wanted: u32,
@@ -187,6 +188,11 @@ pub enum Action {
         stream: StreamId,
         /// To which of the sources, 0-based.
         source: u32,
+    },
+    /// Close a connection: there are enough without it.
+    Close {
+        /// Which.
+        stream: StreamId,
     },
     /// Ask a stream for blocks.
     Ask {

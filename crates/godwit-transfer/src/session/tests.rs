@@ -394,15 +394,46 @@ fn connections_that_are_wanted_are_made_and_others_are_asked_for_nothing() {
     assert_eq!(opened, [1, 2].map(|stream| Action::Open { stream, source: 0 }));
     let asks = asked(&session.handle(ms(3), Event::Opened { stream: 2 }));
     assert!(asks.len() == 2 && asks.iter().all(|ask| ask.0 == 2));
-    assert_eq!(session.handle(ms(4), Event::Streams { wanted: 2 }), []);
-    // What it was asked for still counts, and nothing more is asked.
     let span = asks[0].2[0];
-    assert_eq!(asked(&session.handle(ms(5), Event::Arrived { stream: 2, file: 0, block: span.start })).len(), 0);
-    session.handle(ms(6), Event::Ended { stream: 2, request: asks[0].1 });
-    assert_eq!(asked(&session.handle(ms(7), Event::Ended { stream: 2, request: asks[1].1 })).len(), 0);
+    for (at, block) in [4, 20, 20, 60].into_iter().zip(span.start..) {
+        session.handle(ms(at), Event::Arrived { stream: 2, file: 0, block });
+    }
+    assert_eq!(session.handle(ms(61), Event::Streams { wanted: 2 }), []);
+    // What it was asked for still counts, and nothing more is asked.
+    assert_eq!(asked(&session.handle(ms(62), Event::Arrived { stream: 2, file: 0, block: span.start + 4 })).len(), 0);
+    session.handle(ms(63), Event::Ended { stream: 2, request: asks[0].1 });
+    assert_eq!(asked(&session.handle(ms(64), Event::Ended { stream: 2, request: asks[1].1 })).len(), 0);
     // They are there when they are wanted again.
-    let again = session.handle(ms(8), Event::Streams { wanted: 3 });
-    assert_eq!(asked(&again).iter().map(|ask| ask.0).collect::<Vec<_>>(), [2, 2]);
+    let again = session.handle(ms(65), Event::Streams { wanted: 3 });
+    let again: Vec<_> = asked(&again).iter().map(|ask| ask.0).collect();
+    assert!(!again.is_empty() && again.iter().all(|stream| *stream == 2));
+}
+
+#[test]
+fn connections_that_are_too_many_and_slow_are_closed_and_their_work_goes_to_others() {
+    let (mut session, _) = Session::new(vec![work(64 * BLOCK)], options(2), ms(0));
+    for stream in 0..2 {
+        assert!(!asked(&session.handle(ms(1), Event::Opened { stream })).is_empty());
+    }
+    assert_eq!(session.handle(ms(1000), Event::Streams { wanted: 1 })[0], Action::Close { stream: 1 });
+    // All is to be had of the other one.
+    for block in 0..64 {
+        assert!(!session.ended);
+        session.handle(ms(1001 + 10 * block), Event::Arrived { stream: 0, file: 0, block });
+        assert!(block == 63 || !session.streams[0].requests.is_empty());
+        assert!(session.streams[1].requests.is_empty());
+    }
+    assert_eq!(session.files[0].state, FileState::Finishing);
+}
+
+#[test]
+fn a_closed_connection_is_made_again_when_it_is_wanted() {
+    let (mut session, _) = Session::new(vec![work(64 * BLOCK)], options(2), ms(0));
+    session.handle(ms(1), Event::Opened { stream: 1 });
+    session.handle(ms(1000), Event::Streams { wanted: 1 });
+    assert_eq!(session.handle(ms(1001), Event::Streams { wanted: 1 }), []);
+    let again = session.handle(ms(1002), Event::Streams { wanted: 2 });
+    assert_eq!(again, [Action::Open { stream: 1, source: 0 }]);
 }
 
 #[test]
