@@ -20,6 +20,8 @@ const LEAST: Duration = Duration::from_secs(1);
 const LEAST_UNDER_WAY_BYTES: f64 = 24.0 * 1024.0;
 /// What it has at the very least, so that more are worth trying.
 const TOO_LITTLE_UNDER_WAY_BYTES: f64 = 6.0 * 1024.0;
+/// Measurements that pass before fewer connections count: those that are left begin anew after the losses of many.
+const FEWER_WAIT: u32 = 3;
 /// Fewer than this are no lighter.
 const FEWEST: u32 = 2;
 /// Longer by this factor is worth it.
@@ -40,11 +42,11 @@ enum State {
         bytes_per_s: f64,
         begun: bool,
     },
-    /// With more connections it was that fast. `begun`: fewer have had one measurement's time.
+    /// With more connections it was that fast. `waits`: measurements until fewer count.
     Fewer {
         streams: u32,
         bytes_per_s: f64,
-        begun: bool,
+        waits: u32,
     },
     /// As good as it gets.
     Settled {
@@ -97,7 +99,7 @@ impl Climb {
         let is_worth_it = left_bytes as f64 > bytes_per_s * self.window.as_secs_f64() * LEFT_AT_LEAST;
         let settled = (State::Settled { bytes_per_s }, self.streams);
         let try_fewer = || match fewer < self.streams && bytes_per_s > 0.0 {
-            true => Some((State::Fewer { streams: self.streams, bytes_per_s, begun: false }, fewer)),
+            true => Some((State::Fewer { streams: self.streams, bytes_per_s, waits: FEWER_WAIT }, fewer)),
             false => None,
         };
         let try_more = || match more > self.streams && is_worth_it {
@@ -112,8 +114,8 @@ impl Climb {
             }
             State::Trying { bytes_per_s: before, .. } if bytes_per_s >= before * WORTH => try_more(),
             State::Trying { streams, bytes_per_s: before, .. } => (State::Settled { bytes_per_s: before }, streams),
-            State::Fewer { streams, bytes_per_s: before, begun: false } => {
-                (State::Fewer { streams, bytes_per_s: before, begun: true }, self.streams)
+            State::Fewer { streams, bytes_per_s, waits: waits @ 1.. } => {
+                (State::Fewer { streams, bytes_per_s, waits: waits - 1 }, self.streams)
             }
             State::Fewer { bytes_per_s: before, .. } if bytes_per_s * WORTH >= before => try_fewer().unwrap_or(settled),
             State::Fewer { streams, bytes_per_s: before, .. } => (State::Settled { bytes_per_s: before }, streams),
