@@ -27,6 +27,8 @@ pub struct CopyOutcome {
     pub damaged: u64,
     /// Connections that broke.
     pub lost: u64,
+    /// Connections that were closed because they were too many.
+    pub closed: u64,
     /// Files that were gone.
     pub gone: usize,
     /// Processes that it took.
@@ -36,10 +38,27 @@ pub struct CopyOutcome {
 /// What comes to pass.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    Connected { stream: StreamId, attempt: u32 },
-    Broken { stream: StreamId, attempt: u32 },
-    Sent { stream: StreamId, attempt: u32, request: RequestId },
-    Proved { file: FileId, source: u32 },
+    Connected {
+        stream: StreamId,
+        attempt: u32,
+    },
+    Broken {
+        stream: StreamId,
+        attempt: u32,
+    },
+    Sent {
+        stream: StreamId,
+        attempt: u32,
+        request: RequestId,
+    },
+    Proved {
+        file: FileId,
+        source: u32,
+    },
+    /// From now on so many connections are to be asked for blocks.
+    Wanted {
+        streams: u32,
+    },
     Tick,
 }
 
@@ -102,6 +121,11 @@ impl World {
                     },
                 );
             }
+            Action::Close { stream } => {
+                self.attempts[stream as usize] += 1;
+                self.outcome.closed += 1;
+                self.requests.retain(|(of, _), _| *of != stream);
+            }
             Action::Ask { stream, request, spans, ahead: _ } => {
                 let blocks = |span: &Span| (span.start..span.end).map(|block| (span.file, block)).collect::<Vec<_>>();
                 let mut left: Vec<_> = spans.iter().flat_map(blocks).collect();
@@ -125,6 +149,7 @@ impl World {
     fn event(&mut self, happening: Happening) -> Option<Event> {
         match happening {
             Happening::Tick => Some(Event::Tick),
+            Happening::Wanted { streams } => Some(Event::Streams { wanted: streams }),
             Happening::Connected { stream, attempt } => {
                 (self.attempts[stream as usize] == attempt).then_some(Event::Opened { stream })
             }
@@ -193,6 +218,11 @@ impl World {
         self.requests.clear();
         self.attempts = vec![0; options.streams as usize];
         self.connected = vec![0; options.streams as usize];
+        for _ in 0..self.random.below(5) {
+            let streams = 1 + self.random.below(u64::from(options.streams)) as u32;
+            let wait = self.random.below(3000);
+            self.at(wait, Happening::Wanted { streams });
+        }
         let work = self.sizes.iter().zip(&self.written).zip(0..).map(|((size, written), file)| {
             let named = self.named.contains(&file);
             let size_bytes = if named { 0 } else { *size };
@@ -237,9 +267,9 @@ impl World {
                 return Err(format!("file {file} of {size} bytes is not whole: {:?}", self.written[file as usize]));
             }
         }
-        // Whatever is sent twice was in flight on a connection that broke, or was asked of two for one stalled.
-        let allowed =
-            self.in_flight * (self.outcome.lost + u64::from(self.outcome.processes)) + self.outcome.blocks / 50;
+        // Whatever is sent twice was in flight on a connection that broke or was closed, or was asked of two for one stalled.
+        let ended = self.outcome.lost + self.outcome.closed + u64::from(self.outcome.processes);
+        let allowed = self.in_flight * ended + self.outcome.blocks / 50;
         if self.outcome.sent_again > allowed {
             return Err(format!("{} blocks came twice, {allowed} may", self.outcome.sent_again));
         }

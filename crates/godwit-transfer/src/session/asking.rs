@@ -22,6 +22,8 @@ const WORK_AT_MOST: Duration = Duration::from_secs(1);
 const SPURT: f64 = 1.5;
 /// A stream whose rate is below this share of what all have on average is not asked for what others are slow with, unless they stand still.
 const TOO_SLOW: f64 = 0.25;
+/// So many round trips and their like are left to a stream that has brought nothing yet.
+const UNKNOWN_HORIZONS: u32 = 4;
 /// Bytes that a stream may be asked for before that, and in any case.
 const UNTRIED_BYTES: u64 = 8 << 20;
 
@@ -163,7 +165,8 @@ impl Session {
     fn move_to_work(&mut self, stream: usize, actions: &mut Vec<Action>) {
         let first = self.unasked.first().map(|file| self.files[*file as usize].sources);
         let Some(source) = first.and_then(|sources| sources.iter().next()) else { return };
-        if self.streams.iter().all(|other| other.source != source) {
+        let mut asked = self.streams.iter().take(self.options.streams.max(1) as usize);
+        if asked.all(|other| other.source != source) {
             let moved = &mut self.streams[stream];
             (moved.source, moved.state, moved.failures) = (source, StreamState::Opening, 0);
             actions.push(Action::Open { stream: stream as StreamId, source });
@@ -215,7 +218,9 @@ impl Session {
     fn late(&self, now: Duration, stream: usize, all_left: Option<Duration>) -> Option<Duration> {
         let silent = self.silent(now, stream)?;
         let left = silent + takes(self.outstanding_bytes(stream), self.streams[stream].in_a_second(now));
-        let is_late = all_left.is_some_and(|all_left| left > all_left + self.options.horizon);
+        let is_known = self.streams[stream].in_a_second(now) > 0.0;
+        let horizon = self.options.horizon * if is_known { 1 } else { UNKNOWN_HORIZONS };
+        let is_late = all_left.is_some_and(|all_left| left > all_left + horizon);
         (silent >= STALLED || is_late).then_some(left)
     }
 
