@@ -44,6 +44,12 @@ def real():
     yield from ({**BASE, "rtt": rtt} for rtt in REAL_RTT_MS)
 
 
+def slow():
+    """Paths that hold less than many connections have under way."""
+    yield {**BASE, "rate": 10, "megabytes": 16}
+    yield {**BASE, "rate": 20, "rtt": 100, "megabytes": 32}
+
+
 def long():
     yield from ({**cell, "megabytes": LONG_MEGABYTES} for cell in bars())
 
@@ -71,9 +77,9 @@ def full():
                     yield {**BASE, "rtt": rtt, "rate": rate, "loss_per_s": loss, "jitter": jitter, "megabytes": scaled_megabytes(rate)}
 
 
-GROUPS = {"bars": bars, "sweeps": sweeps, "streams": streams, "real": real, "square": square, "long": long, "full": full}
+GROUPS = {"bars": bars, "sweeps": sweeps, "streams": streams, "real": real, "slow": slow, "square": square, "long": long, "full": full}
 # Whatever else is asked for, these are done from disk to disk only.
-DISK_ONLY = ("bars", "streams", "long")
+DISK_ONLY = ("bars", "streams", "slow", "long")
 
 
 def named(groups, media):

@@ -29,7 +29,7 @@ import _path_local as local
 import _path_page as page
 import _path_peers as peers
 
-GROUPS = ["bars", "sweeps", "streams", "real", "square", "long"]
+GROUPS = ["bars", "sweeps", "streams", "real", "slow", "square", "long"]
 CASES = ["files", "sources", "third", "fairness", "faults", "loopback", "cpu"]
 KILLS, POINTS_AT_ONCE = 50, 10
 

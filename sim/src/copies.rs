@@ -29,6 +29,8 @@ pub struct CopyOutcome {
     pub lost: u64,
     /// Connections that were closed because they were too many.
     pub closed: u64,
+    /// Times that another number of connections was wanted.
+    pub changes: u64,
     /// Files that were gone.
     pub gone: usize,
     /// Processes that it took.
@@ -149,7 +151,10 @@ impl World {
     fn event(&mut self, happening: Happening) -> Option<Event> {
         match happening {
             Happening::Tick => Some(Event::Tick),
-            Happening::Wanted { streams } => Some(Event::Streams { wanted: streams }),
+            Happening::Wanted { streams } => {
+                self.outcome.changes += 1;
+                Some(Event::Streams { wanted: streams })
+            }
             Happening::Connected { stream, attempt } => {
                 (self.attempts[stream as usize] == attempt).then_some(Event::Opened { stream })
             }
@@ -267,8 +272,9 @@ impl World {
                 return Err(format!("file {file} of {size} bytes is not whole: {:?}", self.written[file as usize]));
             }
         }
-        // Whatever is sent twice was in flight on a connection that broke or was closed, or was asked of two for one stalled.
-        let ended = self.outcome.lost + self.outcome.closed + u64::from(self.outcome.processes);
+        // Whatever is sent twice was in flight on a connection that broke or was closed, or was asked of two, as one stalled or came late:
+        // so does one that is too many and has no more to do than what it was asked for.
+        let ended = self.outcome.lost + self.outcome.closed + self.outcome.changes + u64::from(self.outcome.processes);
         let allowed = self.in_flight * ended + self.outcome.blocks / 50;
         if self.outcome.sent_again > allowed {
             return Err(format!("{} blocks came twice, {allowed} may", self.outcome.sent_again));
