@@ -6,6 +6,7 @@ The same rows, 18 columns with the shape of taxi trips, lie in PostgreSQL (with 
 """
 
 import os
+import subprocess
 
 import _clients
 import _databases
@@ -25,7 +26,8 @@ def main():
     godwit = bench.godwit_binary(options)
     os.environ["PYTHONPATH"] = str(PACKAGE)
     interpreters = {name: _clients.python(name) for name in ("databases", "spark")}
-    jars = bench.first_line([bench.ROOT / "bench" / "spark" / "jdbc" / "fetch.sh"])
+    # What Maven tells when it fetches them is not the directory.
+    jars = subprocess.check_output([bench.ROOT / "bench" / "spark" / "jdbc" / "fetch.sh"], text=True).strip()
     file = _clients.table_file(interpreters["databases"], options, "taxi", options.rows)
     bench.into_page_cache(file)
     many = options.partitions
