@@ -42,12 +42,13 @@ def main():
         words = (f"{jars}/postgresql-42.7.8.jar", postgresql.port, f"grpc+tcp://{served.address}", options.rows)
         spark = _clients.Client(interpreters["spark"], "spark_reads.py", *words)
         # The machine of Java and the workers are children of the client.
-        spent = lambda: sum(map(_clients.tree_cpu_s, (spark.process.pid, postgresql.pid, served.pid)))  # noqa: E731
+        spent = lambda: [sum(map(_clients.tree_cpu_s, pids)) for pids in ((spark.process.pid,), (postgresql.pid, served.pid))]  # noqa: E731
 
         def ask(way, partitions):
             before = spent()
             answer = spark.ask("read", way=way, partitions=partitions)
-            return answer | {"cpu_s": spent() - before}
+            client, servers = (now - then for now, then in zip(spent(), before))
+            return answer | {"cpu_s": client + servers, "server_cpu_s": servers}
 
         asks = {name: lambda way=way: ask(*way) for name, way in ways.items()}
         for asked in asks.values():
