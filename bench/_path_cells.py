@@ -3,7 +3,7 @@
 A cell is one path, the file that goes over it, and how it is copied. Cells of a group belong to one question; `named` puts groups together.
 """
 
-from math import log2
+from math import log, log2
 
 RTT_MS = [10, 40, 60, 80, 100]
 RATE_MBPS = [100, 250, 500, 750, 1000]
@@ -118,10 +118,13 @@ def percent_of(cell, seconds):
 
 def bound_percent(cell):
     """What is left of the link when three round trips have gone (TCP, TLS, the first request, beside which it is asked what there is; other
-    connections are made meanwhile), and slow start from 16 x 10 segments doubles each."""
+    connections are made meanwhile), and slow start, in which 16 connections have 20 segments under way at first (10 of each were acknowledged with the
+    handshake), and twice as many after each round trip."""
     trip = cell["rtt"] / 1e3
-    doublings = max(0.0, log2(payload_mbps(cell) * 1e6 / 8 * trip / (160 * 1448)))
-    return percent_of(cell, ideal_s(cell) + 3 * trip + doublings * trip * 0.5)
+    doublings = max(0.0, log2(payload_mbps(cell) * 1e6 / 8 * trip / (320 * 1448)))
+    # It carries what is under way in each of them: all of them together what 1 / ln 2 would, as soon as there are some.
+    lost_trips = doublings - (1 - 2**-doublings) / log(2)
+    return percent_of(cell, ideal_s(cell) + (3 + lost_trips) * trip)
 
 
 def bar_percent(cell):

@@ -1,23 +1,40 @@
 //! Encryption: TLS 1.3 by rustls, with HTTP/2 agreed upon in the handshake, or by those who know no better HTTP/1.1.
 //!
+//! TCP sends ten packets, and twice as many after each round trip. A server would say two or three in the handshake and nothing for the round
+//! trip that follows: it fills up the ten, so that what it is asked for begins with twenty. Clients that are far away want that, and know what to
+//! leave out; nobody else is sent it.
+//!
 //! Certificates and keys come as PEM files. Who a client is, beyond being signed by an authority, is not decided here.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::net::TcpStream;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::server::{Acceptor, WebPkiClientVerifier};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, ServerConnection};
+use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
 
 use crate::current::Current;
 
 /// HTTP/2 in the handshake (RFC 9113 §3.3).
 const PROTOCOL: &[u8] = b"h2";
+/// The same after [`WARMING_BYTES`] zeros that the server sends in its half of the handshake (RFC 8446 §2: before it has heard the client's).
+const WARMED_PROTOCOL: &[u8] = b"godwit-warmed-h2";
+/// With the server's certificates about as much as TCP sends before anything of it is acknowledged, ten packets (RFC 6928).
+const WARMING_BYTES: usize = 12 << 10;
+/// Round trips from this on are worth that.
+const FAR: Duration = Duration::from_millis(20);
 /// HTTP/1.1 (RFC 7301 §6), which a server knows besides.
 const OLD_PROTOCOL: &[u8] = b"http/1.1";
 
@@ -64,14 +81,16 @@ pub enum TlsError {
 /// A server's certificate and key.
 #[derive(Clone)]
 pub struct ServerTls {
-    pub(crate) config: Current<ServerConfig>,
+    config: Current<ServerConfig>,
 }
 
 /// Which servers a client trusts.
 #[derive(Clone)]
 pub struct ClientTls {
-    pub(crate) config: Arc<ClientConfig>,
-    pub(crate) name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+    /// For servers that are far away.
+    far: Arc<ClientConfig>,
+    name: ServerName<'static>,
 }
 
 impl ServerTls {
@@ -96,8 +115,26 @@ impl ServerTls {
             }
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(error.into()))?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![WARMED_PROTOCOL.to_vec(), PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
+        // Nothing but what warms a connection is sent to a client that has not shown its own half.
+        config.send_half_rtt_data = true;
         Ok(Self { config: Current::new(config) })
+    }
+
+    /// The server's side of the handshake.
+    ///
+    /// # Errors
+    /// Those of the connection, and what the client says wrong or is not trusted for.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
+        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let is_warmed = start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMED_PROTOCOL));
+        let warm = |connection: &mut ServerConnection| {
+            if is_warmed {
+                // It has room for more than that.
+                let _ = connection.writer().write_all(&[0; WARMING_BYTES]);
+            }
+        };
+        Ok(Encrypted { stream: start.into_stream_with(self.config.get(), warm).await?.into(), warming: 0 })
     }
 
     /// Connections that are made from now on are shown what another has; those that are open stay as they are.
@@ -127,7 +164,55 @@ impl ClientTls {
         };
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         let server = ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })?;
-        Ok(Self { config: Arc::new(config), name: server })
+        let mut far = config.clone();
+        far.alpn_protocols.insert(0, WARMED_PROTOCOL.to_vec());
+        Ok(Self { config: Arc::new(config), far: Arc::new(far), name: server })
+    }
+
+    /// The client's side of the handshake with a server, to which and back it takes so long.
+    ///
+    /// # Errors
+    /// Those of the connection, and of certificates that are not trusted.
+    pub(crate) async fn connect(&self, stream: TcpStream, rtt: Duration) -> io::Result<Encrypted> {
+        let config = if rtt < FAR { &self.config } else { &self.far };
+        let stream = TlsConnector::from(config.clone()).connect(self.name.clone(), stream).await?;
+        let is_warmed = stream.get_ref().1.alpn_protocol() == Some(WARMED_PROTOCOL);
+        Ok(Encrypted { stream: stream.into(), warming: if is_warmed { WARMING_BYTES } else { 0 } })
+    }
+}
+
+/// An encrypted connection.
+#[derive(Debug)]
+pub(crate) struct Encrypted {
+    stream: TlsStream<TcpStream>,
+    /// Bytes that are still to come that mean nothing.
+    warming: usize,
+}
+
+impl Encrypted {
+    /// The TCP socket below.
+    pub(crate) fn tcp(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().0.as_fd()
+    }
+
+    /// As of a socket.
+    pub(crate) fn poll_read(&mut self, context: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        while self.warming > 0 {
+            let mut nothing = [0; 4096];
+            let most = self.warming.min(nothing.len());
+            let mut read = ReadBuf::new(&mut nothing[..most]);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+            match read.filled().len() {
+                0 => return Poll::Ready(Ok(())),
+                count => self.warming -= count,
+            }
+        }
+        Pin::new(&mut self.stream).poll_read(context, space)
+    }
+
+    /// What is written to.
+    pub(crate) fn writer(&mut self) -> Pin<&mut TlsStream<TcpStream>> {
+        Pin::new(&mut self.stream)
     }
 }
 
@@ -174,4 +259,70 @@ fn authority_in(path: &Path) -> Result<RootCertStore, TlsError> {
         roots.add(certificate).map_err(|error| TlsError::Refused { path: path.to_owned(), source: error.into() })?;
     }
     Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::transport::Socket;
+
+    /// Bytes that come before what the server says to a client that is so far away, and the client's to the server.
+    async fn said(guarded: bool, rtt: Duration) -> (usize, Vec<u8>) {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
+        let server = ServerTls::from_files(&certificate, &key, guarded.then_some(certificate.as_path())).unwrap();
+        let identity = guarded.then_some((certificate.as_path(), key.as_path()));
+        let client = ClientTls::from_files(&certificate, "localhost", identity).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = async {
+            let mut socket = Socket::Tls(Box::new(server.accept(listener.accept().await.unwrap().0).await.unwrap()));
+            let mut heard = [0; 5];
+            socket.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, b"Hello");
+            socket.write_all(&[1, 2, 3]).await.unwrap();
+            socket.shutdown().await.unwrap();
+        };
+        let asking = async {
+            let encrypted = client.connect(TcpStream::connect(address).await.unwrap(), rtt).await.unwrap();
+            let warming = encrypted.warming;
+            let mut socket = Socket::Tls(Box::new(encrypted));
+            socket.write_all(b"Hello").await.unwrap();
+            let mut heard = Vec::new();
+            socket.read_to_end(&mut heard).await.unwrap();
+            (warming, heard)
+        };
+        tokio::join!(serving, asking).1
+    }
+
+    #[tokio::test]
+    async fn what_warms_a_connection_is_sent_to_far_clients_and_read_by_nobody() {
+        for guarded in [false, true] {
+            assert_eq!(said(guarded, FAR).await, (WARMING_BYTES, vec![1, 2, 3]));
+            assert_eq!(said(guarded, FAR / 2).await, (0, vec![1, 2, 3]));
+        }
+    }
+
+    /// A server that hangs up before all of it has come.
+    #[tokio::test]
+    async fn a_connection_that_ends_while_it_is_warmed_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
+        let server = ServerTls::from_files(&certificate, &key, None).unwrap();
+        let client = ClientTls::from_files(&certificate, "localhost", None).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving =
+            async { server.accept(listener.accept().await.unwrap().0).await.unwrap().writer().shutdown().await };
+        let asking = async {
+            let mut encrypted = client.connect(TcpStream::connect(address).await.unwrap(), FAR).await.unwrap();
+            encrypted.warming += 1;
+            Socket::Tls(Box::new(encrypted)).read(&mut [0; 9]).await
+        };
+        let (ended, read) = tokio::join!(serving, asking);
+        assert!(ended.is_ok() && matches!(read, Ok(0)), "{read:?}");
+    }
 }

@@ -7,19 +7,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::error::FlightError;
 use crate::frames::FrameEnds;
 use crate::low_water::wake_at;
 use crate::server::CallerLimits;
 use crate::sql::random_bytes;
-use crate::tls::{ClientTls, ServerTls};
+use crate::tls::{ClientTls, Encrypted, ServerTls};
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,7 +232,7 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
     /// One that speaks HTTP/2.
     Framed(Framed),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<Encrypted>),
     Unix(UnixStream),
 }
 
@@ -241,11 +240,13 @@ impl Socket {
     pub(crate) async fn connect(address: &Address, tls: Option<&ClientTls>, tuning: &Tuning) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
+                let dialled = Instant::now();
                 let stream = dial(*address).await?;
                 stream.set_nodelay(true)?;
-                let Some(tls) = tls else { return Ok(Self::Tcp(stream)) };
-                let connector = TlsConnector::from(tls.config.clone());
-                Ok(Self::Tls(Box::new(connector.connect(tls.name.clone(), stream).await?.into())))
+                match tls {
+                    None => Ok(Self::Tcp(stream)),
+                    Some(tls) => Ok(Self::Tls(Box::new(tls.connect(stream, dialled.elapsed()).await?))),
+                }
             }
             Address::Unix(path) => Self::unix(UnixStream::connect(path).await?, tuning),
         }
@@ -260,10 +261,7 @@ impl Socket {
     /// The server's side of the handshake.
     pub(crate) async fn accept(self, tls: Option<&ServerTls>) -> io::Result<Self> {
         match (self, tls) {
-            (Self::Tcp(stream), Some(tls)) => {
-                let acceptor = TlsAcceptor::from(tls.config.get());
-                Ok(Self::Tls(Box::new(acceptor.accept(stream).await?.into())))
-            }
+            (Self::Tcp(stream), Some(tls)) => Ok(Self::Tls(Box::new(tls.accept(stream).await?))),
             (socket, _) => Ok(socket),
         }
     }
@@ -274,7 +272,7 @@ impl Socket {
     pub(crate) fn tcp(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) | Self::Framed(Framed { stream, .. }) => Some(stream.as_fd()),
-            Self::Tls(stream) => Some(stream.get_ref().0.as_fd()),
+            Self::Tls(stream) => Some(stream.tcp()),
             Self::Unix(_) => None,
         }
     }
@@ -320,7 +318,7 @@ impl AsyncRead for Socket {
         match self.get_mut() {
             Self::Framed(framed) => framed.poll_read(context, space),
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, space),
-            Self::Tls(stream) => Pin::new(stream).poll_read(context, space),
+            Self::Tls(stream) => stream.poll_read(context, space),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, space),
         }
     }
@@ -330,7 +328,7 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Framed(Framed { stream, .. }) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => stream.writer().poll_write(context, bytes),
             Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
@@ -344,7 +342,7 @@ impl AsyncWrite for Socket {
             Self::Tcp(stream) | Self::Framed(Framed { stream, .. }) => {
                 Pin::new(stream).poll_write_vectored(context, pieces)
             }
-            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Tls(stream) => stream.writer().poll_write_vectored(context, pieces),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
         }
     }
@@ -356,7 +354,7 @@ impl AsyncWrite for Socket {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Framed(Framed { stream, .. }) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => stream.writer().poll_flush(context),
             Self::Unix(stream) => Pin::new(stream).poll_flush(context),
         }
     }
@@ -364,7 +362,7 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Framed(Framed { stream, .. }) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => stream.writer().poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
