@@ -115,9 +115,13 @@ impl ServerTls {
             }
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| refused(error.into()))?;
-        config.alpn_protocols = vec![WARMED_PROTOCOL.to_vec(), PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
-        // Nothing but what warms a connection is sent to a client that has not shown its own half.
-        config.send_half_rtt_data = true;
+        config.alpn_protocols = vec![PROTOCOL.to_vec(), OLD_PROTOCOL.to_vec()];
+        if client_authority.is_none() {
+            // Nothing but what warms a connection is sent to a client that has not shown its own half. One that is to show who it is would be sent
+            // it afterwards, in place of what it asks for.
+            config.alpn_protocols.insert(0, WARMED_PROTOCOL.to_vec());
+            config.send_half_rtt_data = true;
+        }
         Ok(Self { config: Current::new(config) })
     }
 
@@ -127,14 +131,19 @@ impl ServerTls {
     /// Those of the connection, and what the client says wrong or is not trusted for.
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        let is_warmed = start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMED_PROTOCOL));
+        let config = self.config.get();
+        let warms = config.alpn_protocols.iter().any(|one| one == WARMED_PROTOCOL);
+        let is_warmed =
+            warms && start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMED_PROTOCOL));
+        let mut written = Ok(());
         let warm = |connection: &mut ServerConnection| {
             if is_warmed {
-                // It has room for more than that.
-                let _ = connection.writer().write_all(&[0; WARMING_BYTES]);
+                written = connection.writer().write_all(&[0; WARMING_BYTES]);
             }
         };
-        Ok(Encrypted { stream: start.into_stream_with(self.config.get(), warm).await?.into(), warming: 0 })
+        let accepting = start.into_stream_with(config, warm);
+        written?;
+        Ok(Encrypted { stream: accepting.await?.into(), warming: 0 })
     }
 
     /// Connections that are made from now on are shown what another has; those that are open stay as they are.
@@ -300,9 +309,28 @@ mod tests {
 
     #[tokio::test]
     async fn what_warms_a_connection_is_sent_to_far_clients_and_read_by_nobody() {
-        for guarded in [false, true] {
-            assert_eq!(said(guarded, FAR).await, (WARMING_BYTES, vec![1, 2, 3]));
-            assert_eq!(said(guarded, FAR / 2).await, (0, vec![1, 2, 3]));
+        assert_eq!(said(false, FAR).await, (WARMING_BYTES, vec![1, 2, 3]));
+        for (guarded, rtt) in [(false, FAR / 2), (true, FAR), (true, FAR / 2)] {
+            assert_eq!(said(guarded, rtt).await, (0, vec![1, 2, 3]));
+        }
+    }
+
+    /// A client that says hello and nothing more.
+    #[tokio::test]
+    async fn a_connection_is_warmed_before_the_client_has_said_its_half_of_the_handshake() {
+        let directory = tempfile::tempdir().unwrap();
+        let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
+        let server = ServerTls::from_files(&certificate, &key, None).unwrap();
+        let client = ClientTls::from_files(&certificate, "localhost", None).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut hello = Vec::new();
+        rustls::ClientConnection::new(client.far, client.name).unwrap().write_tls(&mut hello).unwrap();
+        stream.write_all(&hello).await.unwrap();
+        let mut heard = vec![0; WARMING_BYTES];
+        tokio::select! {
+            _ = async { server.accept(listener.accept().await.unwrap().0).await } => panic!("it is no whole handshake"),
+            heard = stream.read_exact(&mut heard) => assert!(heard.is_ok()),
         }
     }
 

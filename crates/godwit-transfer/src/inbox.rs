@@ -39,6 +39,8 @@ pub(crate) struct Inbox {
     files: Mutex<Vec<Option<Arc<Incoming>>>>,
     /// Directories, whose modes and times are set at the end.
     directories: Mutex<Vec<(PathBuf, Entry)>>,
+    /// The directory that was made last.
+    made: Mutex<Option<PathBuf>>,
     /// Directories in which names changed.
     touched: Mutex<BTreeSet<PathBuf>>,
     /// Checksums that files have to have before they get their names, by their paths below the base.
@@ -91,6 +93,11 @@ impl Incoming {
     }
 }
 
+/// The directory that a file is in.
+fn parent_of(target: &Path) -> &Path {
+    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Names of what belongs to a file that is not whole.
 fn beside(target: &Path, ending: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
@@ -123,6 +130,7 @@ impl Inbox {
             strict,
             files: Mutex::default(),
             directories: Mutex::default(),
+            made: Mutex::default(),
             touched: Mutex::default(),
             sums: HashMap::new(),
         }
@@ -185,8 +193,7 @@ impl Inbox {
             lock(&self.directories).push((target.clone(), entry));
             return Ok(Have::All);
         }
-        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(TransferError::file("make", parent))?;
+        self.make_parent_of(&target)?;
         let (have, state) = match fs::metadata(&target) {
             Ok(found) if found.is_dir() => {
                 let problem = format!("{} is a directory there, a file here; move it away", target.display());
@@ -205,6 +212,17 @@ impl Inbox {
         }
         files[file as usize] = Some(Arc::new(Incoming { target, entry, state: Mutex::new(state) }));
         Ok(have)
+    }
+
+    /// Makes the directory of a file. Those of one directory come one after another: it is made for the first.
+    fn make_parent_of(&self, target: &Path) -> Result<(), TransferError> {
+        let parent = parent_of(target);
+        let mut made = lock(&self.made);
+        if made.as_deref() != Some(parent) || !parent.is_dir() {
+            fs::create_dir_all(parent).map_err(TransferError::file("make", parent))?;
+            *made = Some(parent.to_owned());
+        }
+        Ok(())
     }
 
     /// A file that was begun.
@@ -293,17 +311,17 @@ impl Inbox {
             sum.check(file, target)?;
         }
         dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
-        if target.parent().is_some_and(|directory| !directory.exists()) {
-            let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed meanwhile");
-            return Err(TransferError::file("write", target)(removed));
-        }
         // Another server of the same directory may have taken it over: what has the part's name now may be another file.
         if !has_name(file, part).map_err(TransferError::file("look at", part))? {
+            if !parent_of(target).exists() {
+                let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed meanwhile");
+                return Err(TransferError::file("write", target)(removed));
+            }
             let is_named = has_name(file, target).map_err(TransferError::file("look at", target))?;
             return if is_named { Ok(()) } else { Err(TransferError::Busy { place: target.display().to_string() }) };
         }
         fs::rename(part, target).map_err(TransferError::file("name", target))?;
-        lock(&self.touched).insert(target.parent().map(Path::to_owned).unwrap_or_default());
+        lock(&self.touched).insert(parent_of(target).to_owned());
         Ok(())
     }
 
@@ -360,7 +378,6 @@ impl Inbox {
             set.map_err(TransferError::file("change", path))?;
         }
         for path in std::mem::take(&mut *lock(&self.touched)) {
-            let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
             File::open(&path)
                 .and_then(|directory| directory.sync_all())
                 .map_err(TransferError::file("write", &path))?;

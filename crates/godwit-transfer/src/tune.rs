@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use godwit_flight::Wire;
 use serde::{Deserialize, Serialize};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::pace::{FullRate, PoliteRate, Sample, Sight, Start, Trip};
 use crate::socket_options::{TcpInfo, congestion_control, set_pacing_rate, tcp_info};
@@ -95,7 +96,9 @@ pub(crate) fn steer(wire: &Wire, manner: Manner) {
         match manner.mode {
             CopyMode::Fast if is_far => {
                 if wire.take_helm() {
-                    let _ = SockRef::from(&socket).set_send_buffer_size(FAST_BUFFER_BYTES);
+                    if may_ask_for_buffers() {
+                        let _ = SockRef::from(&socket).set_send_buffer_size(FAST_BUFFER_BYTES);
+                    }
                     run(socket, &["reno"]);
                     tokio::spawn(fill(wire.clone(), manner));
                 }
@@ -120,6 +123,27 @@ pub(crate) fn steer(wire: &Wire, manner: Manner) {
             }
         }
     });
+}
+
+/// Whether a send buffer that is asked for gets larger than the kernel would make it by itself. Who asks for one is held at what is given: where
+/// `net.core.wmem_max` is 208 KiB, as it is in many kernels, that is a tenth.
+fn may_ask_for_buffers() -> bool {
+    static FOUND: LazyLock<bool> = LazyLock::new(|| {
+        let given = || -> std::io::Result<usize> {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.set_send_buffer_size(FAST_BUFFER_BYTES)?;
+            socket.send_buffer_size()
+        };
+        let own = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap_or_default();
+        given().is_ok_and(|given| is_worth_asking(given, &own))
+    });
+    *FOUND
+}
+
+/// The same for what is given, and least, default and most of what the kernel does by itself.
+fn is_worth_asking(given_bytes: usize, tcp_wmem: &str) -> bool {
+    let own = tcp_wmem.split_whitespace().nth(2).and_then(|most| most.parse().ok());
+    own.is_some_and(|own: usize| given_bytes > own)
 }
 
 /// Has one of these congestion controls run, the first that there is.
@@ -228,5 +252,18 @@ async fn yield_to_others(wire: Wire, manner: Manner) {
             });
         }
         last = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_asked_for_where_that_makes_them_larger() {
+        assert!(is_worth_asking(8 << 20, "4096\t16384\t4194304\n"));
+        assert!(!is_worth_asking(425_984, "4096\t16384\t4194304\n"));
+        assert!(!is_worth_asking(128 << 20, "4096\t16384\t1073741824\n"));
+        assert!(!is_worth_asking(8 << 20, ""));
     }
 }

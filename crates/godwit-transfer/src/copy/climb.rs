@@ -28,6 +28,8 @@ const FEWEST: u32 = 2;
 const WORTH: f64 = 1.1;
 /// Where the rate falls below this share of the best, the path is another one.
 const FALLEN: f64 = 0.7;
+/// Nothing counts before so much has come: what handshakes bring is no more.
+const FIRST_BYTES: u64 = 256 << 10;
 /// What is done sooner than this many measurements is not worth trying for.
 const LEFT_AT_LEAST: f64 = 4.0;
 
@@ -73,6 +75,10 @@ impl Climb {
 
     /// Takes how many bytes have come, blocks that are not whole among them, and how many are still to come; returns how many connections there are to be, where that changes.
     pub(super) fn look(&mut self, now: Duration, arrived_bytes: u64, left_bytes: u64) -> Option<u32> {
+        if self.state == State::Starting && arrived_bytes < FIRST_BYTES {
+            self.mark = None;
+            return None;
+        }
         let (since, before) = *self.mark.get_or_insert((now, arrived_bytes));
         let elapsed = now.saturating_sub(since);
         if elapsed < self.window {
@@ -98,9 +104,9 @@ impl Climb {
         let fewer = self.holding(bytes_per_s, LEAST_UNDER_WAY_BYTES).max(FEWEST);
         let is_worth_it = left_bytes as f64 > bytes_per_s * self.window.as_secs_f64() * LEFT_AT_LEAST;
         let settled = (State::Settled { bytes_per_s }, self.streams);
-        let try_fewer = || match fewer < self.streams && bytes_per_s > 0.0 {
-            true => Some((State::Fewer { streams: self.streams, bytes_per_s, waits: FEWER_WAIT }, fewer)),
-            false => None,
+        let try_fewer = || {
+            let state = State::Fewer { streams: self.streams, bytes_per_s, waits: FEWER_WAIT };
+            (fewer < self.streams && bytes_per_s > 0.0).then_some((state, fewer))
         };
         let try_more = || match more > self.streams && is_worth_it {
             true => (State::Trying { streams: self.streams, bytes_per_s, begun: false }, more),
@@ -114,10 +120,15 @@ impl Climb {
             }
             State::Trying { bytes_per_s: before, .. } if bytes_per_s >= before * WORTH => try_more(),
             State::Trying { streams, bytes_per_s: before, .. } => (State::Settled { bytes_per_s: before }, streams),
+            // It was not the path that was slow.
+            State::Fewer { streams, .. } if fewer >= 2 * self.streams => (State::Measuring, fewer.min(streams)),
             State::Fewer { streams, bytes_per_s, waits: waits @ 1.. } => {
                 (State::Fewer { streams, bytes_per_s, waits: waits - 1 }, self.streams)
             }
-            State::Fewer { bytes_per_s: before, .. } if bytes_per_s * WORTH >= before => try_fewer().unwrap_or(settled),
+            // What it was before may have been the beginning only, and fewer are fast for that.
+            State::Fewer { bytes_per_s: before, .. } if bytes_per_s * WORTH >= before => {
+                try_fewer().unwrap_or_else(try_more)
+            }
             State::Fewer { streams, bytes_per_s: before, .. } => (State::Settled { bytes_per_s: before }, streams),
             State::Settled { bytes_per_s: best } if bytes_per_s < best * FALLEN => (State::Measuring, self.streams),
             State::Settled { bytes_per_s: best } => {
@@ -158,10 +169,20 @@ mod tests {
     fn a_slow_path_has_few_unless_that_is_slower() {
         // 10 Mbit/s, of which what many connections lose is missing.
         let slow = |streams: u32, _: u64| 1.25e6 / (1.0 + f64::from(streams) / 16.0);
-        assert_eq!(settled(slow, 1 << 40), [16, 2]);
+        assert_eq!(settled(slow, 1 << 40), [16, 2, 4, 2]);
         // Where packets are lost by themselves, each brings what it brings.
         let lossy = |streams: u32, _: u64| f64::from(streams) * 0.3e6;
         assert_eq!(settled(lossy, 1 << 40), [16, 7, 16]);
+    }
+
+    #[test]
+    fn a_slow_beginning_is_not_taken_for_a_slow_path_for_long() {
+        // The disk was asleep.
+        let late = |_: u32, tick: u64| if tick < 20 { 0.1e6 } else { 100e6 };
+        assert_eq!(settled(late, 1 << 40)[..3], [16, 2, 16]);
+        // The same, and each brings what it brings.
+        let lossy = |streams: u32, tick: u64| if tick < 20 { 0.1e6 } else { f64::from(streams) * 0.6e6 };
+        assert_eq!(settled(lossy, 1 << 40).last(), Some(&128));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Rate {
 impl Session {
     /// Gives streams as many requests as they may have, or `only` one of them. The stream with the fewest comes first.
     pub(super) fn ask(&mut self, now: Duration, only: Option<usize>, actions: &mut Vec<Action>) {
-        let streams = self.streams.len().min(self.options.streams.max(1) as usize);
+        let streams = self.asked().len();
         let asked = only.map_or(0..streams, |only| only..(only + 1).min(streams));
         for held in 0..REQUESTS_AT_MOST {
             for stream in asked.clone() {
@@ -99,6 +99,11 @@ impl Session {
                 self.streams[stream].requests.insert(request, request_state);
             }
         }
+    }
+
+    /// Streams that are asked for blocks. Those behind them are left with what they have.
+    fn asked(&self) -> &[Stream] {
+        &self.streams[..self.streams.len().min(self.options.streams.max(1) as usize)]
     }
 
     /// What a stream has been asked for already, once.
@@ -165,8 +170,7 @@ impl Session {
     fn move_to_work(&mut self, stream: usize, actions: &mut Vec<Action>) {
         let first = self.unasked.first().map(|file| self.files[*file as usize].sources);
         let Some(source) = first.and_then(|sources| sources.iter().next()) else { return };
-        let mut asked = self.streams.iter().take(self.options.streams.max(1) as usize);
-        if asked.all(|other| other.source != source) {
+        if self.asked().iter().all(|other| other.source != source) {
             let moved = &mut self.streams[stream];
             (moved.source, moved.state, moved.failures) = (source, StreamState::Opening, 0);
             actions.push(Action::Open { stream: stream as StreamId, source });
@@ -217,9 +221,9 @@ impl Session {
     /// `all_left`: how long all streams take together with all that was asked for, where that is known.
     fn late(&self, now: Duration, stream: usize, all_left: Option<Duration>) -> Option<Duration> {
         let silent = self.silent(now, stream)?;
-        let left = silent + takes(self.outstanding_bytes(stream), self.streams[stream].in_a_second(now));
-        let is_known = self.streams[stream].in_a_second(now) > 0.0;
-        let horizon = self.options.horizon * if is_known { 1 } else { UNKNOWN_HORIZONS };
+        let in_a_second = self.streams[stream].in_a_second(now);
+        let left = silent + takes(self.outstanding_bytes(stream), in_a_second);
+        let horizon = self.options.horizon * if in_a_second > 0.0 { 1 } else { UNKNOWN_HORIZONS };
         let is_late = all_left.is_some_and(|all_left| left > all_left + horizon);
         (silent >= STALLED || is_late).then_some(left)
     }
@@ -244,8 +248,11 @@ impl Session {
             let left = if bytes > 0 && in_a_second <= 0.0 { Duration::MAX } else { takes(bytes, in_a_second) };
             (left.saturating_add(self.silent(now, stream).unwrap_or_default()), Reverse(in_a_second as u64))
         };
-        let asked = self.streams.iter().take(self.options.streams.max(1) as usize).enumerate();
-        let open = asked.filter(|(_, stream)| stream.state == StreamState::Open && stream.source == source);
+        let open = self
+            .asked()
+            .iter()
+            .enumerate()
+            .filter(|(_, stream)| stream.state == StreamState::Open && stream.source == source);
         open.map(|(stream, _)| stream).min_by_key(|stream| key(*stream)).map(|stream| stream as StreamId)
     }
 }
