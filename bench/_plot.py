@@ -5,6 +5,7 @@ _plot.py FILE.json: draws every figure of `plots` into an SVG beside it. A figur
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -21,6 +22,17 @@ matplotlib.rcParams["svg.hashsalt"] = "godwit"
 matplotlib.rcParams["font.size"] = 9
 
 
+def labels_of(ticks, log):
+    """Texts of ticks; those that would lie on the one before have none."""
+    places = [math.log(tick) if log else tick for tick in ticks]
+    least, labels, last = 0.03 * (places[-1] - places[0]), [], None
+    for tick, place in zip(ticks, places):
+        is_free = last is None or place - last > least
+        labels.append(f"{tick:.4g}" if is_free else "")
+        last = place if is_free else last
+    return labels
+
+
 def draw(figure, path):
     whole, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
     for (name, points), mark in zip(figure["lines"].items(), MARKS):
@@ -31,7 +43,7 @@ def draw(figure, path):
         getattr(axes, f"set_{axis}scale")("log")
     ticks = sorted({x for points in figure["lines"].values() for x, _ in points})
     if len(ticks) < 12:
-        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.set_xticks(ticks, labels_of(ticks, "x" in figure.get("log", "")))
         axes.xaxis.set_minor_locator(NullLocator())
     if "y" in figure.get("log", ""):
         axes.yaxis.set_major_formatter("{x:g}")

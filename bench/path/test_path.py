@@ -40,7 +40,15 @@ class Cells(unittest.TestCase):
 
     def test_a_bound_is_what_round_trips_and_slow_start_leave(self):
         bounds = [cells.bound_percent({**cells.BASE, "rtt": rtt}) for rtt in (10, 40, 100)]
-        self.assertEqual([round(bound, 1) for bound in bounds], [99.1, 95.5, 88.4])
+        self.assertEqual([round(bound, 1) for bound in bounds], [99.2, 95.6, 87.6])
+        # The same at 100 ms, a tenth of a round trip at a time: 320 packets in one, and twice as many in the next.
+        cell = {**cells.BASE, "rtt": 100}
+        link = cells.payload_mbps(cell) * 1e6 / 8
+        left, seconds, packets = cell["megabytes"] * 2**20, 0.3, 320.0
+        while left > 0:
+            left -= min(link, packets * 1448 / 0.1) * 0.01
+            seconds, packets = seconds + 0.01, packets * 2**0.1
+        self.assertAlmostEqual(cells.percent_of(cell, seconds), bounds[2], delta=0.5)
         self.assertGreater(cells.bound_percent({**cells.BASE, "rtt": 100, "megabytes": 4096}), 97)
 
     def test_cells_of_before_media_were_told_are_known(self):
