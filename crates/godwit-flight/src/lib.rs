@@ -60,7 +60,7 @@ pub use sql::{
     server_info_schema, told_batch, told_columns,
 };
 pub use tickets::FilePart;
-pub use tls::{ClientTls, ServerTls, TlsError, make_identity};
+pub use tls::{ClientTls, ServerTls, TlsError, WARMED_FROM, make_identity};
 pub use tonic::service::Routes;
 pub use tonic::{Code, Status};
 pub use transport::{Access, Address, Token, Tuning};

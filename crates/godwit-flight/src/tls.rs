@@ -33,8 +33,8 @@ const PROTOCOL: &[u8] = b"h2";
 const WARMED_PROTOCOL: &[u8] = b"godwit-warmed-h2";
 /// With the server's certificates about as much as TCP sends before anything of it is acknowledged, ten packets (RFC 6928).
 const WARMING_BYTES: usize = 12 << 10;
-/// Round trips from this on are worth that.
-const FAR: Duration = Duration::from_millis(20);
+/// Connections over round trips from this on are warmed in the handshake.
+pub const WARMED_FROM: Duration = Duration::from_millis(20);
 /// HTTP/1.1 (RFC 7301 §6), which a server knows besides.
 const OLD_PROTOCOL: &[u8] = b"http/1.1";
 
@@ -132,9 +132,8 @@ impl ServerTls {
     pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
         let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         let config = self.config.get();
-        let warms = config.alpn_protocols.iter().any(|one| one == WARMED_PROTOCOL);
-        let is_warmed =
-            warms && start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMED_PROTOCOL));
+        let is_wanted = start.client_hello().alpn().is_some_and(|mut known| known.any(|one| one == WARMED_PROTOCOL));
+        let is_warmed = config.send_half_rtt_data && is_wanted;
         let mut written = Ok(());
         let warm = |connection: &mut ServerConnection| {
             if is_warmed {
@@ -183,7 +182,7 @@ impl ClientTls {
     /// # Errors
     /// Those of the connection, and of certificates that are not trusted.
     pub(crate) async fn connect(&self, stream: TcpStream, rtt: Duration) -> io::Result<Encrypted> {
-        let config = if rtt < FAR { &self.config } else { &self.far };
+        let config = if rtt < WARMED_FROM { &self.config } else { &self.far };
         let stream = TlsConnector::from(config.clone()).connect(self.name.clone(), stream).await?;
         let is_warmed = stream.get_ref().1.alpn_protocol() == Some(WARMED_PROTOCOL);
         Ok(Encrypted { stream: stream.into(), warming: if is_warmed { WARMING_BYTES } else { 0 } })
@@ -278,14 +277,19 @@ mod tests {
     use super::*;
     use crate::transport::Socket;
 
-    /// Bytes that come before what the server says to a client that is so far away, and the client's to the server.
-    async fn said(guarded: bool, rtt: Duration) -> (usize, Vec<u8>) {
+    /// A server, a client that trusts it and is known to it, and where they meet; `guarded`: the server asks for its certificate.
+    async fn ends(guarded: bool) -> (ServerTls, ClientTls, TcpListener) {
         let directory = tempfile::tempdir().unwrap();
         let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
         let server = ServerTls::from_files(&certificate, &key, guarded.then_some(certificate.as_path())).unwrap();
         let identity = guarded.then_some((certificate.as_path(), key.as_path()));
         let client = ClientTls::from_files(&certificate, "localhost", identity).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        (server, client, TcpListener::bind("127.0.0.1:0").await.unwrap())
+    }
+
+    /// Bytes that come before what the server says to a client that is so far away, and what it says.
+    async fn said(guarded: bool, rtt: Duration) -> (usize, Vec<u8>) {
+        let (server, client, listener) = ends(guarded).await;
         let address = listener.local_addr().unwrap();
         let serving = async {
             let mut socket = Socket::Tls(Box::new(server.accept(listener.accept().await.unwrap().0).await.unwrap()));
@@ -309,8 +313,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_warms_a_connection_is_sent_to_far_clients_and_read_by_nobody() {
-        assert_eq!(said(false, FAR).await, (WARMING_BYTES, vec![1, 2, 3]));
-        for (guarded, rtt) in [(false, FAR / 2), (true, FAR), (true, FAR / 2)] {
+        assert_eq!(said(false, WARMED_FROM).await, (WARMING_BYTES, vec![1, 2, 3]));
+        for (guarded, rtt) in [(false, WARMED_FROM / 2), (true, WARMED_FROM), (true, WARMED_FROM / 2)] {
             assert_eq!(said(guarded, rtt).await, (0, vec![1, 2, 3]));
         }
     }
@@ -318,11 +322,7 @@ mod tests {
     /// A client that says hello and nothing more.
     #[tokio::test]
     async fn a_connection_is_warmed_before_the_client_has_said_its_half_of_the_handshake() {
-        let directory = tempfile::tempdir().unwrap();
-        let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
-        let server = ServerTls::from_files(&certificate, &key, None).unwrap();
-        let client = ClientTls::from_files(&certificate, "localhost", None).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (server, client, listener) = ends(false).await;
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let mut hello = Vec::new();
         rustls::ClientConnection::new(client.far, client.name).unwrap().write_tls(&mut hello).unwrap();
@@ -337,16 +337,12 @@ mod tests {
     /// A server that hangs up before all of it has come.
     #[tokio::test]
     async fn a_connection_that_ends_while_it_is_warmed_has_ended() {
-        let directory = tempfile::tempdir().unwrap();
-        let (certificate, key) = make_identity(directory.path(), "localhost").unwrap();
-        let server = ServerTls::from_files(&certificate, &key, None).unwrap();
-        let client = ClientTls::from_files(&certificate, "localhost", None).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (server, client, listener) = ends(false).await;
         let address = listener.local_addr().unwrap();
         let serving =
             async { server.accept(listener.accept().await.unwrap().0).await.unwrap().writer().shutdown().await };
         let asking = async {
-            let mut encrypted = client.connect(TcpStream::connect(address).await.unwrap(), FAR).await.unwrap();
+            let mut encrypted = client.connect(TcpStream::connect(address).await.unwrap(), WARMED_FROM).await.unwrap();
             encrypted.warming += 1;
             Socket::Tls(Box::new(encrypted)).read(&mut [0; 9]).await
         };

@@ -30,8 +30,6 @@ mod zstd_bytes;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 pub use anchors::Anchors;
 pub use collection::{Collection, Member};
 pub use error::DeltaError;
@@ -42,8 +40,3 @@ pub use reference::{Digest, Keep, Reference, ReferenceContig};
 pub use region::{PackedGenome, PackedSequence};
 pub use unpack::{UnpackSummary, unpack};
 pub(crate) use varint::{Cursor, put_varint};
-
-/// The directory that a file is in.
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}

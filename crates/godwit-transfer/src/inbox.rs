@@ -20,6 +20,7 @@ use arrow_array::RecordBatch;
 use crate::error::TransferError;
 use crate::journal::{Header, Journal, Known, has_name};
 use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below, is_unfinished};
+use crate::place::directory_of;
 use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
 use crate::ranges::RangeSet;
 use crate::sums::Sum;
@@ -39,8 +40,6 @@ pub(crate) struct Inbox {
     files: Mutex<Vec<Option<Arc<Incoming>>>>,
     /// Directories, whose modes and times are set at the end.
     directories: Mutex<Vec<(PathBuf, Entry)>>,
-    /// The directory that was made last.
-    made: Mutex<Option<PathBuf>>,
     /// Directories in which names changed.
     touched: Mutex<BTreeSet<PathBuf>>,
     /// Checksums that files have to have before they get their names, by their paths below the base.
@@ -93,11 +92,6 @@ impl Incoming {
     }
 }
 
-/// The directory that a file is in.
-fn parent_of(target: &Path) -> &Path {
-    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Names of what belongs to a file that is not whole.
 fn beside(target: &Path, ending: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
@@ -130,7 +124,6 @@ impl Inbox {
             strict,
             files: Mutex::default(),
             directories: Mutex::default(),
-            made: Mutex::default(),
             touched: Mutex::default(),
             sums: HashMap::new(),
         }
@@ -193,7 +186,11 @@ impl Inbox {
             lock(&self.directories).push((target.clone(), entry));
             return Ok(Have::All);
         }
-        self.make_parent_of(&target)?;
+        let parent = directory_of(&target);
+        // Most files are in a directory that is there: asking is less than trying to make it.
+        if !parent.is_dir() {
+            fs::create_dir_all(parent).map_err(TransferError::file("make", parent))?;
+        }
         let (have, state) = match fs::metadata(&target) {
             Ok(found) if found.is_dir() => {
                 let problem = format!("{} is a directory there, a file here; move it away", target.display());
@@ -212,17 +209,6 @@ impl Inbox {
         }
         files[file as usize] = Some(Arc::new(Incoming { target, entry, state: Mutex::new(state) }));
         Ok(have)
-    }
-
-    /// Makes the directory of a file. Those of one directory come one after another: it is made for the first.
-    fn make_parent_of(&self, target: &Path) -> Result<(), TransferError> {
-        let parent = parent_of(target);
-        let mut made = lock(&self.made);
-        if made.as_deref() != Some(parent) || !parent.is_dir() {
-            fs::create_dir_all(parent).map_err(TransferError::file("make", parent))?;
-            *made = Some(parent.to_owned());
-        }
-        Ok(())
     }
 
     /// A file that was begun.
@@ -313,7 +299,7 @@ impl Inbox {
         dress(file, entry).and_then(|()| file.sync_all()).map_err(TransferError::file("write", part))?;
         // Another server of the same directory may have taken it over: what has the part's name now may be another file.
         if !has_name(file, part).map_err(TransferError::file("look at", part))? {
-            if !parent_of(target).exists() {
+            if !directory_of(target).exists() {
                 let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "its directory was removed meanwhile");
                 return Err(TransferError::file("write", target)(removed));
             }
@@ -321,7 +307,7 @@ impl Inbox {
             return if is_named { Ok(()) } else { Err(TransferError::Busy { place: target.display().to_string() }) };
         }
         fs::rename(part, target).map_err(TransferError::file("name", target))?;
-        lock(&self.touched).insert(parent_of(target).to_owned());
+        lock(&self.touched).insert(directory_of(target).to_owned());
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::TransferError;
 
@@ -12,6 +12,11 @@ const DEFAULT_PORT: u16 = 8815;
 
 /// What names a pool in place of a server.
 const POOL_SCHEME: &str = "godwit+pool";
+
+/// The directory that a file of this machine is in.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
 
 /// Where files are.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -75,8 +75,7 @@ impl Climb {
 
     /// Takes how many bytes have come, blocks that are not whole among them, and how many are still to come; returns how many connections there are to be, where that changes.
     pub(super) fn look(&mut self, now: Duration, arrived_bytes: u64, left_bytes: u64) -> Option<u32> {
-        if self.state == State::Starting && arrived_bytes < FIRST_BYTES {
-            self.mark = None;
+        if arrived_bytes < FIRST_BYTES {
             return None;
         }
         let (since, before) = *self.mark.get_or_insert((now, arrived_bytes));

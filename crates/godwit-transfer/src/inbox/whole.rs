@@ -7,6 +7,7 @@ use super::{Inbox, beside, create};
 use crate::error::TransferError;
 use crate::journal::Journal;
 use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING};
+use crate::place::directory_of;
 use crate::protocol::Have;
 
 /// A file on its way. What was written is removed with it where it is not named.
@@ -29,7 +30,7 @@ impl Inbox {
             return Ok(None);
         }
         let target = self.target_of(entry)?;
-        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = directory_of(&target);
         fs::create_dir_all(parent).map_err(TransferError::file("make", parent))?;
         if target.is_dir() {
             return Ok(None);

@@ -1,6 +1,10 @@
 //! TCP settings, and what they mean for a path of a given bandwidth and round-trip time.
 
 use std::path::Path as FilePath;
+use std::time::Duration;
+
+use godwit_flight::WARMED_FROM;
+use godwit_transfer::tune::{self, CopyMode};
 
 use super::{Finding, State};
 
@@ -32,9 +36,8 @@ struct Tcp {
     queue: String,
 }
 
-/// Connections of a fast download with TLS, and packets that each of them sends at first, over round trips of so many milliseconds and more. A new
-/// connection sends 10 (RFC 6928); those that are far are warmed in the handshake.
-const FIRST_PACKETS: [(f64, u32, u32); 3] = [(20.0, 16, 20), (1.0, 8, 10), (0.0, 2, 10)];
+/// Packets that a new connection sends at first (RFC 6928).
+const FIRST_PACKETS: u32 = 10;
 /// Bytes of data in a packet.
 const PACKET_BYTES: f64 = 1448.0;
 
@@ -160,8 +163,10 @@ impl Path {
 
 /// Round trips in which a path is not full yet, where there are some.
 fn slow_start(path: Path) -> Option<Finding> {
-    let (_, streams, packets) = FIRST_PACKETS.into_iter().find(|(least_ms, ..)| path.rtt_ms >= *least_ms)?;
-    let trips = (path.bytes() / (f64::from(streams * packets) * PACKET_BYTES)).log2().ceil();
+    let rtt = Duration::try_from_secs_f64(path.rtt_ms / 1e3).ok()?;
+    // What was acknowledged in the handshake comes on top.
+    let packets = tune::streams(CopyMode::Fast, None, rtt) * FIRST_PACKETS * if rtt < WARMED_FROM { 1 } else { 2 };
+    let trips = (path.bytes() / (f64::from(packets) * PACKET_BYTES)).log2().ceil();
     let ms = trips * path.rtt_ms;
     let found = format!("{trips} x {} ms, {ms:.0} ms, until a fast download with TLS fills this path", path.rtt_ms);
     let remedy = "where files are small, as root at the end that sends, `ip route change` with the line of `ip route show default` and \
