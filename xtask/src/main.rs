@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+mod test_run;
 mod tidy;
 
 const USAGE: &str = "usage: cargo xtask CHORE
@@ -14,6 +15,7 @@ const USAGE: &str = "usage: cargo xtask CHORE
 chores:
   tidy                 check what the compiler does not: which crate may use which, lengths of functions and
                        files, manifests, words and file names that stay out
+  test [ARG..]         run all tests, also after one failed; the arguments go to cargo test; ends with a line that counts them
   docs                 write docs/reference/cli.md from the built program
   sim [--seed N] [--seeds COUNT]
                        run the decisions of many nodes in simulated worlds with faults; a seed is one world
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["tidy"] => tidy::run(&root()),
+        ["test", rest @ ..] => test_run::run(&root(), rest),
         ["docs"] => docs(&root()),
         ["sim", rest @ ..] => simulate(rest),
         ["chaos", rest @ ..] => chaos(rest),
