@@ -13,6 +13,7 @@ mod stretch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use check::fits_positions;
 pub use check::{RecordProblem, check_record};
 pub use error::{BamError, DamagedRecord};
 pub use header::encode_header;

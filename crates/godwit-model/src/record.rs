@@ -92,7 +92,7 @@ impl CigarOp {
 pub struct Tag<'a> {
     /// Its two letters.
     pub name: [u8; 2],
-    /// Its type: one of `AcCsSiIfZHB`.
+    /// Its type: one of `AcCsSiIfdZHB`; `d` is htslib's, for a number of 64 bits.
     pub kind: u8,
     /// Its value, as [`RawRecord::tag`] gives it.
     pub value: &'a [u8],
@@ -117,10 +117,11 @@ impl<'a> Tag<'a> {
         })
     }
 
-    /// The number of a tag of type `f`, or of an integer.
+    /// The number of a tag of type `f` or `d`, or of an integer.
     pub fn float(&self) -> Option<f64> {
         match (self.kind, self.value) {
             (b'f', [a, b, c, d]) => Some(f64::from(f32::from_le_bytes([*a, *b, *c, *d]))),
+            (b'd', value) => value.try_into().ok().map(f64::from_le_bytes),
             _ => self.integer().map(|number| number as f64),
         }
     }
@@ -215,10 +216,10 @@ impl<'a> RawRecord<'a> {
         self.i32_at(0)
     }
 
-    /// 0-based leftmost position, -1 for none.
+    /// 0-based leftmost position, -1 for none. Old programs wrote other negative numbers for none.
     #[inline]
     pub fn position(self) -> i32 {
-        self.i32_at(4)
+        self.i32_at(4).max(-1)
     }
 
     /// Mapping quality.
@@ -239,10 +240,10 @@ impl<'a> RawRecord<'a> {
         self.i32_at(20)
     }
 
-    /// The mate's 0-based position, -1 for none.
+    /// The mate's 0-based position, -1 for none. Old programs wrote other negative numbers for none.
     #[inline]
     pub fn mate_position(self) -> i32 {
-        self.i32_at(24)
+        self.i32_at(24).max(-1)
     }
 
     /// TLEN, signed.
@@ -335,10 +336,12 @@ impl<'a> RawRecord<'a> {
         if inline.len() == 8 {
             let op = |at: usize| CigarOp(self.i32_at(self.cigar_offset() + at) as u32);
             let placeholder = op(0).code() == 4 && op(0).bases() as usize == self.bases() && op(4).code() == 3;
-            // `CG:B,I`: type and subtype, four bytes of count, then the operations.
+            // `CG:B,I`: type and subtype, four bytes of count, then the operations. htslib 1.16 (`bam_tag2cigar`) leaves
+            // a tag alone that has fewer operations than the placeholder.
             if placeholder
                 && let Some((b'B', value)) = self.tag(*b"CG")
                 && value.first() == Some(&b'I')
+                && value.len() >= 5 + inline.len()
             {
                 return &value[5..];
             }
@@ -413,6 +416,7 @@ fn tag_value_bytes(kind: u8, value: &[u8]) -> Option<usize> {
         b'A' | b'c' | b'C' => 1,
         b's' | b'S' => 2,
         b'i' | b'I' | b'f' => 4,
+        b'd' => 8,
         b'Z' | b'H' => value.iter().position(|byte| *byte == 0)? + 1,
         b'B' => {
             let element = match value.first()? {

@@ -22,7 +22,7 @@ pub enum RecordProblem {
         /// The value.
         value: i64,
     },
-    /// The alignment, clips included, leaves the positions that BAM can hold.
+    /// The alignment leaves the positions that BAM can hold, or its operations are more bases than these.
     #[error("its CIGAR of {bases} bases at 0-based position {position} ends beyond position 2147483647")]
     Span {
         /// Bases of all operations.
@@ -46,6 +46,13 @@ pub enum RecordProblem {
     },
 }
 
+/// Whether an alignment ends within the positions that BAM can hold, the last base of a contig of 2^31 - 1 bases included,
+/// and whether its operations together are no more bases than that. `position`: 0-based, -1 for none.
+pub(crate) fn fits_positions(position: i32, reference_bases: u64, bases: u64) -> bool {
+    let limit = i32::MAX as u64;
+    bases <= limit && position.max(0) as u64 + reference_bases <= limit && (position < i32::MAX)
+}
+
 /// Checks everything that readers of packed records rely on: lengths, contigs, positions, CIGAR (also one in a `CG`
 /// tag), and every tag up to the end of the record.
 ///
@@ -54,25 +61,20 @@ pub enum RecordProblem {
 pub fn check_record(bytes: &[u8], contigs: usize) -> Result<RawRecord<'_>, RecordProblem> {
     let record = RawRecord::checked(bytes, contigs)?;
     let sequence_bases = i32::from_le_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-    for (field, value, least) in [
-        ("number of bases", sequence_bases, 0),
-        ("position", record.position(), -1),
-        ("mate position", record.mate_position(), -1),
-    ] {
-        if value < least {
-            return Err(RecordProblem::Value { field, value: i64::from(value) });
-        }
+    if sequence_bases < 0 {
+        return Err(RecordProblem::Value { field: "number of bases", value: i64::from(sequence_bases) });
     }
     check_tags(record)?;
-    let (mut bases, mut read_bases) = (0, 0);
+    let (mut bases, mut read_bases, mut reference_bases) = (0, 0, 0);
     for op in record.cigar() {
         if op.code() > 8 {
             return Err(RecordProblem::Value { field: "CIGAR operation", value: i64::from(op.code()) });
         }
         bases += u64::from(op.bases());
         read_bases += if op.consumes_read() { u64::from(op.bases()) } else { 0 };
+        reference_bases += if op.consumes_reference() { u64::from(op.bases()) } else { 0 };
     }
-    if i64::from(record.position()) + 1 + bases as i64 > i64::from(i32::MAX) {
+    if !fits_positions(record.position(), reference_bases, bases) {
         return Err(RecordProblem::Span { bases, position: record.position() });
     }
     if bases > 0 && record.bases() > 0 && read_bases != record.bases() as u64 {

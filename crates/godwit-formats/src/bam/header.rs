@@ -37,8 +37,8 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) -> Result<(), HeaderErr
     Ok(())
 }
 
-/// Reads header and contigs of a file that nothing was read of. Where the text lacks `@SQ` lines, they are made from the
-/// binary list.
+/// Reads header and contigs of a file that nothing was read of. Where the text lacks `@SQ` lines at its end, or all of them,
+/// they are made from the binary list.
 ///
 /// # Errors
 /// [`BamError`] about the file or its header.
@@ -62,30 +62,30 @@ impl<I: Unpacked> HeaderReader<'_, I> {
         }
         let text_bytes = self.length("its text has an impossible length", 0)?;
         let text = self.bytes(text_bytes)?;
-        // Some writers pad the text with NUL.
-        let text_end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        // Some writers pad the text with NUL; what is behind the first one is not text (htslib 1.16 `sam_hdr_sanitise`).
+        let text_end = memchr::memchr(0, &text).unwrap_or(text.len());
         let path = self.path;
         let unusable = |source| UnusableHeader { path: path.to_owned(), source };
         let mut header = Header::parse(&text[..text_end]).map_err(unusable)?;
         let mut genome = header.genome().map_err(unusable)?;
         let contigs = self.length("it has an impossible number of contigs", 0)?;
-        if genome.contigs().is_empty() && contigs > 0 {
-            for _ in 0..contigs {
-                let (name, bases) = self.contig()?;
-                let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
-                header.push_line(&line).map_err(unusable)?;
-            }
-            genome = header.genome().map_err(unusable)?;
-            return Ok((header, genome));
-        }
         for index in 0..contigs.max(genome.contigs().len()) {
             let listed = if index < contigs { Some(self.contig()?) } else { None };
-            let in_text = genome.contigs().get(index);
-            let same = matches!((&listed, in_text), (Some((name, bases)), Some(contig))
-                if name == contig.name.as_bytes() && *bases == contig.length);
+            let same = match (&listed, genome.contigs().get(index)) {
+                (Some((name, bases)), None) => {
+                    let line = [b"@SQ\tSN:", name.as_slice(), format!("\tLN:{bases}").as_bytes()].concat();
+                    header.push_line(&line).map_err(unusable)?;
+                    true
+                }
+                (Some((name, bases)), Some(contig)) => name == contig.name.as_bytes() && *bases == contig.length,
+                (None, _) => false,
+            };
             if !same {
                 return Err(BamError::ContigLists { path: self.path.to_owned(), contig: index + 1 });
             }
+        }
+        if contigs > genome.contigs().len() {
+            genome = header.genome().map_err(unusable)?;
         }
         Ok((header, genome))
     }

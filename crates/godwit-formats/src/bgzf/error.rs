@@ -41,6 +41,12 @@ pub enum BgzfError {
         /// Length of the file.
         offset: u64,
     },
+    /// A file without a byte.
+    #[error("{} is empty; fetch or make it again", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// The empty block that ends every whole file is missing.
     #[error("{} is truncated: it has no end-of-file block after byte {offset}; fetch or make it again", path.display())]
     MissingEof {
@@ -145,6 +151,7 @@ impl Fault {
             Self::Garbage { offset } => {
                 BgzfError::Corrupt { path, offset, detail: "something else follows the compressed data".to_owned() }
             }
+            Self::MissingEof { offset: 0 } => BgzfError::Empty { path },
             Self::MissingEof { offset } => BgzfError::MissingEof { path, offset },
             Self::Changed => BgzfError::Changed { path },
             Self::Encrypted(source) => BgzfError::Encrypted { path, source },

@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
     /// Takes a field of decimal digits that has another one behind it: at most `maximum`.
     #[inline]
     pub(super) fn unsigned(&mut self, field: &'static str, maximum: u32) -> Result<u32, SamError> {
-        match digits(self.rest, maximum) {
+        match digits(self.rest, maximum).or_else(|| padded(self.rest, maximum)) {
             Some((value, rest)) => {
                 self.rest = rest;
                 Ok(value)
@@ -58,12 +58,34 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a field with an optional minus sign and decimal digits that has another one behind it.
+    /// Takes FLAG: decimal digits, or hexadecimal ones behind `0x` or octal ones behind `0`, as htslib 1.16 reads it.
+    #[inline]
+    pub(super) fn flag(&mut self) -> Result<u16, SamError> {
+        let found = match self.rest {
+            [b'0', next, ..] if *next != b'\t' => prefixed(self.rest),
+            rest => digits(rest, u32::from(u16::MAX)).map(|(value, rest)| (value as u16, rest)),
+        };
+        match found {
+            Some((value, rest)) => {
+                self.rest = rest;
+                Ok(value)
+            }
+            None => Err(self.no_number("FLAG", 0, u32::from(u16::MAX))),
+        }
+    }
+
+    /// Takes a field with an optional sign and decimal digits that has another one behind it.
     #[inline]
     pub(super) fn signed(&mut self, field: &'static str) -> Result<i32, SamError> {
         let parsed = match self.rest {
-            [b'-', magnitude @ ..] => digits(magnitude, 1 << 31).map(|(value, rest)| (-i64::from(value) as i32, rest)),
-            rest => digits(rest, i32::MAX as u32).map(|(value, rest)| (value as i32, rest)),
+            [b'-', magnitude @ ..] => {
+                let found = digits(magnitude, 1 << 31).or_else(|| padded_digits(magnitude, 1 << 31));
+                found.map(|(value, rest)| (-i64::from(value) as i32, rest))
+            }
+            rest => {
+                let found = digits(rest, i32::MAX as u32).or_else(|| padded(rest, i32::MAX as u32));
+                found.map(|(value, rest)| (value as i32, rest))
+            }
         };
         match parsed {
             Some((value, rest)) => {
@@ -98,4 +120,33 @@ fn digits(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
         }
     }
     None
+}
+
+/// As [`digits`] for a number that may have a plus sign or any number of leading zeros.
+#[cold]
+fn padded(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
+    padded_digits(text.strip_prefix(b"+").unwrap_or(text), maximum)
+}
+
+/// As [`digits`] for a number that may have any number of leading zeros.
+#[cold]
+fn padded_digits(text: &[u8], maximum: u32) -> Option<(u32, &[u8])> {
+    let zeros = text.iter().take_while(|byte| **byte == b'0').count();
+    // The last zero may be the only digit.
+    digits(&text[zeros..], maximum).or_else(|| digits(&text[zeros.checked_sub(1)?..], maximum))
+}
+
+/// The number in front of the next tab that its prefix says to be hexadecimal (`0x`) or octal (`0`), at most 65535, and what
+/// follows the tab.
+#[cold]
+fn prefixed(text: &[u8]) -> Option<(u16, &[u8])> {
+    let end = memchr(b'\t', text)?;
+    let (digits, radix) = match &text[..end] {
+        [b'0', b'x' | b'X', hexadecimal @ ..] => (hexadecimal, 16),
+        [b'0', octal @ ..] => (octal, 8),
+        _ => return None,
+    };
+    let is_number = digits.iter().all(|byte| (*byte as char).is_digit(radix));
+    let value = u16::from_str_radix(std::str::from_utf8(digits).ok().filter(|_| is_number)?, radix).ok()?;
+    Some((value, &text[end + 1..]))
 }

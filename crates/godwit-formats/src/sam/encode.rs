@@ -1,8 +1,9 @@
 //! One SAM line to one packed record, as htslib 1.16 `sam_parse1` and `bam_write1` would store it.
 //!
 //! Where htslib repairs a record in silence (no contig, no position or no CIGAR makes it unmapped), so does this.
-//! Where it accepts what SAMv1 forbids (hexadecimal FLAG, signs and blanks in numbers, unknown contigs, junk after a
-//! tag's value), this refuses. This is on the path of every record of a run: no allocation, no UTF-8 checks.
+//! Plus signs, leading zeros and a hexadecimal FLAG are accepted as there. Where htslib changes what a line says without a
+//! word (unknown contigs, numbers out of range, blanks in numbers, junk after a tag's value), this refuses. This is on the
+//! path of every record of a run: no allocation, no UTF-8 checks.
 
 use std::collections::HashMap;
 
@@ -13,6 +14,7 @@ use super::bases;
 use super::cursor::Cursor;
 use super::error::{SamError, shown};
 use super::tags;
+use crate::bam::fits_positions;
 
 /// Bytes before the read name in a BAM record.
 const FIXED_BYTES: usize = 32;
@@ -121,7 +123,7 @@ impl LineEncoder {
         let name = checked_name(cursor.text("QNAME")?)?;
         out.extend_from_slice(name);
         out.push(0);
-        let mut flag = cursor.unsigned("FLAG", u32::from(u16::MAX))? as u16;
+        let mut flag = cursor.flag()?;
         let mut contig = self.contig("RNAME", cursor.text("RNAME")?)?;
         let position = cursor.unsigned("POS", i32::MAX as u32)? as i32 - 1;
         if position < 0 {
@@ -136,9 +138,8 @@ impl LineEncoder {
         if cigar.operations == 0 {
             flag |= flags::UNMAPPED;
         }
-        let pos_1based = i64::from(position) + 1;
-        if pos_1based + cigar.bases as i64 > i64::from(i32::MAX) {
-            return Err(SamError::Span { bases: cigar.bases, pos_1based });
+        if !fits_positions(position, cigar.reference_bases, cigar.bases) {
+            return Err(SamError::Span { bases: cigar.bases, pos_1based: i64::from(position) + 1 });
         }
         // A record without reference bases, or unmapped, takes the bin of a single base.
         let span = if flag & flags::UNMAPPED == 0 { cigar.reference_bases.max(1) } else { 1 };

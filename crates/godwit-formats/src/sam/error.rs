@@ -76,7 +76,7 @@ pub enum SamError {
         /// Bases of SEQ.
         bases: usize,
     },
-    /// The alignment, clips included, leaves the positions that BAM can hold.
+    /// The alignment leaves the positions that BAM can hold, or its operations are more bases than these.
     #[error("an alignment of {bases} bases at 1-based position {pos_1based} ends beyond position 2147483647")]
     Span {
         /// Bases of all CIGAR operations.

@@ -24,8 +24,9 @@ fn append_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'stati
     let [name1, name2, b':', kind, b':', value @ ..] = rest else {
         return Err("it is not NAME:TYPE:VALUE with a name of two characters and a type of one");
     };
-    if !name1.is_ascii_alphabetic() || !name2.is_ascii_alphanumeric() {
-        return Err("its name is not a letter and a letter or digit");
+    // SAMv1 §1.5 has a letter and a letter or digit; htslib 1.16 and files of old programs have others.
+    if !name1.is_ascii_graphic() || !name2.is_ascii_graphic() {
+        return Err("its name is not two printable characters");
     }
     out.extend_from_slice(&[*name1, *name2]);
     match kind {
@@ -39,9 +40,14 @@ fn append_one<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], &'stati
                     out.push(b'f');
                     out.extend_from_slice(&float(value)?.to_le_bytes());
                 }
+                // Not in SAMv1, but in htslib, whose BAM keeps all 64 bits.
+                b'd' => {
+                    out.push(b'd');
+                    out.extend_from_slice(&double(value)?.to_le_bytes());
+                }
                 b'H' => append_hex(value, out)?,
                 b'B' => append_array(value, out)?,
-                _ => return Err("its type is none of A, i, f, Z, H and B"),
+                _ => return Err("its type is none of A, i, f, d, Z, H and B"),
             }
             Ok(rest)
         }
@@ -126,12 +132,15 @@ fn append_negative(value: i64, out: &mut Vec<u8>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `[-+]?[0-9]+` of at most eighteen digits.
+/// `[-+]?[0-9]+` of at most eighteen digits behind any number of zeros.
 fn integer(text: &[u8]) -> Result<i64, &'static str> {
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
-    if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    let significant = &digits[zeros..];
+    if digits.is_empty() || significant.len() > 18 || !significant.iter().all(u8::is_ascii_digit) {
         return Err("its value is not a whole number in range");
     }
+    let digits = significant;
     let magnitude = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
     Ok(if text[0] == b'-' { -magnitude } else { magnitude })
 }
@@ -172,8 +181,11 @@ fn append_hex(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
 
 /// htslib parses with `strtod` and rounds to 32 bits afterwards.
 fn float(text: &[u8]) -> Result<f32, &'static str> {
-    let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-    value.map(|value| value as f32).ok_or("its value is not a number")
+    double(text).map(|value| value as f32)
+}
+
+fn double(text: &[u8]) -> Result<f64, &'static str> {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or("its value is not a number")
 }
 
 fn append_array(value: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {

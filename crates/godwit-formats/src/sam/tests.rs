@@ -128,11 +128,11 @@ fn every_missing_field_is_named() {
 #[test]
 fn numbers_out_of_range_are_named() {
     for (index, field, bad) in [
-        (1, "FLAG", &["65536", "-1", "0x10", "+4", "99999999999999999999", "1 "][..]),
+        (1, "FLAG", &["65536", "-1", "0x", "0x10000", "08", "+4", "99999999999999999999", "1 "][..]),
         (3, "POS", &["2147483648", "-1", "1e3"]),
         (4, "MAPQ", &["256", "x"]),
         (7, "PNEXT", &["2147483648", "-5"]),
-        (8, "TLEN", &["2147483648", "-2147483649", "--1", "-", "+1"]),
+        (8, "TLEN", &["2147483648", "-2147483649", "--1", "-", "+", "+-1", "1+"]),
     ] {
         for text in bad {
             let error = error(&with(index, text));
@@ -143,6 +143,54 @@ fn numbers_out_of_range_are_named() {
         }
     }
     assert!(encode(&with(8, "-2147483648")).is_ok());
+}
+
+#[test]
+fn signs_leading_zeros_and_hexadecimal_flags_are_read_as_samtools_reads_them() {
+    for (index, field) in [
+        (1, "0x10"),
+        (1, "020"),
+        (1, "0"),
+        (3, "+101"),
+        (3, "000000000000000000000000101"),
+        (4, "+060"),
+        (7, "+0151"),
+        (8, "+194"),
+        (8, "-000000000000000194"),
+        (8, "-0"),
+        (8, "000"),
+        (11, "X0:i:000000000000000000000000000000000000000000000000000000000007"),
+        (11, "X0:i:-000000000000000000000007"),
+        (11, "X0:i:+7"),
+        (11, "X0:i:0000000000"),
+        (11, "X0:B:s,+1,-0000000000000000000002,0000000000000000000000003"),
+        (11, "X0:f:+.5e+2"),
+        (11, "X0:d:3.25"),
+        (11, "0_:i:1"),
+    ] {
+        let line = with(index, field);
+        let ours = encode(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        bam::check_record(&ours, 4).unwrap();
+        assert_eq!(by_samtools(&line).unwrap_or_else(|| ours.clone()), ours, "{field}");
+    }
+}
+
+#[test]
+fn the_last_base_of_the_longest_contig_can_be_aligned_to() {
+    let header = Header::parse(b"@SQ\tSN:c\tLN:2147483647\n").unwrap();
+    let mut encoder = LineEncoder::new(&header.genome().unwrap());
+    for (fields, fits) in [
+        ("2147483647\t60\t1M\t*\t0\t0\tA\tI", true),
+        ("2147483647\t60\t1M2S1H\t*\t0\t0\tACG\tIII", true),
+        ("2147483644\t60\t4M\t*\t0\t0\tACGT\tIIII", true),
+        ("2147483645\t60\t4M\t*\t0\t0\tACGT\tIIII", false),
+        ("2147483647\t60\t1M1D\t*\t0\t0\tA\tI", false),
+    ] {
+        let mut out = Vec::new();
+        let encoded = encoder.encode(format!("r\t16\tc\t{fields}").as_bytes(), &mut out);
+        assert_eq!(encoded.is_ok(), fits, "{fields}: {encoded:?}");
+        assert!(!fits || bam::check_record(&out, 1).is_ok(), "{fields}");
+    }
 }
 
 #[test]
@@ -186,7 +234,7 @@ fn malformed_tags_are_refused() {
         "NM:i:1x",
         "NM:i:4294967296",
         "NM:i:-2147483649",
-        "1M:i:1",
+        " M:i:1",
         "NM:q:1",
         "XA:A:",
         "XA:A:ab",

@@ -18,6 +18,12 @@ pub enum VcfError {
         /// The file.
         path: PathBuf,
     },
+    /// A file without a byte, or compressed without a byte of text.
+    #[error("{} is empty; a VCF has a header even where it has no records: make it again", .path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// A line of the header.
     #[error("{}, line {line}: {problem}", .path.display())]
     Header {

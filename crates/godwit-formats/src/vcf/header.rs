@@ -91,6 +91,9 @@ impl HeaderLines {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn push_line(&mut self, line: &str) -> Result<(), String> {
+        if line.is_empty() {
+            return Ok(());
+        }
         if let Some(value) = line.strip_prefix("##") {
             self.push_meta(value);
         } else if line.starts_with('#') {

@@ -69,6 +69,9 @@ impl<I: Unpacked> Reader<I> {
             let decoder = Some(Decoder::new(Arc::new(dictionaries)));
             return Ok(Self { input, path, header, line: Vec::new(), number: 0, decoder });
         }
+        if start.is_empty() {
+            return Err(VcfError::Empty { path });
+        }
         if !start.starts_with(START) {
             return Err(VcfError::NotVcf { path });
         }
@@ -129,7 +132,7 @@ impl<I: Unpacked> Reader<I> {
     /// Reads the line of a record into place, and where BCF says that it ends; `None` at the end of the file.
     fn advance(&mut self) -> Result<Option<Option<i32>>, VcfError> {
         let Some(decoder) = &mut self.decoder else {
-            let more = read_line(&mut self.input, &self.path, &mut self.line, &mut self.number)?;
+            let more = read_record_line(&mut self.input, &self.path, &mut self.line, &mut self.number)?;
             return Ok(more.then_some(None));
         };
         let found = decoder.next_line(&mut self.input, &mut self.line)?;
@@ -158,6 +161,21 @@ fn wrong_record(is_binary: bool, path: &Path, number: u64, problem: String) -> V
     } else {
         VcfError::Record { path, line: number, problem }
     }
+}
+
+/// Reads the line of the next record: blank lines and comments are passed over. False where there is none.
+pub(super) fn read_record_line(
+    input: &mut impl Unpacked,
+    path: &Path,
+    line: &mut Vec<u8>,
+    number: &mut u64,
+) -> Result<bool, VcfError> {
+    while read_line(input, path, line, number)? {
+        if !matches!(line[..], [] | [b'#', ..]) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Reads the next line without its end, which the last one may lack; false where there is none.

@@ -12,7 +12,7 @@ use godwit_model::SpanSet;
 use super::bcf::{Decoder, Dictionaries};
 use super::error::VcfError;
 use super::header::Header;
-use super::reader::{Reader, read_line};
+use super::reader::{Reader, read_record_line};
 use super::record::Record;
 use crate::bgzf::{SeekReader, StretchReader, VirtualOffset};
 use crate::index::FileChunk;
@@ -132,7 +132,7 @@ impl Records {
         let path = input.path().to_owned();
         let (mut end, mut wrong) = (None, None);
         let more = input.next(|input| match decoder {
-            None => read_line(input, &path, line, &mut 0),
+            None => read_record_line(input, &path, line, &mut 0),
             Some(decoder) => match decoder.next_line(input, line)? {
                 Ok(found) => {
                     end = found.and_then(|found| found.end_position);

@@ -150,7 +150,8 @@ fn what_does_not_fit_its_column_is_kept_as_text() {
 #[test]
 fn files_that_are_no_vcf_are_named() {
     assert!(problem("BCF\x02\x02").contains("ends within its header"));
-    for text in ["", "chr1\t1\t2\n", "##FORMAT=<ID=GT>\n"] {
+    assert!(problem("").contains("is empty"));
+    for text in ["chr1\t1\t2\n", "##FORMAT=<ID=GT>\n"] {
         assert!(problem(text).contains("is no VCF"), "{text:?}");
     }
     assert!(problem(META).contains("#CHROM"));
@@ -163,7 +164,6 @@ fn files_that_are_no_vcf_are_named() {
 fn broken_records_are_named_by_line() {
     for (record, said) in [
         ("chr1\t10\t.\tA\tC\t.\t.", "7 fields"),
-        ("", "1 fields"),
         ("chr1\t10\t.\tA\tC\t.\t.\t.", "no FORMAT"),
         ("chr1\t10\t.\tA\tC\t.\t.\t.\tGT\t0/1", "1 fields of samples"),
         ("chr1\t10\t.\tA\tC\t.\t.\t.\tGT\t0/1\t0/1\t0/1", "3 fields of samples"),
@@ -186,6 +186,23 @@ fn line_ends_of_any_kind_are_taken() {
     let dos = batch(&text.replace('\n', "\r\n"));
     assert_eq!(dos, expected);
     assert_eq!(batch(text.trim_end()), expected);
+}
+
+#[test]
+fn blank_lines_comments_and_signs_are_taken_as_bcftools_takes_them() {
+    let record = "chr1\t10\t.\tA\tC\t.\t.\tDP=7";
+    let expected = batch(&format!("{META}{COLUMN_NAMES}\n{record}\n{record}\n"));
+    for text in [
+        format!("{META}{COLUMN_NAMES}\n{record}\n\n{record}\n\n\n"),
+        format!("{META}{COLUMN_NAMES}\n# a comment\n{record}\n##late=meta\n{record}\n"),
+        format!("{META}{COLUMN_NAMES}\n{record}\t\n{}\n", record.replace("\t10\t", "\t+0010\t")),
+    ] {
+        assert_eq!(batch(&text).columns(), expected.columns(), "{text}");
+    }
+    let blank = batch(&format!("{META}\n{COLUMN_NAMES}\n{record}\n{record}\n"));
+    assert_eq!(blank.columns(), expected.columns());
+    let signed = with_samples(&["chr1\t+10\t.\tA\tC\t.\t.\tDP=7\tGT\t/0|1\t|1"]);
+    assert_eq!(batch(&signed).num_rows(), 1);
 }
 
 #[test]
