@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use godwit_pipeline::{Event, Observer};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::json;
 
 use crate::cli::{Common, LogLevel, ProgressMode};
@@ -37,7 +37,8 @@ struct Beside {
 
 enum Display {
     Bar(ProgressBar),
-    Plain(Mutex<Option<Instant>>),
+    /// When the last line was printed, or the job started.
+    Plain(Mutex<Instant>),
     Json {
         /// Whether how far the job is belongs to it.
         steps: bool,
@@ -48,6 +49,7 @@ enum Display {
 impl Progress {
     /// Progress as the common options ask for it.
     pub fn new(options: &Common) -> Self {
+        let started = Instant::now();
         let shows_steps = !options.quiet && options.progress != ProgressMode::None;
         let display = if options.json {
             Display::Json { steps: shows_steps }
@@ -55,12 +57,15 @@ impl Progress {
             Display::None
         } else {
             match options.progress {
-                ProgressMode::Auto if std::io::stderr().is_terminal() => Display::Bar(ProgressBar::new(BAR_STEPS)),
-                _ => Display::Plain(Mutex::default()),
+                ProgressMode::Auto if std::io::stderr().is_terminal() => {
+                    // A job that fails leaves no bar behind.
+                    Display::Bar(ProgressBar::new(BAR_STEPS).with_finish(ProgressFinish::AndClear))
+                }
+                _ => Display::Plain(Mutex::new(started)),
             }
         };
         let log = if options.quiet { LogLevel::Error } else { options.log };
-        Self { display, log, started: Instant::now(), beside: Mutex::default() }
+        Self { display, log, started, beside: Mutex::default() }
     }
 
     /// Takes the bar off the terminal.
@@ -108,8 +113,9 @@ impl Progress {
             Display::Plain(last) => {
                 // A poisoned lock means that another thread is ending the process with its panic.
                 let Ok(mut last) = last.lock() else { return };
-                if last.is_none_or(|last| last.elapsed() >= PLAIN_INTERVAL) {
-                    *last = Some(Instant::now());
+                let now = Instant::now();
+                if is_line_due(*last, now, fraction) {
+                    *last = now;
                     let percent = fraction.map(|f| format!("{:.0}% ", f * 100.0)).unwrap_or_default();
                     tell(&format!("godwit: {percent}{text}, {} s", self.started.elapsed().as_secs()));
                 }
@@ -125,6 +131,12 @@ impl Progress {
     fn rate(&self, count: u64) -> u64 {
         (count as f64 / self.started.elapsed().as_secs_f64().max(0.001)) as u64
     }
+}
+
+/// Whether a plain line is printed: the first one an interval after the start, and none when the work is done, because the
+/// line about the outcome follows.
+fn is_line_due(last: Instant, now: Instant, fraction: Option<f64>) -> bool {
+    now.duration_since(last) >= PLAIN_INTERVAL && fraction.is_none_or(|fraction| fraction < 1.0)
 }
 
 impl Observer for Progress {
@@ -214,4 +226,18 @@ pub fn tell_end(outcome: &Result<(), Failure>, elapsed: Duration) {
 fn style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:30} {percent:>3}% {msg} [{elapsed}, ETA {eta}]")
         .unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_line_comes_an_interval_after_the_last_one_and_never_when_the_work_is_done() {
+        let start = Instant::now();
+        let due = |seconds, fraction| is_line_due(start, start + Duration::from_secs(seconds), fraction);
+        assert!(!due(0, None) && !due(29, Some(0.8)), "a run shorter than the interval prints none");
+        assert!(due(30, None) && due(31, Some(0.8)));
+        assert!(!due(31, Some(1.0)));
+    }
 }
