@@ -103,15 +103,6 @@ pub enum CramError {
         #[source]
         source: FastaError,
     },
-    /// A compressed reference that cannot be read at any place.
-    #[error(
-        "the reference {} is compressed and has no .gzi beside it; run `samtools faidx` on it, or decompress it",
-        path.display()
-    )]
-    CompressedReference {
-        /// The reference.
-        path: PathBuf,
-    },
     /// The reference lacks a contig.
     #[error("the reference {} has no contig {contig}; pass the one the reads were aligned to", reference.display())]
     MissingContig {

@@ -17,6 +17,8 @@ pub struct Reference {
     scratch: PathBuf,
     /// The `.fai`, made from the file itself: one that lies beside it may be of another.
     fai: Vec<u8>,
+    /// The `.gzi` of a BGZF file, made likewise.
+    gzi: Option<Vec<u8>>,
     checksums: Checksums,
 }
 
@@ -53,7 +55,7 @@ impl ChecksumScan {
     /// Takes what is met next.
     pub fn see(&mut self, event: IndexEvent) {
         match event {
-            IndexEvent::Start { .. } => {}
+            IndexEvent::Start => {}
             IndexEvent::Bases(bases) => {
                 self.upper.clear();
                 self.upper.extend(bases.iter().map(u8::to_ascii_uppercase));
@@ -117,31 +119,30 @@ impl Checksums {
 }
 
 impl Reference {
-    /// Reads a whole FASTA file: plain, or BGZF with a `.gzi` beside it. `scratch` is a directory for files of a moment.
+    /// Reads a whole FASTA file, plain or BGZF. `scratch` is a directory for temporary files.
     ///
     /// # Errors
-    /// [`CramError::Fasta`], [`CramError::CompressedReference`], [`CramError::Scratch`].
+    /// [`CramError::Fasta`], also for gzip that is not BGZF; [`CramError::Scratch`].
     pub fn open(path: &Path, scratch: &Path) -> Result<Self, CramError> {
         let failed = |source| CramError::Fasta { path: path.to_owned(), source };
         let unusable = |source| CramError::Scratch { path: scratch.to_owned(), source };
         let mut scan = ChecksumScan::new().map_err(unusable)?;
-        let mut is_plain = true;
+        let blocks = fasta::block_table(path).map_err(failed)?;
         let records = fasta::index_with(path, |event| {
-            if let IndexEvent::Start { compressed } = event {
-                is_plain = !compressed;
-            }
             scan.see(event);
             true
         })
         .map_err(failed)?;
-        if !is_plain && !path.with_added_extension("gzi").exists() {
-            return Err(CramError::CompressedReference { path: path.to_owned() });
-        }
+        let gzi = blocks.map(|blocks| {
+            let mut gzi = Vec::new();
+            blocks.write_gzi(&mut gzi).map(|()| gzi)
+        });
+        let gzi = gzi.transpose().map_err(unusable)?;
         let mut fai = Vec::new();
         fasta::write_fai(&records, &mut fai).map_err(unusable)?;
         let scratch = std::path::absolute(scratch).map_err(unusable)?;
         let checksums = scan.finish(path, &records);
-        Ok(Self { path: path.to_owned(), scratch, fai, checksums })
+        Ok(Self { path: path.to_owned(), scratch, fai, gzi, checksums })
     }
 
     /// Bases of the longest contig.
@@ -149,15 +150,17 @@ impl Reference {
         self.checksums.contigs.values().map(|contig| contig.bases).max().unwrap_or_default()
     }
 
-    /// Calls `open` with a path under which htslib finds the file and its `.fai` side by side. htslib would else write one
-    /// beside the reference (1.19 `bgzf_open_ref`), which is not ours to write to. The path is gone afterwards; what
+    /// Calls `open` with a path under which htslib finds the file, its `.fai` and its `.gzi` side by side. htslib would else
+    /// write a `.fai` beside the reference (1.19 `bgzf_open_ref`), which is not ours to write to. The path is gone afterwards; what
     /// htslib opened stays open.
     pub(super) fn with_path<T>(&self, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let directory = tempfile::Builder::new().prefix(".godwit-reference-").tempdir_in(&self.scratch)?;
         let path = directory.path().join("reference.fa");
         let original = std::path::absolute(&self.path)?;
         symlink(&original, &path)?;
-        symlink(original.with_added_extension("gzi"), path.with_added_extension("gzi"))?;
+        if let Some(gzi) = &self.gzi {
+            std::fs::write(path.with_added_extension("gzi"), gzi)?;
+        }
         std::fs::write(path.with_added_extension("fai"), &self.fai)?;
         open(&path)
     }

@@ -66,6 +66,8 @@ pub struct Habits {
     pub blocks: bool,
     /// Whether it needs a sequence dictionary (`REF.dict`) beside the reference.
     pub needs_dictionary: bool,
+    /// Whether it reads a reference that is compressed with bgzip.
+    pub reads_bgzf_reference: bool,
     /// Whether it takes GVCFs, not reads.
     pub gvcfs: bool,
     /// Whether it calls a tumour beside a normal.
@@ -86,6 +88,7 @@ impl Habits {
         depends_on_grid: true,
         blocks: false,
         needs_dictionary: false,
+        reads_bgzf_reference: true,
         gvcfs: false,
         pairs: false,
         lists: true,

@@ -8,6 +8,7 @@
 //! [`Start`] that was noted when it was read before. Lookups by an index go through [`SeekReader`], on the caller's thread.
 
 mod block;
+mod blocks;
 mod cut;
 mod deflate;
 mod error;
@@ -29,6 +30,7 @@ mod point_tests;
 mod tests;
 
 pub use block::{BlockCompressor, EOF_BLOCK, MAX_BLOCK_DATA};
+pub use blocks::{BgzfText, BlockTable, starts_with_block};
 pub use cut::{Cut, cut};
 pub use error::BgzfError;
 pub(crate) use error::Fault;

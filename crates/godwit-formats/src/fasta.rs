@@ -3,7 +3,7 @@
 //! Flows in: a FASTA file, plain, gzip or BGZF. Flows out: names and runs of bases in the order of the file
 //! ([`Reader`]), and [`FaiRecord`]s. Where samtools drops or repairs (contigs without bases, names used twice, other
 //! bytes than letters), this refuses, because an aligner's index would count contigs differently. [`Windows`] reads
-//! stretches of a plain file in between.
+//! bases at any place, of plain text and of BGZF.
 
 mod error;
 mod reader;
@@ -14,12 +14,16 @@ mod tests;
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 pub use error::FastaError;
 pub use reader::Reader;
 pub use windows::Windows;
 
-/// One line of a `.fai` file: where a contig's bases lie in a plain FASTA file.
+use crate::bgzf::{self, BgzfText, BlockTable};
+use crate::random_access::{LocalFile, RandomAccess};
+
+/// One line of a `.fai` file: where a contig's bases lie in the text of a FASTA file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaiRecord {
     /// The title up to the first white space.
@@ -35,6 +39,12 @@ pub struct FaiRecord {
 }
 
 impl FaiRecord {
+    /// Offset in the text of a base, 0-based; `None` where the contig has no lines.
+    fn place(&self, base: u64) -> Option<u64> {
+        let line = base.checked_div(self.line_bases)?;
+        Some(self.offset + line * self.line_bytes + base % self.line_bases)
+    }
+
     /// Whether a file can have such a contig: a line end has up to two bytes, and no offset is beyond all files.
     fn is_possible(&self) -> bool {
         let line_ends = self.line_bytes.checked_sub(self.line_bases).is_some_and(|bytes| bytes <= 2);
@@ -44,29 +54,67 @@ impl FaiRecord {
     }
 }
 
-/// The `.fai` of a plain FASTA file, in one pass.
+/// The `.fai` of a FASTA file, in one pass.
 ///
 /// # Errors
-/// [`FastaError`]; [`FastaError::Compressed`] for a compressed file, whose offsets would be of no use.
+/// [`FastaError`]; [`FastaError::Compressed`] for gzip that is not BGZF, where offsets in the text are of no use.
 pub fn index(path: &Path) -> Result<Vec<FaiRecord>, FastaError> {
-    let mut is_plain = true;
-    let records = index_with(path, |event| {
-        if let IndexEvent::Start { compressed: true } = event {
-            is_plain = false;
+    check_access(path)?;
+    index_with(path, |_| true)
+}
+
+/// Checks that bases of a FASTA file can be read at any place: that it is plain text or BGZF. Reads only its first bytes.
+///
+/// # Errors
+/// [`FastaError::Compressed`] for gzip that is not BGZF, [`FastaError::Bgzf`] where the file cannot be read.
+pub fn check_access(path: &Path) -> Result<(), FastaError> {
+    is_bgzf(path).map(drop)
+}
+
+/// The table of the blocks of a FASTA file that is BGZF; `None` for plain text.
+///
+/// # Errors
+/// Those of [`check_access`], and [`FastaError::Bgzf`] for damaged blocks.
+pub fn block_table(path: &Path) -> Result<Option<BlockTable>, FastaError> {
+    match is_bgzf(path)? {
+        Some(source) => Ok(Some(BlockTable::read(&source)?)),
+        None => Ok(None),
+    }
+}
+
+/// The text of a FASTA file, plain or BGZF, for reading at any offset.
+///
+/// # Errors
+/// Those of [`block_table`].
+pub fn open_text(path: &Path) -> Result<Arc<dyn RandomAccess>, FastaError> {
+    match is_bgzf(path)? {
+        Some(source) => {
+            let blocks = Arc::new(BlockTable::read(&source)?);
+            Ok(Arc::new(BgzfText::new(source, blocks)))
         }
-        is_plain
-    })?;
-    if is_plain { Ok(records) } else { Err(FastaError::Compressed { path: path.to_owned() }) }
+        None => Ok(Arc::new(LocalFile::open(path).map_err(FastaError::opening(path))?)),
+    }
+}
+
+/// The file, opened, where it is BGZF.
+fn is_bgzf(path: &Path) -> Result<Option<Arc<dyn RandomAccess>>, FastaError> {
+    let source: Arc<dyn RandomAccess> = Arc::new(LocalFile::open(path).map_err(FastaError::opening(path))?);
+    let mut magic = [0; 2];
+    let count = source.read_at(&mut magic, 0).map_err(FastaError::opening(path))?;
+    if magic[..count] != [0x1f, 0x8b] {
+        return Ok(None);
+    }
+    match bgzf::starts_with_block(&source)? {
+        true => Ok(Some(source)),
+        false => Err(FastaError::Compressed { path: path.to_owned() }),
+    }
 }
 
 /// What is met while a file is indexed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexEvent<'b> {
     /// A contig starts.
-    Start {
-        /// Whether the file is compressed.
-        compressed: bool,
-    },
+    Start,
     /// Some of its bases.
     Bases(&'b [u8]),
     /// It ends.
@@ -82,7 +130,7 @@ pub fn index_with(path: &Path, mut see: impl FnMut(IndexEvent) -> bool) -> Resul
     let mut reader = Reader::open(path, 1)?;
     reader.require_even_lines();
     while reader.next_contig()?.is_some() {
-        if !see(IndexEvent::Start { compressed: !reader.is_plain() }) {
+        if !see(IndexEvent::Start) {
             break;
         }
         while let Some(bases) = reader.next_bases()? {

@@ -34,6 +34,7 @@ use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
 use crate::reduce::{Collector, Follower, Format, Opened, Outputs, Reduced, Watched};
+use crate::reference;
 use crate::run_directory::RunDirectory;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
@@ -119,6 +120,9 @@ pub(crate) fn align_followed(
     let trimmer = trim::checked_version(&options.reads)?;
     let planned = lanes::plan(options, cancelled)?;
     let groups = LaneGroups::new(options, &planned)?;
+    for message in groups.warnings() {
+        observer.event(&Event::Warning { message: message.clone() });
+    }
     let step = Step::of(&options.job, spread.is_none(), cancelled)?;
     let facts = identity::facts(options, &groups, trimmer.as_deref(), step.as_ref(), &engine)?;
     let lanes = PlannedLanes { planned, groups, trimmer, step };
@@ -199,7 +203,7 @@ impl AlignJob<'_> {
             None => engine.open(options)?,
         };
         let header = header::of_run(&engine, &groups, options, trimmer.as_deref())?;
-        opened.prepare(outputs, &header, temp)?;
+        opened.prepare(outputs, &header, options.job.compared_with(Some(&options.reference)), temp)?;
         let stem = outputs.stem.file_name().unwrap_or_default().to_string_lossy();
         run.show(&stem, &header).map_err(PipelineError::file("write into the run directory in", &options.out))?;
         let read_groups =
@@ -270,6 +274,10 @@ fn checked_inputs(options: &AlignOptions) -> Result<(Vec<InputFile>, Outputs), P
     };
     outputs.check_recipients()?;
     check_distinct(&inputs, &outputs.paths())?;
+    outputs.check_names(&[options.out.join("run.json"), options.out.join("report.html")])?;
+    if options.job.metrics || options.formats.contains(&Format::Cram) {
+        reference::check_access(&options.reference)?;
+    }
     Ok((inputs, outputs))
 }
 

@@ -39,7 +39,7 @@ use crate::run_directory::compare;
 use crate::run_report::{InputFile, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 use crate::spread::Spread;
-use crate::staging::Staged;
+use crate::staging::{Staged, check_available};
 
 pub(crate) use identity::contents;
 pub use kept::is_call_busy;
@@ -53,6 +53,7 @@ use reads::CallInputs;
 pub(crate) use reads::index_of;
 pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, recalibrate};
 pub use reference::ScannedReference;
+pub(crate) use reference::write_gzi;
 pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
 use work::{Calling, RegionCaller};
 
@@ -170,6 +171,8 @@ pub(crate) fn call_rest(
     let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), reads.headers())?;
     let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
     let regions = plan::regions(options, &caller.habits(), &reads.to_plan(), &reference, bed.as_deref())?;
+    reference.check_for(&options.reference, &*caller)?;
+    check_output(&options.out)?;
     reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
     let mut facts = identity::facts(options, &*caller, &reference, bed.as_deref());
     facts.extend(identity::of_reads(&reads)?);
@@ -277,6 +280,18 @@ fn manifest_path(out: &Path) -> PathBuf {
 /// Where the report of a job lies that writes one file.
 pub(crate) fn report_path(out: &Path) -> PathBuf {
     PathBuf::from(format!("{}.run.json", out.display()))
+}
+
+/// Checks that the names of an output and of the files beside it can be given, before hours of work.
+///
+/// # Errors
+/// [`PipelineError::File`] where a directory has one of these names, or another run writes it.
+pub(crate) fn check_output(out: &Path) -> Result<(), PipelineError> {
+    for suffix in ["", ".tbi", ".csi", ".bai", ".run.json", manifest::SUFFIX] {
+        let path = PathBuf::from(format!("{}{suffix}", out.display()));
+        check_available(&path).map_err(PipelineError::file("write", &path))?;
+    }
+    Ok(())
 }
 
 /// The manifest of outputs that are all there and are those of this command, where a run is to be gone on with.

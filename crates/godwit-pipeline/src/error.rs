@@ -296,6 +296,9 @@ pub enum AlignmentsError {
     /// CRAM that is encrypted.
     #[error("it is encrypted CRAM, which is not read: decrypt it first, or encrypt BAM")]
     CramEncrypted,
+    /// A file without a byte, or compressed without a byte of text.
+    #[error("it is empty; was the program that wrote it stopped? A file without reads still has a header")]
+    Empty,
     /// None of the formats that are read.
     #[error("it is neither SAM, BAM nor CRAM; convert it first, as with `samtools view -b`")]
     Format,
@@ -317,6 +320,24 @@ pub enum AlignmentsError {
     /// A CRAM file.
     #[error(transparent)]
     Cram(#[from] CramError),
+}
+
+/// An error of the system that names its file, for code that works on several files and returns [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}", path.display())]
+struct FileFailure {
+    action: &'static str,
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+/// Names the file that an error is about. An interruption stays one.
+pub(crate) fn named(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |source| match source.kind() {
+        io::ErrorKind::Interrupted => source,
+        kind => io::Error::new(kind, FileFailure { action, path: path.to_owned(), source }),
+    }
 }
 
 fn samples(failed: &[(String, String)], of: usize) -> String {
@@ -404,10 +425,13 @@ impl PipelineError {
         if cancelled.load(Ordering::Relaxed) { Self::Interrupted } else { self }
     }
 
-    /// A scratch or output error of the system.
+    /// An error of the system about a file: that which the error names itself ([`named`]), else this one.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::File { action, path, source }
+        move |source| match source.downcast::<FileFailure>() {
+            Ok(FileFailure { action, path, source }) => Self::File { action, path, source },
+            Err(source) => Self::File { action, path, source },
+        }
     }
 
     /// Something about a file of aligned reads.
@@ -419,7 +443,7 @@ impl PipelineError {
     pub(crate) fn marking(error: MarkError, temp: PathBuf, genome: &Genome) -> Self {
         match error {
             MarkError::Spill(source) if source.kind() == io::ErrorKind::Interrupted => Self::Interrupted,
-            MarkError::Spill(source) => Self::File { action: "use scratch space in", path: temp, source },
+            MarkError::Spill(source) => Self::file("use scratch space in", temp)(source),
             MarkError::RepeatedName(error) => {
                 let named = |contig: i32| {
                     let contig = u32::try_from(contig).ok().and_then(|id| genome.contig(ContigId(id)));

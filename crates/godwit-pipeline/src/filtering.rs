@@ -15,7 +15,9 @@ use godwit_formats::vcf_lines::Reader;
 use godwit_formats::with_causes;
 use serde::Serialize;
 
-use crate::call::{ScannedReference, complete, contents, index_of, report_path, stage_json, stage_manifest};
+use crate::call::{
+    ScannedReference, check_output, complete, contents, index_of, report_path, stage_json, stage_manifest,
+};
 use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
@@ -90,6 +92,7 @@ pub fn filter(
     let started = Instant::now();
     let toolkit = Toolkit::find()?;
     let inputs = inputs(options)?;
+    check_output(&options.out)?;
     ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), std::iter::empty())?
         .prepare(&options.reference, true)?;
     let corrupt = |problem| PipelineError::Corrupt { path: options.variants.clone(), problem };

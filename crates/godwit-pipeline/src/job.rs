@@ -51,6 +51,11 @@ impl JobOptions {
         format!("--duplicates {policy} --optical-distance {}{marking}", self.optical_distance)
     }
 
+    /// The reference that metrics compare bases with, where they are taken.
+    pub(crate) fn compared_with<'r>(&self, reference: Option<&'r Path>) -> Option<&'r Path> {
+        reference.filter(|_| self.metrics)
+    }
+
     /// `reference`: what metrics compare bases with. `step`: that of the options, found.
     pub(crate) fn reduce_options(
         &self,

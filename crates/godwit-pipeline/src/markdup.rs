@@ -24,8 +24,9 @@ use crate::job::JobOptions;
 use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
-use crate::read_groups::{Membership, ReadGroups};
+use crate::read_groups::{Membership, ReadGroups, refused_later};
 use crate::reduce::{Collector, DuplicatePolicy, Format, Outputs, Watched};
+use crate::reference;
 use crate::run_report::{InputFile, Publication, ResumedWork, RunReport, Stage, check_distinct};
 use crate::scratch::create_private_directory;
 
@@ -73,13 +74,13 @@ pub fn markdup(
     if options.job.marking.mode == DuplicateMode::Query && header.is_coordinate_sorted() {
         return Err(not_grouped(&options.input));
     }
-    let read_groups = ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
+    let read_groups = read_groups_of(&header, &source, observer)?;
     mark_header(&mut header, options);
     if let (Some(reference), true) = (&options.reference, options.job.metrics) {
         // CRAM compares by itself.
         ScannedReference::compare(reference, &options.input, &header)?;
     }
-    written.prepare(&outputs, &header, temp)?;
+    written.prepare(&outputs, &header, options.job.compared_with(options.reference.as_deref()), temp)?;
     let reduce_options = options.job.reduce_options(memory, temp, options.reference.as_deref(), None);
     let collector = Collector::new(reduce_options, &read_groups, cancelled, None)?;
     let job = Job {
@@ -110,18 +111,28 @@ pub fn markdup(
         Fact { name: "the input".into(), value: report.inputs[0].blake3.clone().unwrap_or_default() },
         Fact { name: "the command".into(), value: command_line(options) },
     ];
+    let [json, page] = reports(&outputs);
     report.publish(
         reduced,
         &Publication {
             outputs: &outputs,
-            json: outputs.beside(".run.json"),
-            page: outputs.beside(".report.html"),
+            json,
+            page,
             sample: outputs.stem.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             reference: options.reference.as_deref(),
             identity: &identity,
             run: None,
         },
     )
+}
+
+/// The read groups of the input, with warnings about those that other tools refuse.
+fn read_groups_of(header: &Header, source: &Source, observer: &dyn Observer) -> Result<ReadGroups, PipelineError> {
+    let groups = header.read_groups().map_err(|error| source.header_error(error))?;
+    for message in refused_later(groups.iter().map(|group| group.line.as_str())) {
+        observer.event(&Event::Warning { message });
+    }
+    ReadGroups::new(&groups)
 }
 
 /// What is known before anything is read.
@@ -145,8 +156,19 @@ impl Checked {
             let remedy = "make it, or choose another --out".to_owned();
             return Err(PipelineError::Missing { what: "the output directory", path: directory.to_owned(), remedy });
         }
+        outputs.check_names(&reports(&outputs))?;
+        outputs.check_reference()?;
+        let is_read = options.job.metrics || outputs.formats.contains(&Format::Cram);
+        if let Some(reference) = options.reference.as_deref().filter(|_| is_read) {
+            reference::check_access(reference)?;
+        }
         Ok(Self { memory, input, outputs, directory: directory.to_owned() })
     }
+}
+
+/// The report and its page.
+fn reports(outputs: &Outputs) -> [PathBuf; 2] {
+    [outputs.beside(".run.json"), outputs.beside(".report.html")]
 }
 
 /// The output's format, which its ending says, and its path without that.

@@ -1,4 +1,4 @@
-//! Read groups and libraries as numbers.
+//! Read groups and libraries as numbers, and what of them makes later tools refuse a file.
 
 use std::collections::HashMap;
 
@@ -73,4 +73,51 @@ impl ReadGroups {
     pub fn header_libraries(&self) -> usize {
         self.header_libraries
     }
+}
+
+/// Platforms of SAMv1 §1.3 (2024-11-06); htsjdk 4.2.0 compares them without case.
+const PLATFORMS: [&str; 12] = [
+    "CAPILLARY",
+    "DNBSEQ",
+    "ELEMENT",
+    "HELICOS",
+    "ILLUMINA",
+    "IONTORRENT",
+    "LS454",
+    "ONT",
+    "PACBIO",
+    "SINGULAR",
+    "SOLID",
+    "ULTIMA",
+];
+
+/// The value of a tag of a header line.
+pub(crate) fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
+    line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// What of `@RG` lines makes GATK or Picard refuse the file later, a sentence for each.
+pub(crate) fn refused_later<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for line in lines {
+        let id = tag(line, "ID").unwrap_or_default();
+        if tag(line, "SM").is_none_or(str::is_empty) {
+            warnings.push(format!(
+                "read group {id} has no sample (SM): GATK refuses the file; add one with \
+                 `samtools addreplacerg -r '@RG\\tID:{id}\\tSM:NAME'`"
+            ));
+        }
+        if let Some(platform) = tag(line, "PL").filter(|platform| !is_platform(platform)) {
+            warnings.push(format!(
+                "read group {id} has PL:{platform}, which is not a platform of the SAM specification: GATK's base \
+                 recalibration refuses it; use one of {}",
+                PLATFORMS.join(", ")
+            ));
+        }
+    }
+    warnings
+}
+
+fn is_platform(text: &str) -> bool {
+    PLATFORMS.iter().any(|platform| platform.eq_ignore_ascii_case(text))
 }

@@ -23,6 +23,7 @@ pub use collector::{BlockElsewhere, Collector, ReduceOptions, WritingOptions};
 pub(crate) use follow::{BegunBam, Follower};
 pub use outputs::{Format, Opened, Outputs};
 pub use qc::Qc;
+pub(crate) use qc::check_compared;
 pub(crate) use ranks::{RankedPart, places, ranks};
 pub(crate) use write::{Decided, Watched};
 pub use write::{Reduced, Segment};

@@ -6,9 +6,10 @@ use godwit_engines::EngineError;
 use godwit_engines::aligner::AlignerChoice;
 use godwit_engines::aligner::bwa::{self, IndexKind, IndexState, index_state};
 use godwit_engines::aligner::minimap2::Minimap2;
-use godwit_formats::fasta::{self, FastaError};
+use godwit_formats::fasta;
 use godwit_model::Genome;
 
+use crate::call::write_gzi;
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::staging::write_whole;
@@ -42,13 +43,22 @@ fn must_exist(reference: &Path) -> Result<(), PipelineError> {
     Ok(())
 }
 
+/// Checks that bases of a reference can be read at any place, as metrics, CRAM and callers do.
+///
+/// # Errors
+/// [`PipelineError::Missing`], [`PipelineError::Fasta`].
+pub(crate) fn check_access(reference: &Path) -> Result<(), PipelineError> {
+    must_exist(reference)?;
+    fasta::check_access(reference).map_err(|source| PipelineError::Fasta { path: reference.to_owned(), source })
+}
+
 fn state_of(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineError> {
     must_exist(reference)?;
     index_state(reference, kind).map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })
 }
 
-/// Makes everything the aligner and other tools need beside a reference: the aligner's index and the `.fai` of plain
-/// FASTA. Returns whether anything had to be made.
+/// Makes everything the aligner and other tools need beside a reference: the aligner's index, the `.fai`, and the `.gzi` of
+/// a reference that is compressed with bgzip. Returns whether anything had to be made.
 ///
 /// `arguments`: options of minimap2, whose index depends on its preset.
 ///
@@ -107,19 +117,20 @@ fn build_minimap2_index(
     Ok(fai_written || !current)
 }
 
-/// Writes `REF.fa.fai` unless it says the same already. Compressed FASTA has none.
+/// Writes `REF.fa.fai`, and `REF.fa.gz.gzi` for BGZF, unless they say the same already.
 fn write_fai(reference: &Path) -> Result<bool, PipelineError> {
     let failed = |source| PipelineError::Fasta { path: reference.to_owned(), source };
-    let contigs = match fasta::index(reference) {
-        Ok(contigs) => contigs,
-        Err(FastaError::Compressed { .. }) => return Ok(false),
-        Err(error) => return Err(failed(error)),
+    let blocks = fasta::block_table(reference).map_err(failed)?;
+    let contigs = fasta::index(reference).map_err(failed)?;
+    let gzi_written = match blocks {
+        Some(blocks) => write_gzi(&blocks, &reference.with_added_extension("gzi"))?,
+        None => false,
     };
     let path = reference.with_added_extension("fai");
     let mut text = Vec::new();
     fasta::write_fai(&contigs, &mut text).map_err(PipelineError::file("write", &path))?;
     if std::fs::read(&path).is_ok_and(|present| present == text) {
-        return Ok(false);
+        return Ok(gzi_written);
     }
     write_whole(&path, &text).map_err(PipelineError::file("write", &path))?;
     Ok(true)

@@ -8,9 +8,8 @@ use serde::Serialize;
 use crate::error::PipelineError;
 use crate::machine;
 use crate::memory::MemoryPlan;
-use crate::reduce::{Format, Outputs};
+use crate::reduce::Outputs;
 use crate::runs::FRAME_BYTES;
-use crate::staging;
 
 /// CPU seconds that sorting, marking and writing take per record: `godwit markdup` needs 9.4 for two million records of
 /// 148 bases (bench/results).
@@ -214,12 +213,7 @@ pub(crate) fn check_room(outputs: &Outputs, directories: &[&Path]) -> Result<(),
     for directory in directories {
         machine::check_writable(directory).map_err(PipelineError::file("create files in", *directory))?;
     }
-    outputs.check_reference()?;
-    for format in [Format::Bam, Format::Cram].into_iter().filter(|format| outputs.formats.contains(format)) {
-        let path = outputs.path(format);
-        staging::check_available(&path).map_err(PipelineError::file("write", &path))?;
-    }
-    Ok(())
+    outputs.check_reference()
 }
 
 /// What is there under the names of outputs.

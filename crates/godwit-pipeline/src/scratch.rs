@@ -4,15 +4,19 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_kernels::sort::Spill;
 
+use crate::error::named;
+
 /// A file that only grows, written and read from any thread.
 pub struct SpillFile {
     file: File,
+    /// The directory, or the file where it has a name: for messages.
+    place: PathBuf,
     end: AtomicU64,
     /// Set when nobody waits for the outcome any more.
     abandoned: Arc<AtomicBool>,
@@ -28,7 +32,7 @@ impl SpillFile {
     /// What the file system reports.
     pub fn create(directory: &Path, abandoned: Arc<AtomicBool>) -> io::Result<Self> {
         let file = unnamed(directory)?;
-        Ok(Self { file, end: AtomicU64::new(0), abandoned, digest: None })
+        Ok(Self { file, place: directory.to_owned(), end: AtomicU64::new(0), abandoned, digest: None })
     }
 
     /// A spill file that stays when the process ends: made, or opened with what is in it. Appended bytes are digested.
@@ -38,7 +42,8 @@ impl SpillFile {
     pub fn keep(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let end = AtomicU64::new(file.metadata()?.len());
-        Ok(Self { file, end, abandoned: Arc::default(), digest: Some(Mutex::default()) })
+        let place = path.to_owned();
+        Ok(Self { file, place, end, abandoned: Arc::default(), digest: Some(Mutex::default()) })
     }
 
     /// As [`SpillFile::keep`], but for those who check what they find by other means.
@@ -55,7 +60,7 @@ impl SpillFile {
     /// What the file system reports.
     pub fn truncate(&self, end: u64) -> io::Result<()> {
         self.end.store(end, Ordering::Relaxed);
-        self.file.set_len(end)
+        self.named(self.file.set_len(end))
     }
 
     /// Makes everything appended so far durable.
@@ -63,7 +68,7 @@ impl SpillFile {
     /// # Errors
     /// What the file system reports.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.named(self.file.sync_data())
     }
 
     /// BLAKE3 of what was appended since it was last taken. Means something only where one thread appends at a time.
@@ -82,7 +87,12 @@ impl SpillFile {
     /// # Errors
     /// What the file system reports.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        self.named(self.file.write_all_at(bytes, offset))
+    }
+
+    /// Code that uses a spill file works on other files too, so errors name this one.
+    fn named<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
+        outcome.map_err(named("use scratch space in", &self.place))
     }
 
     /// Bytes written so far.
@@ -94,7 +104,7 @@ impl SpillFile {
 impl Spill for SpillFile {
     fn append(&self, bytes: &[u8]) -> io::Result<u64> {
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file.write_all_at(bytes, offset)?;
+        self.named(self.file.write_all_at(bytes, offset))?;
         if let Some(digest) = &self.digest {
             digest.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
         }
@@ -102,7 +112,7 @@ impl Spill for SpillFile {
     }
 
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(bytes, offset)
+        self.named(self.file.read_exact_at(bytes, offset))
     }
 
     fn is_abandoned(&self) -> bool {

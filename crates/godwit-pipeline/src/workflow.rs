@@ -24,14 +24,18 @@ use godwit_model::PloidyTable;
 
 use crate::align::{AlignOptions, ReadsOptions, align};
 use crate::align_and_call::{align_first, tell};
-use crate::call::{CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, recalibrate, report_path};
+use crate::call::{
+    CallOptions, RecalibrateOptions, SLICE_RECORDS, ScannedReference, call, index_of, recalibrate, report_path,
+};
 use crate::error::{Blame, PipelineError};
 use crate::filtering::{FilterOptions, filter};
 use crate::job::JobOptions;
+use crate::machine;
 use crate::observer::{ALL_SAMPLES, Event, Observer};
 use crate::reduce::Format;
 use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
+use crate::staging::check_available;
 
 pub use fetch::{FetchReads, PRIVATE};
 pub use nodes::{JobEnd, SampleJob, SampleNodes, run_sample};
@@ -142,6 +146,11 @@ fn samples_of(options: &WorkflowOptions) -> Result<Vec<SheetSample>, PipelineErr
     fetch::check_addresses(options, &samples)?;
     check(options)?;
     create_private_directory(&options.out).map_err(PipelineError::file("create", &options.out))?;
+    machine::check_writable(&options.out).map_err(PipelineError::file("create files in", &options.out))?;
+    for name in ["run.json", "report.html"] {
+        let path = options.out.join(name);
+        check_available(&path).map_err(PipelineError::file("write", &path))?;
+    }
     Ok(samples)
 }
 
@@ -181,6 +190,10 @@ fn check(options: &WorkflowOptions) -> Result<(), PipelineError> {
             _ => format!("{option} {path}: it has to lie here, with its index; `{copy}` fetches it"),
         };
         return refused(&problem);
+    }
+    let resources = options.snp_resources.iter().chain(&options.indel_resources).map(|resource| &resource.path);
+    for variants in options.known_sites.iter().chain(resources) {
+        index_of(variants, &["tbi", "csi", "idx"], "tabix -p vcf")?;
     }
     if !options.reference.is_file() {
         let (path, remedy) = (options.reference.clone(), "check its path".to_owned());
@@ -227,6 +240,9 @@ impl<'w> WorkflowRun<'w> {
         };
         // Once for all steps of all samples.
         let scanned = Arc::new(ScannedReference::scan(&options.reference)?);
+        if options.workflow == Workflow::Default {
+            scanned.check_for(&options.reference, &*options.caller.find(&options.caller_args)?)?;
+        }
         Ok(Self { options, scanned, samples, observer, cancelled, report, blame: None })
     }
 

@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use self::error::RefgetError;
 use self::question::{Id, Letters, Medium};
-use self::sequences::{KnownFiles, Sequence, letters};
+use self::sequences::{Digested, KnownFiles, Sequence, letters};
 use crate::htsget::percent_decoded;
 use crate::pages::{accessed, blocking, described};
 use crate::root::Root;
@@ -49,6 +49,7 @@ const LOOKING: usize = 4;
 /// A sequence that was asked for, and all of the same letters in its file.
 struct Found {
     file: SeenFile,
+    known: Arc<Digested>,
     sequences: Vec<Sequence>,
 }
 
@@ -149,12 +150,13 @@ impl Refget {
             };
             let Some(seen) = Store::Here.find(&source.path, &[], false)? else { continue };
             let Some(file) = seen.files.into_iter().next() else { continue };
-            let sequences: Vec<Sequence> = self.known.of(&file)?.with(id).cloned().collect();
+            let known = self.known.of(&file)?;
+            let sequences: Vec<Sequence> = known.with(id).cloned().collect();
             if !sequences.is_empty() {
                 if let Some((name, rule)) = source.name.zip(rule) {
                     caller.touches().add(&name, &rule);
                 }
-                return Ok(Some(Found { file, sequences }));
+                return Ok(Some(Found { file, known, sequences }));
             }
         }
         Ok(None)
@@ -189,8 +191,8 @@ async fn sequence_answer(found: &Found, request: &WebRequest, kind: &'static str
     let record = found.first().record.clone();
     let asked = Letters::of(request.query.as_deref().unwrap_or_default(), &request.headers)?;
     let wanted = asked.within(record.bases)?;
-    let (file, range) = (found.file.clone(), wanted.clone());
-    let stream = blocking(move || letters(&file, &record, &range)).await??;
+    let (file, known, range) = (found.file.clone(), found.known.clone(), wanted.clone());
+    let stream = blocking(move || letters(&file, &known, &record, &range)).await??;
     let body = match wanted.is_empty() {
         true => WebBody::Whole(Bytes::new()),
         false => WebBody::Stream { bytes: wanted.end - wanted.start, stream },

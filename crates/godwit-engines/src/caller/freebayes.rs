@@ -82,7 +82,8 @@ impl Caller for Freebayes {
     }
 
     fn habits(&self) -> Habits {
-        Habits { memory_bytes: 1 << 30, ..Habits::USUAL }
+        // 1.3.6 tells that the reference is compressed only when it has started.
+        Habits { memory_bytes: 1 << 30, reads_bgzf_reference: false, ..Habits::USUAL }
     }
 
     fn start(&self, work: &RegionWork) -> Result<Chain, EngineError> {

@@ -1,6 +1,7 @@
 //! What can be wrong with a FASTA file.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::bgzf::BgzfError;
 
@@ -10,8 +11,12 @@ pub enum FastaError {
     /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Bgzf(#[from] BgzfError),
-    /// No index of a compressed file.
-    #[error("{} is compressed; decompress it to index it", path.display())]
+    /// Gzip that is not BGZF, which cannot be read at any place.
+    #[error(
+        "{0} is compressed with gzip, so its bases cannot be looked up; compress it with bgzip instead \
+         (`gunzip -c {0} | bgzip > NEW.fa.gz`), or decompress it",
+        path.display()
+    )]
     Compressed {
         /// The file.
         path: PathBuf,
@@ -76,4 +81,11 @@ pub enum FastaError {
         /// The first such byte.
         byte: u8,
     },
+}
+
+impl FastaError {
+    /// The error of a file that the system does not open.
+    pub(super) fn opening(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| BgzfError::Io { path: path.to_owned(), offset: 0, source }.into()
+    }
 }

@@ -99,11 +99,6 @@ impl Reader {
         self.even_lines = true;
     }
 
-    /// Whether the file is not compressed. Known once a contig was read.
-    pub(super) fn is_plain(&self) -> bool {
-        self.input.is_plain()
-    }
-
     /// The name of the next contig; `None` at the end of the file. Bases of the one before that were not asked for are
     /// checked and passed over.
     ///

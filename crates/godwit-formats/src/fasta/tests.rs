@@ -144,15 +144,40 @@ fn windows_hold_the_bases_of_any_stretch() {
     let mut text = Vec::new();
     write_fai(&contigs, &mut text).unwrap();
     assert_eq!(parse_fai(std::str::from_utf8(&text).unwrap()).unwrap(), contigs);
-    let file = std::sync::Arc::new(std::fs::File::open(&path).unwrap());
-    let mut windows = Windows::new(file, contigs.into());
-    assert_eq!(windows.codes(0, 0, 100).unwrap(), [1, 2, 4, 8, 5, 0, 1, 2]);
-    for (start, end) in [(59, 61), (0, 3), (65_500, 65_600), (99_990, 100_000), (7, 99_999)] {
-        let expected: Vec<u8> = (start..end).map(|at| [1, 2, 4, 8, 15][at % 5]).collect();
-        assert_eq!(windows.codes(1, start as u64, end as u64).unwrap(), expected, "{start}..{end}");
+    let packed = directory.path().join("a.fa.gz");
+    let mut bgzf = crate::bgzf::Writer::new(std::fs::File::create(&packed).unwrap(), 1);
+    bgzf.write_bytes(&std::fs::read(&path).unwrap()).unwrap();
+    bgzf.finish_file().unwrap();
+    assert_eq!(index(&packed).unwrap(), contigs);
+    for path in [&path, &packed] {
+        let mut windows = Windows::open(path, contigs.clone().into()).unwrap();
+        assert_eq!(windows.codes(0, 0, 100).unwrap(), [1, 2, 4, 8, 5, 0, 1, 2]);
+        for (start, end) in [(59, 61), (0, 3), (65_500, 65_600), (99_990, 100_000), (7, 99_999)] {
+            let expected: Vec<u8> = (start..end).map(|at| [1, 2, 4, 8, 15][at % 5]).collect();
+            assert_eq!(windows.codes(1, start as u64, end as u64).unwrap(), expected, "{start}..{end}");
+        }
+        assert_eq!(windows.codes(1, 99_999, 100_010).unwrap().len(), 1);
+        assert_eq!(windows.codes(2, 0, 10).unwrap(), [0u8; 0]);
     }
-    assert_eq!(windows.codes(1, 99_999, 100_010).unwrap().len(), 1);
-    assert_eq!(windows.codes(2, 0, 10).unwrap(), [0u8; 0]);
+    for path in [&path, &packed] {
+        let checked = |change: &dyn Fn(&mut FaiRecord)| {
+            let mut others = contigs.clone();
+            change(&mut others[1]);
+            Windows::open(path, others.into()).unwrap().check()
+        };
+        assert!(checked(&|_| {}).is_ok());
+        assert!(checked(&|record| record.offset += 1).is_err(), "another title");
+        assert!(checked(&|record| (record.line_bases, record.line_bytes) = (59, 61)).is_err(), "other lines");
+        assert!(checked(&|record| record.line_bytes = 61).is_err(), "another line end");
+        assert!(checked(&|record| record.bases -= 1).is_err(), "a shorter contig");
+    }
+    // The index of a longer file.
+    let mut longer = contigs;
+    longer[1].bases += 1000;
+    for path in [&path, &packed] {
+        let mut windows = Windows::open(path, longer.clone().into()).unwrap();
+        assert!(windows.codes(1, 100_000, 100_500).is_err());
+    }
     assert!(parse_fai("a\t1\t2\n").is_none());
 }
 

@@ -1,13 +1,14 @@
-//! Stretches of a plain FASTA file, by its index.
+//! Bases of a FASTA file, plain or BGZF, at any place: found by its index.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use godwit_model::BASE_LETTERS;
 
-use super::FaiRecord;
+use super::error::FastaError;
+use super::{FaiRecord, open_text};
+use crate::random_access::RandomAccess;
 
 /// Bases read at once: neighbours of what was asked for, because it is mostly asked for in order.
 const WINDOW_BASES: u64 = 64 << 10;
@@ -27,7 +28,7 @@ const CODES: [u8; 256] = {
 /// Hands out bases of contigs, best in ascending order: one window is held.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    file: Arc<File>,
+    text: Arc<dyn RandomAccess>,
     contigs: Arc<[FaiRecord]>,
     contig: usize,
     start: u64,
@@ -36,9 +37,40 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Of a plain FASTA file whose contigs are `contigs`; they are called by their place in this list.
-    pub fn new(file: Arc<File>, contigs: Arc<[FaiRecord]>) -> Self {
-        Self { file, contigs, contig: usize::MAX, start: 0, codes: Vec::new(), raw: Vec::new() }
+    /// Opens a FASTA file, plain or BGZF, whose contigs are `contigs`; they are called by their place in this list.
+    ///
+    /// # Errors
+    /// [`FastaError::Compressed`] for gzip that is not BGZF, [`FastaError::Bgzf`].
+    pub fn open(path: &Path, contigs: Arc<[FaiRecord]>) -> Result<Self, FastaError> {
+        let text = open_text(path)?;
+        Ok(Self { text, contigs, contig: usize::MAX, start: 0, codes: Vec::new(), raw: Vec::new() })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.text.path()
+    }
+
+    /// Checks that every contig is where its record says: behind the end of a line, up to the end of a line, with a window of
+    /// bases before that.
+    ///
+    /// # Errors
+    /// As [`Windows::codes`].
+    pub fn check(&mut self) -> io::Result<()> {
+        let is_line_end = |byte: &[u8]| matches!(byte, [b'\n' | b'\r']);
+        for contig in 0..self.contigs.len() {
+            let (offset, bases) = (self.contigs[contig].offset, self.contigs[contig].bases);
+            let behind = self.contigs[contig].place(bases.saturating_sub(1)).map(|last| last + 1);
+            let (mut before, mut after) = ([0], [0]);
+            let (Some(start), Some(end)) = (offset.checked_sub(1), behind) else { return Err(unfit()) };
+            let found = self.text.read_at(&mut before, start)?;
+            let ends = self.text.read_at(&mut after, end)?;
+            if !is_line_end(&before[..found]) || (ends > 0 && !is_line_end(&after)) {
+                return Err(unfit());
+            }
+            self.codes(contig, bases.saturating_sub(WINDOW_BASES), bases)?;
+        }
+        Ok(())
     }
 
     /// 4-bit codes (SAMv1 §4.2.3) of the bases in `[start, end)`, 0-based; fewer where the contig ends, none of a contig
@@ -61,16 +93,16 @@ impl Windows {
         (self.contig, self.start) = (contig, start);
         self.codes.clear();
         let Some(record) = self.contigs.get(contig).filter(|_| end > start) else { return Ok(()) };
-        let unfit = || io::Error::new(io::ErrorKind::InvalidData, "the reference does not fit its .fai index");
-        let place = |base: u64| {
-            let line = base.checked_div(record.line_bases)?;
-            Some(record.offset + line * record.line_bytes + base % record.line_bases)
-        };
-        let (Some(first), Some(last)) = (place(start), place(end - 1)) else { return Err(unfit()) };
+        let (Some(first), Some(last)) = (record.place(start), record.place(end - 1)) else { return Err(unfit()) };
         self.raw.resize((last + 1 - first) as usize, 0);
-        self.file.read_exact_at(&mut self.raw, first)?;
+        let count = self.text.read_at(&mut self.raw, first)?;
+        self.raw.truncate(count);
         let letters = self.raw.iter().filter(|byte| !byte.is_ascii_whitespace());
         self.codes.extend(letters.map(|letter| CODES[usize::from(*letter)]));
         if self.codes.len() as u64 == end - start { Ok(()) } else { Err(unfit()) }
     }
+}
+
+fn unfit() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the reference does not fit its .fai index")
 }

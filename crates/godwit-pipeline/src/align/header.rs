@@ -1,5 +1,7 @@
 //! The header of an aligned run: contigs from the aligner, read groups given or made, the chain of programs.
 
+use std::collections::BTreeSet;
+
 use godwit_formats::sam::{Header, HeaderError};
 
 use super::AlignOptions;
@@ -8,7 +10,7 @@ use super::feed::FeedLane;
 use super::lanes::Lane;
 use super::read_names::NameOrigin;
 use crate::error::PipelineError;
-use crate::read_groups::ReadGroups;
+use crate::read_groups::{ReadGroups, refused_later, tag};
 
 /// Longest ID that bwa can write (`bwa_rg_id`).
 const MAX_ID_BYTES: usize = 255;
@@ -19,6 +21,8 @@ pub(super) struct LaneGroups {
     lines: Vec<String>,
     /// For each lane the ID of its read group.
     ids: Vec<String>,
+    /// What of them is not as it was given, or makes other tools refuse the output.
+    warnings: Vec<String>,
 }
 
 impl LaneGroups {
@@ -40,8 +44,9 @@ impl LaneGroups {
                 return Err(PipelineError::Options { problem });
             }
         };
-        let mut groups = Self { lines: Vec::new(), ids: Vec::new() };
+        let mut groups = Self { lines: Vec::new(), ids: Vec::new(), warnings: Vec::new() };
         for line in lane_lines {
+            let line = with_sample(line, &options.sample);
             let id = tag(&line, "ID").unwrap_or_default().to_owned();
             let same_id = groups.lines.iter().find(|other| tag(other, "ID") == Some(&id));
             match same_id {
@@ -55,7 +60,35 @@ impl LaneGroups {
             }
             groups.ids.push(id);
         }
+        groups.warnings = groups.refused_later(&options.sample);
         Ok(groups)
+    }
+
+    fn refused_later(&self, sample: &str) -> Vec<String> {
+        let mut warnings = refused_later(self.lines.iter().map(String::as_str));
+        for line in &self.lines {
+            let (id, named) = (tag(line, "ID").unwrap_or_default(), tag(line, "SM").unwrap_or_default());
+            if named != sample {
+                warnings.push(format!(
+                    "read group {id} has SM:{named}, but --sample is {sample}: variant callers name the sample {named}, \
+                     and steps that look for {sample} do not find it"
+                ));
+            }
+        }
+        let samples: BTreeSet<&str> = self.lines.iter().filter_map(|line| tag(line, "SM")).collect();
+        if samples.len() > 1 {
+            let names = samples.into_iter().collect::<Vec<_>>().join(", ");
+            warnings.push(format!(
+                "the read groups are of several samples ({names}): GATK refuses such a file for GVCFs; align each sample \
+                 by itself"
+            ));
+        }
+        warnings
+    }
+
+    /// What of the read groups makes other tools refuse the output.
+    pub(super) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Distinct `@RG` lines, in order of their first lane.
@@ -87,6 +120,14 @@ impl LaneGroups {
     }
 }
 
+/// A read group without a sample gets that of the run: GATK refuses reads without one.
+fn with_sample(line: String, sample: &str) -> String {
+    match tag(&line, "SM") {
+        Some(_) => line,
+        None => format!("{line}\tSM:{sample}"),
+    }
+}
+
 /// A given line with its escapes undone (as bwa does: `\t`, `\\`), checked.
 fn checked(given: &str) -> Result<String, PipelineError> {
     checked_line(unescaped(given), given)
@@ -100,6 +141,9 @@ fn checked_line(line: String, given: &str) -> Result<String, PipelineError> {
     }
     if line.contains(['\n', '\r']) {
         return Err(wrong("has more than one line"));
+    }
+    if line.chars().any(|character| character.is_control() && character != '\t') {
+        return Err(wrong("has a control character"));
     }
     let mut tags: Vec<&str> = Vec::new();
     for field in line.split('\t').skip(1) {
@@ -133,11 +177,6 @@ fn unescaped(given: &str) -> String {
         }
     }
     line
-}
-
-/// Value of a tag of a header line.
-fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
-    line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
 /// One line per lane. A SAM or BAM file may bring one. Otherwise it is made of what the name of the first read tells, else
@@ -251,10 +290,38 @@ mod tests {
 
     #[test]
     fn read_groups_that_no_tool_would_take_are_refused() {
-        for line in ["ID:a", "@RG", "@RG\tID:", "@RG\tSM:s", "@RG\tID:a\tID:b", "@RG\tID:a\nx", "@RG\tID:a\tLB:"] {
+        for line in [
+            "ID:a",
+            "@RG",
+            "@RG\tID:",
+            "@RG\tSM:s",
+            "@RG\tID:a\tID:b",
+            "@RG\tID:a\nx",
+            "@RG\tID:a\tLB:",
+            "@RG\tID:a\tLB:\u{1}",
+        ] {
             assert!(checked(line).is_err(), "{line:?}");
         }
         assert!(checked(&format!("@RG\tID:{}", "x".repeat(256))).is_err());
         assert_eq!(checked("@RG\\tID:a\\tLB:b").unwrap(), "@RG\tID:a\tLB:b");
+    }
+
+    #[test]
+    fn a_read_group_without_a_sample_gets_that_of_the_run() {
+        assert_eq!(with_sample("@RG\tID:x\tLB:l".to_owned(), "s"), "@RG\tID:x\tLB:l\tSM:s");
+        assert_eq!(with_sample("@RG\tID:x\tSM:other".to_owned(), "s"), "@RG\tID:x\tSM:other");
+    }
+
+    #[test]
+    fn what_makes_other_tools_refuse_the_output_is_told_before_the_run() {
+        let warnings = |lines: &[&str]| {
+            let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+            LaneGroups { lines, ids: Vec::new(), warnings: Vec::new() }.refused_later("s")
+        };
+        assert!(warnings(&["@RG\tID:a\tSM:s", "@RG\tID:b\tSM:s\tPL:illumina"]).is_empty());
+        let platform = warnings(&["@RG\tID:a\tSM:s\tPL:HiSeq"]);
+        assert!(platform.len() == 1 && platform[0].contains("PL:HiSeq"), "{platform:?}");
+        let samples = warnings(&["@RG\tID:a\tSM:s", "@RG\tID:b\tSM:t"]);
+        assert!(samples.len() == 2 && samples[0].contains("SM:t") && samples[1].contains("s, t"), "{samples:?}");
     }
 }

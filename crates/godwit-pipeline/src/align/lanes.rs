@@ -21,6 +21,9 @@ use super::trim::Trimming;
 use crate::error::{AlignmentsError, PipelineError};
 use crate::run_directory::BlockStart;
 
+/// Bytes of the first batch of each lane, which is read before anything is aligned.
+const CHECKED_BYTES: usize = 64 << 10;
+
 /// How the reads of a run come.
 #[derive(Clone, Debug, Default)]
 pub struct ReadsOptions {
@@ -84,7 +87,12 @@ pub(super) struct OpenLane {
 pub(super) fn plan(options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<Vec<Lane>, PipelineError> {
     let mut lanes = Vec::new();
     for files in &options.lanes {
-        lanes.extend(Planner { options, cancelled, files }.plan().map_err(|error| error.unless_cancelled(cancelled))?);
+        let planned = Planner { options, cancelled, files }.plan();
+        let checked = planned.and_then(|lanes| {
+            lanes.iter().try_for_each(|lane| lane.check(options, cancelled))?;
+            Ok(lanes)
+        });
+        lanes.extend(checked.map_err(|error| error.unless_cancelled(cancelled))?);
     }
     if lanes.len() >= BlockId::MAX_LANES as usize {
         return Err(PipelineError::Options { problem: format!("more than {} lanes", BlockId::MAX_LANES - 1) });
@@ -141,6 +149,16 @@ impl Planner<'_> {
             return Err(
                 self.refused(at, "is encrypted, and fastp, which --trim runs, cannot read it; decrypt it first")
             );
+        }
+        for input in &mut inputs {
+            let path = input.path().to_owned();
+            let is_pipe = input.is_read_once();
+            match input.data() {
+                Ok([]) => return Err(FastqError::Empty { file: path }.into()),
+                Err(error) if is_pipe => return Err(PipelineError::alignments(&path, ReadError::from(error).into())),
+                // A file that is damaged at its start is read again, and named with the record.
+                Ok(_) | Err(_) => {}
+            }
         }
         let first_name = first_name(inputs[0].peek());
         let kind = if reads.interleaved { Kind::Interleaved } else { Kind::Fastq };
@@ -285,6 +303,20 @@ impl Lane {
         }
         let input = self.input(lane_options, options, cancelled, None)?;
         Ok(OpenLane { reader: LaneReader::new(input, lane_options), trimming: None, start: None })
+    }
+
+    /// Reads the first reads of FASTQ files, which would else be read when the lanes before them are aligned.
+    fn check(&self, options: &AlignOptions, cancelled: &Arc<AtomicBool>) -> Result<(), PipelineError> {
+        let is_fastq = matches!(self.kind, Kind::Fastq | Kind::Interleaved);
+        // fastp has rules of its own.
+        if !is_fastq || options.reads.trim.is_some() {
+            return Ok(());
+        }
+        let lane_options = LaneOptions { batch_bytes: CHECKED_BYTES, decompress_threads: 1, ..options.lane_options() };
+        if let Some(mut reader) = self.look(&lane_options, options, cancelled)? {
+            reader.next()?;
+        }
+        Ok(())
     }
 
     /// Its reads before anything is done to them, to be looked at; `None` for what can be read only once.

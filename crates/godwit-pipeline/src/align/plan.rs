@@ -68,7 +68,8 @@ pub fn plan_align(
     let groups = LaneGroups::new(options, &planned)?;
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
     check_room(&outputs, &[&options.out, temp])?;
-    let notes = notes(options, &outputs, trimmer, run_directory::has_stopped_run(&options.out)?);
+    let mut notes = notes(options, &outputs, trimmer, run_directory::has_stopped_run(&options.out)?);
+    notes.extend_from_slice(groups.warnings());
     engine.check(options, &groups, &planned)?;
     observer.event(&Event::Stage { name: "looking at the reads" });
     let mut weighing = Weighing::default();

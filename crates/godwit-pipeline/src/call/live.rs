@@ -29,7 +29,7 @@ use super::plan::{self, PlannedRegion};
 use super::reads::ToPlan;
 use super::reference::ScannedReference;
 use super::work::{RegionCaller, Tally};
-use super::{Budget, CALLER_MEMORY, CallOptions, Workers, identity, make_directories, tell_dropped};
+use super::{Budget, CALLER_MEMORY, CallOptions, Workers, check_output, identity, make_directories, tell_dropped};
 use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::PartExtent;
@@ -141,13 +141,15 @@ impl<'r> LiveCalling<'r> {
         let caller = options.caller.find(&options.caller_args)?;
         let habits = caller.habits();
         let workers = Workers::new(&Budget::of(options), habits.memory_bytes, (caller.name(), CALLER_MEMORY))?;
+        let no_headers = std::iter::empty();
+        let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), no_headers)?;
+        reference.check_for(&options.reference, &*caller)?;
+        reference.prepare(&options.reference, habits.needs_dictionary)?;
+        let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
+        check_output(&options.out)?;
         if !habits.region_alone {
             return Ok(None);
         }
-        let no_headers = std::iter::empty();
-        let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), no_headers)?;
-        reference.prepare(&options.reference, habits.needs_dictionary)?;
-        let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
         let facts = identity::facts(options, &*caller, &reference, bed.as_deref());
         make_directories(&options.out, options.temp.as_deref())?;
         // Where only the names of a whole VCF were lacking, there is nothing to call.

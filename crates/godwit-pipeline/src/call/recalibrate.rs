@@ -25,7 +25,7 @@ use super::kept::{CallRun, Effort, KeptRegion};
 use super::reads::{AlignedReads, index_of};
 use super::reference::ScannedReference;
 use super::work::CalledRegion;
-use super::{Budget, Found, Whose, Workers, close, open, publish, stage_manifest};
+use super::{Budget, Found, Whose, Workers, check_output, close, open, publish, stage_manifest};
 use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
@@ -97,6 +97,7 @@ pub fn recalibrate(
     let header = std::iter::once((&*reads.path, &reads.header));
     let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), header)?;
     reference.prepare(&options.reference, true)?;
+    check_output(&options.out)?;
     let facts = facts(options, &toolkit, &reads, &reference)?;
     let whose = Whose { resume: options.resume, own: 0 };
     let run = match open(&options.out, options.temp.as_deref(), whose, &facts, observer)? {

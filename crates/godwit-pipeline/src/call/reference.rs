@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use godwit_cram::{ChecksumScan, Checksums};
+use godwit_engines::caller::Caller;
+use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta::{self, FaiRecord, FastaError, IndexEvent};
 use godwit_formats::sam::Header;
 
@@ -23,7 +25,8 @@ pub struct ScannedReference {
     pub(super) gaps: Vec<Vec<(u32, u32)>>,
     /// BLAKE3 of names and bases, hexadecimal.
     pub(crate) checksum: String,
-    compressed: bool,
+    /// The blocks of a BGZF file.
+    blocks: Option<BlockTable>,
     /// The MD5 of each contig, where that was wanted.
     md5: Option<Checksums>,
     /// Size and date of the file before it was read: it is read again where they are others.
@@ -119,14 +122,16 @@ impl ScannedReference {
             return Err(PipelineError::Missing { what: "the reference", path: path.to_owned(), remedy });
         }
         let state = state_of(path);
-        let (mut gaps, mut compressed, mut hasher) = (Vec::new(), false, blake3::Hasher::new());
+        let failed = |source: FastaError| PipelineError::Fasta { path: path.to_owned(), source };
+        let blocks = fasta::block_table(path).map_err(failed)?;
+        let (mut gaps, mut hasher) = (Vec::new(), blake3::Hasher::new());
         let mut finder = GapFinder::default();
         let md5 = with_md5.then(ChecksumScan::new).transpose();
         let mut md5 = md5.map_err(PipelineError::file("take the checksums of", path))?;
         let contigs = fasta::index_with(path, |event| {
             md5.iter_mut().for_each(|md5| md5.see(event));
             match event {
-                IndexEvent::Start { compressed: found } => compressed = found,
+                IndexEvent::Start => {}
                 IndexEvent::Bases(bases) => {
                     hasher.update(bases);
                     finder.take(bases);
@@ -138,31 +143,42 @@ impl ScannedReference {
             }
             true
         });
-        let contigs = contigs.map_err(|source: FastaError| PipelineError::Fasta { path: path.to_owned(), source })?;
+        let contigs = contigs.map_err(failed)?;
         for contig in &contigs {
             hasher.update(format!(">{}\t{}\n", contig.name, contig.bases).as_bytes());
         }
         let checksum = hasher.finalize().to_hex()[..16].to_owned();
         let md5 = md5.map(|md5| md5.finish(path, &contigs));
-        Ok(Self { contigs, gaps, checksum, compressed, md5, state })
+        Ok(Self { contigs, gaps, checksum, blocks, md5, state })
     }
 
-    /// Makes sure that what callers need lies beside the reference, before several of them try to make it at once.
+    /// Refuses a reference that a caller cannot read.
     ///
     /// # Errors
-    /// [`PipelineError::Missing`] for the index of a compressed reference, [`PipelineError::Corrupt`] for one that is not
-    /// of this reference, [`PipelineError::File`].
+    /// [`PipelineError::Options`].
+    pub(crate) fn check_for(&self, path: &Path, caller: &dyn Caller) -> Result<(), PipelineError> {
+        if self.blocks.is_none() || caller.habits().reads_bgzf_reference {
+            return Ok(());
+        }
+        let problem = format!(
+            "{} cannot read the compressed reference {}; decompress it (`bgzip -dk {1}`) and pass {} as --reference",
+            caller.name(),
+            path.display(),
+            path.with_extension("").display()
+        );
+        Err(PipelineError::Options { problem })
+    }
+
+    /// Writes the indexes that callers need beside the reference, before several of them try to write them at once.
+    ///
+    /// # Errors
+    /// [`PipelineError::Corrupt`] for an index that is not of this reference, [`PipelineError::File`].
     pub(crate) fn prepare(&self, path: &Path, needs_dictionary: bool) -> Result<(), PipelineError> {
         let beside = |ending: &str| PathBuf::from(format!("{}.{ending}", path.display()));
         let fai = beside("fai");
         let remedy = format!("make it with `samtools faidx {}`", path.display());
-        if self.compressed {
-            for needed in [&fai, &beside("gzi")] {
-                if !needed.is_file() {
-                    let what = "the index of the compressed reference";
-                    return Err(PipelineError::Missing { what, path: needed.clone(), remedy });
-                }
-            }
+        if let Some(blocks) = &self.blocks {
+            write_gzi(blocks, &beside("gzi"))?;
         }
         match std::fs::read_to_string(&fai) {
             Ok(text) if fasta::parse_fai(&text).as_ref() == Some(&self.contigs) => {}
@@ -191,6 +207,20 @@ impl ScannedReference {
         }
         Ok(())
     }
+}
+
+/// Writes the `.gzi` of a reference unless it is there already.
+///
+/// # Errors
+/// [`PipelineError::File`].
+pub(crate) fn write_gzi(blocks: &BlockTable, path: &Path) -> Result<bool, PipelineError> {
+    let mut gzi = Vec::new();
+    blocks.write_gzi(&mut gzi).map_err(PipelineError::file("write", path))?;
+    if std::fs::read(path).is_ok_and(|present| present == gzi) {
+        return Ok(false);
+    }
+    write_whole(path, &gzi).map_err(PipelineError::file("write", path))?;
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -7,14 +7,15 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_formats::fasta::{self, IndexEvent};
+use godwit_formats::bgzf::BlockTable;
+use godwit_formats::fasta;
 
 use super::ContigNames;
 use super::call_set::CallSet;
 use crate::error::PipelineError;
 use crate::scratch::{create_private_directory, unique};
 
-/// A FASTA file under a path of its own, with its `.fai` beside it: bcftools would else write one beside the user's file, or trust one
+/// A FASTA file under a path of its own, with its `.fai` and `.gzi` beside it: bcftools would else write one beside the user's file, or trust one
 /// that is of another.
 #[derive(Debug)]
 pub(super) struct IndexedReference {
@@ -25,43 +26,31 @@ pub(super) struct IndexedReference {
 }
 
 impl IndexedReference {
-    /// Reads a whole FASTA file: plain, or BGZF with a `.gzi` beside it.
+    /// Reads a whole FASTA file, plain or BGZF.
     pub(super) fn open(original: &Path, temp: Option<&Path>, cancelled: &AtomicBool) -> Result<Self, PipelineError> {
         let failed = |source| PipelineError::Fasta { path: original.to_owned(), source };
-        let mut is_plain = true;
-        let records = fasta::index_with(original, |event| {
-            if let IndexEvent::Start { compressed } = event {
-                is_plain = !compressed;
-            }
-            !cancelled.load(Ordering::Relaxed)
-        })
-        .map_err(failed)?;
+        let blocks = fasta::block_table(original).map_err(failed)?;
+        let records = fasta::index_with(original, |_| !cancelled.load(Ordering::Relaxed)).map_err(failed)?;
         if cancelled.load(Ordering::Relaxed) {
             return Err(PipelineError::Interrupted);
-        }
-        let gzi = original.with_added_extension("gzi");
-        if !is_plain && !gzi.exists() {
-            let remedy = format!(
-                "compress the reference with bgzip and index it with `samtools faidx {}`, or give it uncompressed",
-                original.display()
-            );
-            return Err(PipelineError::Missing { what: "the index", path: gzi, remedy });
         }
         let directory =
             temp.map_or_else(std::env::temp_dir, Path::to_owned).join(format!(".godwit-compare-{}", unique()));
         let path = directory.join("reference.fa");
         let contigs = records.iter().map(|record| record.name.clone()).collect();
         let reference = Self { original: original.to_owned(), directory, path, contigs };
-        reference.link(&records, is_plain).map_err(PipelineError::file("use", &reference.directory))?;
+        reference.link(&records, blocks.as_ref()).map_err(PipelineError::file("use", &reference.directory))?;
         Ok(reference)
     }
 
-    fn link(&self, records: &[fasta::FaiRecord], is_plain: bool) -> io::Result<()> {
+    fn link(&self, records: &[fasta::FaiRecord], blocks: Option<&BlockTable>) -> io::Result<()> {
         create_private_directory(&self.directory)?;
         let original = std::path::absolute(&self.original)?;
         symlink(&original, &self.path)?;
-        if !is_plain {
-            symlink(original.with_added_extension("gzi"), self.path.with_added_extension("gzi"))?;
+        if let Some(blocks) = blocks {
+            let mut gzi = Vec::new();
+            blocks.write_gzi(&mut gzi)?;
+            fs::write(self.path.with_added_extension("gzi"), gzi)?;
         }
         let mut fai = Vec::new();
         fasta::write_fai(records, &mut fai)?;

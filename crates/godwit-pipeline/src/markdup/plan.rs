@@ -6,12 +6,13 @@ use std::sync::{Arc, mpsc};
 use super::source::{Encoder, OpenOptions, Source};
 use super::{BLOCK_BYTES, Checked, MarkdupOptions, not_grouped};
 use crate::DuplicateMode;
+use crate::call::ScannedReference;
 use crate::error::PipelineError;
 use crate::machine;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::ReadGroups;
-use crate::reduce::DuplicatePolicy;
+use crate::reduce::{DuplicatePolicy, check_compared};
 use crate::run_plan::{
     Certainty, DiskNeed, MemoryNeed, REDUCE_SECONDS_PER_RECORD, RecordBytes, RunPlan, check_room, index_seconds,
     replaced,
@@ -88,6 +89,10 @@ fn look(options: &MarkdupOptions, file_bytes: u64, cancelled: &Arc<AtomicBool>) 
         return Err(not_grouped(&options.input));
     }
     ReadGroups::new(&header.read_groups().map_err(|error| source.header_error(error))?)?;
+    if let Some(reference) = options.job.compared_with(options.reference.as_deref()) {
+        ScannedReference::compare(reference, &options.input, &header)?;
+        check_compared(reference, &genome)?;
+    }
     let (mut records, mut plain_bytes, mut bytes, mut whole) = (0, 0, RecordBytes::default(), false);
     if let Some(chunk) = source.next_chunk(SAMPLE_BYTES)? {
         plain_bytes = chunk.bytes();

@@ -77,8 +77,8 @@ impl Source {
             }
             InputFormat::Unknown => {
                 // What cannot be read has no format, and a reason.
-                input.data().map_err(|error| failed(ReadError::from(error).into()))?;
-                return Err(failed(AlignmentsError::Format));
+                let text = input.data().map_err(|error| failed(ReadError::from(error).into()))?;
+                return Err(failed(if text.is_empty() { AlignmentsError::Empty } else { AlignmentsError::Format }));
             }
         };
         let plain_bytes = match &reader {

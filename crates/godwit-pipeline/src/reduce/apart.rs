@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::collector::{Collected, WritingOptions};
 use super::outputs::{Opened, Outputs};
 use super::partition::{Known, Part, PartitionSummary, write_partition};
-use super::qc::{QcJob, QcPart, QcWorker};
+use super::qc::{QcJob, QcPart, QcWorker, open_reference};
 use super::sink::{ColumnFiles, Targets, UNFINISHED};
 use super::stepped::{StepJob, StepPlace};
 use super::write::{Decided, Reduced, Written, targets, writing_failed};
@@ -130,7 +130,9 @@ impl<'s> PartMaker<'s> {
                 .and_then(|reference| cram::Encoder::new(&header, &reference, &scratch))
         });
         let encoder = encoder.transpose().map_err(PipelineError::Cram)?;
-        let qc = QcJob::new(&writing, &genome)?;
+        let compared = writing.metrics.as_ref().and_then(|reference| reference.as_deref());
+        let compared = compared.map(|path| open_reference(path, &genome)).transpose()?;
+        let qc = QcJob::new(&writing, &genome, compared);
         let step = writing.step.as_ref().zip(out).map(|(step, out)| {
             let place = StepPlace { sample, count: parts, memory_bytes: STEP_BYTES, scratch, out };
             StepJob::new(step, &header, place)
@@ -244,6 +246,7 @@ impl Decided {
         outputs: &Outputs,
         opened: Opened,
     ) -> Result<Gathering<'_>, PipelineError> {
+        let reference = opened.reference.clone();
         let targets = targets(&self.collected, opened);
         targets.write_headers(header).map_err(|error| writing_failed(error, &outputs.stem))?;
         let header_bytes = files(&targets).map(|file| file.map_or(0, PartitionedFile::placed_bytes));
@@ -251,7 +254,7 @@ impl Decided {
         Ok(Gathering {
             collected: &self.collected,
             targets,
-            qc: QcJob::new(&self.collected.options.writing, genome)?,
+            qc: QcJob::new(&self.collected.options.writing, genome, reference),
             reports: (0..parts).map(|_| None).collect(),
             extents: vec![None; parts],
             header_bytes,

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use godwit_cram as cram;
 use godwit_formats::columnar::ColumnLayout;
 use godwit_formats::crypt4gh::PublicKey;
+use godwit_formats::fasta::Windows;
 use godwit_formats::sam::Header;
 
 use super::qc;
 use crate::error::PipelineError;
 use crate::manifest;
-use crate::staging::{StagedDirectory, StagedFile, aside_name, replaced_name};
+use crate::staging::{StagedDirectory, StagedFile, aside_name, check_available, replaced_name};
 
 /// What the directory for files of a step has behind the stem of the outputs.
 const STEP: &str = ".step";
@@ -68,6 +69,8 @@ pub struct Opened {
     pub(super) step: Option<StagedDirectory>,
     pub(super) encoder: Option<cram::Encoder>,
     pub(super) columns: Option<ColumnLayout>,
+    /// The bases that metrics compare with.
+    pub(super) reference: Option<Windows>,
 }
 
 impl Opened {
@@ -78,12 +81,20 @@ impl Opened {
     }
 
     /// Prepares what depends on the header, so that a reference that does not fit is known before there is anything to
-    /// write. Must be called before writing.
+    /// write. Must be called before writing. `compared`: the reference that metrics compare bases with.
     ///
     /// # Errors
-    /// [`PipelineError::Options`] where CRAM is wanted and no reference was given, [`PipelineError::Cram`] where it does not
-    /// fit; [`PipelineError::Columns`].
-    pub fn prepare(&mut self, outputs: &Outputs, header: &Header, scratch: &Path) -> Result<(), PipelineError> {
+    /// [`PipelineError::Options`] where CRAM is wanted and no reference was given, or that of metrics lacks contigs of the
+    /// header; [`PipelineError::Cram`] where it does not fit; [`PipelineError::Fasta`]; [`PipelineError::Columns`].
+    pub fn prepare(
+        &mut self,
+        outputs: &Outputs,
+        header: &Header,
+        compared: Option<&Path>,
+        scratch: &Path,
+    ) -> Result<(), PipelineError> {
+        let genome = header.genome().map_err(|source| PipelineError::Header { origin: "the output".into(), source })?;
+        self.reference = compared.map(|path| qc::open_reference(path, &genome)).transpose()?;
         self.encoder = outputs.cram_encoder(header, scratch)?;
         self.columns = outputs.columns(header)?;
         Ok(())
@@ -128,12 +139,32 @@ impl Outputs {
             ".cram.c4gh",
             STEP,
         ];
-        let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
-        let beside = bam.iter().chain(&texts).chain(&qc::SUFFIXES).map(|suffix| self.beside(suffix));
+        let beside = bam.iter().map(|suffix| self.beside(suffix)).chain(self.texts());
         let reports = ["run.json", "report.html"].map(|name| self.stem.with_file_name(name));
         let directories = [self.path(Format::Parquet), self.path(Format::Arrow), self.of_step()];
         let replaced = directories.map(|path| replaced_name(&path));
         beside.chain(reports).map(|path| aside_name(&path)).chain(replaced).collect()
+    }
+
+    /// Small files of text beside the records.
+    fn texts(&self) -> impl Iterator<Item = PathBuf> {
+        let texts = [".flagstat.txt", ".idxstats.txt", ".duplicates.txt", manifest::SUFFIX];
+        texts.into_iter().chain(qc::SUFFIXES).map(|suffix| self.beside(suffix))
+    }
+
+    /// Checks that files can have the names of all outputs, indexes and `reports`, without writing: most of them are written
+    /// when all work is done.
+    ///
+    /// # Errors
+    /// [`PipelineError::File`] where a directory has a name of a file, or another run writes it.
+    pub(crate) fn check_names(&self, reports: &[PathBuf]) -> Result<(), PipelineError> {
+        let files = [Format::Bam, Format::Cram].into_iter().filter(|format| self.formats.contains(format));
+        let indexes = [".bam.bai", ".bam.csi", ".cram.crai"].map(|suffix| self.beside(suffix));
+        let names = files.map(|format| self.path(format)).chain(indexes).chain(self.texts());
+        for path in names.chain(reports.iter().cloned()) {
+            check_available(&path).map_err(PipelineError::file("write", &path))?;
+        }
+        Ok(())
     }
 
     /// The comment in a metrics file that says whose numbers these are and of which file: MultiQC takes the name of the
@@ -170,6 +201,7 @@ impl Outputs {
             step: directory(self.step.then(|| self.of_step()))?,
             encoder: None,
             columns: None,
+            reference: None,
         })
     }
 

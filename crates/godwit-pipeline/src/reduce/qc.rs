@@ -1,18 +1,17 @@
 //! Metrics of the file being written: each thread counts the records of its partitions while they are in the cache.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use godwit_formats::fasta::{self, FaiRecord, FastaError, Windows};
+use godwit_formats::fasta::{self, FaiRecord, Windows};
 use godwit_kernels::qc::{Coverage, DepthMerger, FinishedDepth, PartitionDepth, RecordCounts, ReferenceBases};
 use godwit_model::{Genome, RawRecord};
 use serde::{Deserialize, Serialize};
 
 use super::collector::WritingOptions;
 use super::outputs::Outputs;
-use crate::error::PipelineError;
+use crate::error::{PipelineError, named};
 use crate::staging::Staged;
 
 /// What the files of the metrics have behind the stem of the outputs.
@@ -58,28 +57,35 @@ pub struct Qc {
 }
 
 /// Reference bases for the kernels.
-struct ReferenceWindows(Windows);
+struct ReferenceWindows {
+    windows: Windows,
+    /// For messages.
+    path: Arc<Path>,
+}
+
+impl From<Windows> for ReferenceWindows {
+    fn from(windows: Windows) -> Self {
+        Self { path: windows.path().into(), windows }
+    }
+}
 
 impl ReferenceBases for ReferenceWindows {
     fn codes(&mut self, contig: i32, start: u32, end: u32) -> io::Result<&[u8]> {
-        self.0.codes(contig.max(0) as usize, u64::from(start), u64::from(end))
+        let codes = self.windows.codes(contig.max(0) as usize, u64::from(start), u64::from(end));
+        codes.map_err(named("read the reference", &self.path))
     }
 }
 
 impl QcJob {
-    /// `None` where no metrics are asked for.
-    pub(super) fn new(options: &WritingOptions, genome: &Genome) -> Result<Option<Self>, PipelineError> {
-        let Some(reference) = &options.metrics else { return Ok(None) };
-        let reference = match reference {
-            Some(path) => open_reference(path, genome)?,
-            None => None,
-        };
-        Ok(Some(Self {
+    /// `None` where no metrics are asked for. `reference`: what bases are compared with, from [`open_reference`].
+    pub(super) fn new(options: &WritingOptions, genome: &Genome, reference: Option<Windows>) -> Option<Self> {
+        options.metrics.as_ref()?;
+        Some(Self {
             contig_lengths: genome.contigs().iter().map(|contig| contig.length).collect(),
             reference,
             counts: Mutex::default(),
             depth: Mutex::new(DepthMerger::new(genome)),
-        }))
+        })
     }
 
     pub(super) fn worker(&self) -> QcWorker<'_> {
@@ -87,7 +93,7 @@ impl QcJob {
             job: self,
             counts: RecordCounts::default(),
             depth: PartitionDepth::default(),
-            reference: self.reference.clone().map(ReferenceWindows),
+            reference: self.reference.clone().map(ReferenceWindows::from),
         }
     }
 
@@ -156,8 +162,12 @@ impl Qc {
     }
 }
 
-/// The reference's bases, contigs in the order of the genome; `None` for compressed FASTA, which cannot be read in between.
-fn open_reference(path: &Path, genome: &Genome) -> Result<Option<Windows>, PipelineError> {
+/// The reference's bases, contigs in the order of the genome.
+///
+/// # Errors
+/// [`PipelineError::Options`] where it lacks contigs of the genome, [`PipelineError::Fasta`] where it cannot be read at any
+/// place.
+pub(super) fn open_reference(path: &Path, genome: &Genome) -> Result<Windows, PipelineError> {
     let of_genome = |records: &[FaiRecord]| -> Option<Arc<[FaiRecord]>> {
         let find = |name: &str| records.iter().find(|record| record.name == name);
         let same = genome.contigs().iter().zip(records).all(|(contig, record)| contig.name == record.name);
@@ -167,19 +177,27 @@ fn open_reference(path: &Path, genome: &Genome) -> Result<Option<Windows>, Pipel
         });
         contigs.collect()
     };
+    let failed = |source| PipelineError::Fasta { path: path.to_owned(), source };
     let fai = path.with_added_extension("fai");
-    let file = Arc::new(File::open(path).map_err(PipelineError::file("read", path))?);
     let present = std::fs::read_to_string(&fai).ok().and_then(|text| fasta::parse_fai(&text));
-    let present = present.as_deref().and_then(of_genome);
-    let contigs = match present {
-        Some(contigs) => contigs,
-        None => match fasta::index(path) {
-            Ok(records) => of_genome(&records).ok_or_else(|| PipelineError::Options {
-                problem: format!("{} lacks contigs of the input, or has them in another length", path.display()),
-            })?,
-            Err(FastaError::Compressed { .. }) => return Ok(None),
-            Err(source) => return Err(PipelineError::Fasta { path: path.to_owned(), source }),
-        },
+    // An index that lies there may be of an earlier file.
+    let checked = |contigs: Arc<[FaiRecord]>| {
+        let mut windows = Windows::open(path, contigs).ok()?;
+        windows.check().ok().map(|()| windows)
     };
-    Ok(Some(Windows::new(file, contigs)))
+    if let Some(windows) = present.as_deref().and_then(of_genome).and_then(checked) {
+        return Ok(windows);
+    }
+    let contigs = of_genome(&fasta::index(path).map_err(failed)?).ok_or_else(|| PipelineError::Options {
+        problem: format!("{} lacks contigs of the input, or has them in another length", path.display()),
+    })?;
+    Windows::open(path, contigs).map_err(failed)
+}
+
+/// Checks that metrics can compare bases with a reference, as [`open_reference`] would.
+///
+/// # Errors
+/// Those of [`open_reference`].
+pub(crate) fn check_compared(path: &Path, genome: &Genome) -> Result<(), PipelineError> {
+    open_reference(path, genome).map(drop)
 }

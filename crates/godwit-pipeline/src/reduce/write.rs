@@ -98,6 +98,7 @@ impl Collector {
         let started = Instant::now();
         number_sets(&mut decided, cancelled).map_err(|error| writing_failed(error, &outputs.stem))?;
         let Decided { collected, partitions } = &decided;
+        let reference = opened.reference.clone();
         let targets = targets(collected, opened);
         let step = StepJob::of(collected, &targets, header, partitions.len(), outputs)?;
         targets.write_headers(header).map_err(|error| writing_failed(error, &outputs.stem))?;
@@ -108,7 +109,7 @@ impl Collector {
             let identity = collected.run.as_ref().map_or(String::new(), |run| run.records_identity());
             follower.begin(&BegunBam { header, genome, aside, path, starts, identity })?;
         }
-        let qc = QcJob::new(&collected.options.writing, genome)?;
+        let qc = QcJob::new(&collected.options.writing, genome, reference);
         let kept = &AtomicUsize::new(0);
         let summaries = match &collected.runs {
             Some(runs) => {
@@ -427,6 +428,7 @@ pub(super) fn writing_failed(error: io::Error, path: &Path) -> PipelineError {
     };
     match error.downcast::<CramError>() {
         Ok(cram) => PipelineError::Cram(cram),
+        // It may say itself which other file it is about.
         Err(error) => PipelineError::file("write", path)(error),
     }
 }

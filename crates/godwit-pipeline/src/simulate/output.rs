@@ -32,6 +32,10 @@ pub(super) struct Output {
 impl Output {
     /// Starts a file; `gzip` compresses it at level 1.
     pub(super) fn create(path: &Path, gzip: bool) -> Result<Self, SimulateError> {
+        if path.is_dir() {
+            let source = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(SimulateError::Write { path: path.to_path_buf(), source });
+        }
         let temporary = path.with_added_extension("part");
         let file =
             File::create(&temporary).map_err(|source| SimulateError::Write { path: path.to_path_buf(), source })?;

@@ -70,7 +70,7 @@ impl Refget {
         // A stretch of a file that is another by now is of no use to whoever has the rest of the former (RFC 9110 §13.1.5).
         let is_another = request.headers.get(IF_RANGE).is_some_and(|named| *named != tag);
         let asked = if is_another { Letters::All } else { Letters::of("", &request.headers)? };
-        let source = blocking(move || Store::Here.open(&file)).await??;
+        let source = known.text(blocking(move || Store::Here.open(&file)).await??);
         let all = source.bytes();
         let whole = asked.within(all)?;
         let range = format!("bytes {}-{}/{all}", whole.start, whole.end.saturating_sub(1));
@@ -85,7 +85,7 @@ impl Refget {
         Ok(with_tag(response, tag))
     }
 
-    /// A reference and its index; `None` where there is none of that number, or it is compressed.
+    /// A reference and its index; `None` where there is none of that number, or it cannot be read at any place.
     fn reference_file(&self, number: usize) -> Result<Option<(SeenFile, Arc<Digested>)>, RefgetError> {
         let Some(path) = self.references.get(number) else { return Ok(None) };
         let seen = Store::Here.find(path, &[], false)?;

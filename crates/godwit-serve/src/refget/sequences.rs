@@ -1,4 +1,4 @@
-//! Sequences of plain FASTA files by their digests, and their letters as they are taken.
+//! Sequences of FASTA files, plain or BGZF, by their digests, and their letters as they are taken.
 //!
 //! Flows in: FASTA files as they are now. Flows out: which sequence has a digest, where it lies, and its letters in upper case. A file
 //! is read through once for each state of it, by one caller while others wait.
@@ -12,8 +12,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use godwit_flight::web::WebStream;
 use godwit_flight::{DatasetError, Status};
-use godwit_formats::bgzf::Cut;
-use godwit_formats::fasta::{FaiRecord, FastaError, IndexEvent, index_with};
+use godwit_formats::bgzf::{BgzfText, BlockTable, Cut};
+use godwit_formats::fasta::{FaiRecord, FastaError, IndexEvent, block_table, index_with};
+use godwit_formats::random_access::RandomAccess;
 use md5::{Digest as _, Md5};
 use ring::digest::{Context, SHA512};
 
@@ -50,22 +51,33 @@ impl Sequence {
 #[derive(Debug)]
 pub(super) struct Digested {
     state: Vec<u8>,
-    /// None where it is compressed, so that nothing can be read in between, or damaged.
+    /// None where it is gzip that is not BGZF, so that it cannot be read at any place, or damaged.
     sequences: Vec<Sequence>,
+    /// The blocks of a BGZF file.
+    blocks: Option<Arc<BlockTable>>,
 }
 
 impl Digested {
     fn of(file: &SeenFile) -> Result<Self, FastaError> {
-        let sequences = match digested(&file.path) {
+        let digested = match digested(&file.path) {
             // The machine keeps it from being read, and may not the next time.
             Err(FastaError::Bgzf(error)) => return Err(FastaError::Bgzf(error)),
             found => found.unwrap_or_default(),
         };
-        Ok(Self { state: file.state.clone(), sequences })
+        let (sequences, blocks) = digested;
+        Ok(Self { state: file.state.clone(), sequences, blocks })
     }
 
     pub(super) fn has_any(&self) -> bool {
         !self.sequences.is_empty()
+    }
+
+    /// The text of the file, which is `source`.
+    pub(super) fn text(&self, source: Arc<dyn RandomAccess>) -> Arc<dyn RandomAccess> {
+        match &self.blocks {
+            Some(blocks) => Arc::new(BgzfText::new(source, blocks.clone())),
+            None => source,
+        }
     }
 
     /// Where all of them lie.
@@ -124,13 +136,14 @@ impl KnownFiles {
     }
 }
 
-/// The sequences of a plain FASTA file; none of one that is compressed.
-fn digested(path: &Path) -> Result<Vec<Sequence>, FastaError> {
-    let (mut is_plain, mut digests, mut upper) = (true, Vec::new(), Vec::new());
+/// The sequences of a FASTA file, and its blocks where it is BGZF.
+fn digested(path: &Path) -> Result<(Vec<Sequence>, Option<Arc<BlockTable>>), FastaError> {
+    let blocks = block_table(path)?.map(Arc::new);
+    let (mut digests, mut upper) = (Vec::new(), Vec::new());
     let (mut md5, mut sha512) = (Md5::new(), Context::new(&SHA512));
     let records = index_with(path, |event| {
         match event {
-            IndexEvent::Start { compressed } => is_plain &= !compressed,
+            IndexEvent::Start => {}
             IndexEvent::Bases(bases) => {
                 upper.clear();
                 upper.extend(bases.iter().map(u8::to_ascii_uppercase));
@@ -144,22 +157,24 @@ fn digested(path: &Path) -> Result<Vec<Sequence>, FastaError> {
                 digests.push((md5.finalize_reset().into(), sha));
             }
         }
-        is_plain
+        true
     });
     let records = records?;
-    if !is_plain {
-        return Ok(Vec::new());
-    }
     let sequence = |(record, (md5, sha512))| Sequence { record, md5, sha512 };
-    Ok(records.into_iter().zip(digests).map(sequence).collect())
+    Ok((records.into_iter().zip(digests).map(sequence).collect(), blocks))
 }
 
-/// The letters `[start, end)` of a sequence, in upper case.
+/// The letters `[start, end)` of a sequence of a file, in upper case.
 ///
 /// # Errors
 /// [`DatasetError`]; [`DatasetError::Changed`] where the file is another by now.
-pub(super) fn letters(file: &SeenFile, record: &FaiRecord, wanted: &Range<u64>) -> Result<WebStream, DatasetError> {
-    let source = Store::Here.open(file)?;
+pub(super) fn letters(
+    file: &SeenFile,
+    known: &Digested,
+    record: &FaiRecord,
+    wanted: &Range<u64>,
+) -> Result<WebStream, DatasetError> {
+    let source = known.text(Store::Here.open(file)?);
     // What is there now may be another file than the one that was looked at.
     let now = Store::Here.find(&file.path, &[], false)?;
     if now.as_ref().and_then(|seen| seen.files.first()).is_none_or(|now| now.state != file.state) {
@@ -226,16 +241,25 @@ mod tests {
                     text += &format!("{}{line_end}", std::str::from_utf8(line).unwrap());
                 }
             }
-            std::fs::write(&path, text).unwrap();
-            let file = seen(&path);
-            let known = Digested::of(&file).unwrap();
-            assert_eq!(known.sequences.len(), sequences.len());
-            for (sequence, found) in sequences.iter().zip(&known.sequences) {
-                for start in 0..=sequence.len() {
-                    for end in start..=sequence.len() {
-                        let wanted = start as u64..end as u64;
-                        let letters = text_of(letters(&file, &found.record, &wanted).unwrap()).await.unwrap();
-                        assert_eq!(letters, sequence[start..end].to_ascii_uppercase(), "{start}-{end}, {width}");
+            let mut packed = godwit_formats::bgzf::Writer::new(Vec::new(), 1);
+            // Blocks of a few bytes, so that letters of one request are in several.
+            for piece in text.as_bytes().chunks(11) {
+                packed.write_bytes(piece).unwrap();
+                packed.flush_block().unwrap();
+            }
+            for content in [text.into_bytes(), packed.finish_file().unwrap().0] {
+                std::fs::write(&path, content).unwrap();
+                let file = seen(&path);
+                let known = Digested::of(&file).unwrap();
+                assert_eq!(known.sequences.len(), sequences.len());
+                for (sequence, found) in sequences.iter().zip(&known.sequences) {
+                    for start in 0..=sequence.len() {
+                        for end in start..=sequence.len() {
+                            let wanted = start as u64..end as u64;
+                            let stream = letters(&file, &known, &found.record, &wanted).unwrap();
+                            let letters = text_of(stream).await.unwrap();
+                            assert_eq!(letters, sequence[start..end].to_ascii_uppercase(), "{start}-{end}, {width}");
+                        }
                     }
                 }
             }
@@ -256,11 +280,12 @@ mod tests {
             assert_eq!(known.of(&before).unwrap().with(id).count(), 1);
             assert!(known.had(&path, id));
         }
-        let record = known.of(&before).unwrap().with(ids[0]).next().unwrap().record.clone();
-        let begun = letters(&before, &record, &(0..4)).unwrap();
+        let digested = known.of(&before).unwrap();
+        let record = digested.with(ids[0]).next().unwrap().record.clone();
+        let begun = letters(&before, &digested, &record, &(0..4)).unwrap();
         std::fs::write(&path, ">s\nAC\nG\n").unwrap();
         assert!(text_of(begun).await.is_err(), "fewer letters than were promised");
-        assert!(matches!(letters(&before, &record, &(0..4)), Err(DatasetError::Changed { .. })));
+        assert!(matches!(letters(&before, &digested, &record, &(0..4)), Err(DatasetError::Changed { .. })));
         assert_eq!(known.of(&seen(&path)).unwrap().with(ids[0]).count(), 0);
         std::fs::write(&path, "no FASTA").unwrap();
         assert_eq!(known.of(&seen(&path)).unwrap().sequences.len(), 0);

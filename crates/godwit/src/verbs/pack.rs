@@ -203,6 +203,9 @@ fn name_of(path: &Path) -> String {
 
 fn ratio(summary: &PackSummary) -> String {
     let PackSummary { text_bytes, packed_bytes, segments_of_text, .. } = *summary;
+    if text_bytes == 0 {
+        return format!("{packed_bytes} bytes from an empty input");
+    }
     let times = text_bytes as f64 / packed_bytes as f64;
     let kept = match segments_of_text {
         0 => "",
@@ -237,6 +240,10 @@ impl Aside {
     fn create(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             return Ok(Self::Stdout(std::io::stdout()));
+        }
+        if path.is_dir() {
+            let source = std::io::Error::from(std::io::ErrorKind::IsADirectory);
+            return Err(DeltaError::Io { path: path.to_owned(), source }.into());
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // As other files are made: who may read it is what the process was told.
