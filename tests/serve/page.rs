@@ -166,7 +166,7 @@ fn a_reader_in_a_browser_shows_a_token_and_sees_what_the_rules_let_him() {
         skip!("browser", "Chromium is not installed");
     };
     assert_eq!(told[0], "0 datasets");
-    assert!(told[1].contains("You are bob") && told[1].contains("rules"), "{told:?}");
+    assert!(told[1].contains("Signed in as bob") && told[1].contains("rules"), "{told:?}");
     assert_eq!((told[2].as_str(), told[4].as_str()), ("people.csv", "age"), "{told:?}");
 }
 

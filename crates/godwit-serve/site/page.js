@@ -1,6 +1,6 @@
 "use strict";
 
-// The page of a server: it asks what anybody may ask with a token, and shows what comes.
+// The page of a server: it sends the requests that any client with the same token may send, and shows the replies.
 
 const SHOWN_ROWS = 1000;
 const PLOT_ROWS = 200000;
@@ -39,7 +39,7 @@ async function ask(path, question) {
     const answer = await fetch(`/api/${path}`, options);
     const told = await answer.json().catch(() => ({}));
     if (!answer.ok) {
-        throw new Refused(answer.status, told.error || `the server answered with ${answer.status}`);
+        throw new Refused(answer.status, told.error || `the server replied with HTTP status ${answer.status}`);
     }
     return told;
 }
@@ -56,9 +56,9 @@ async function attempt(work) {
         await work();
     } catch (problem) {
         if (problem.status === 401) {
-            const why = sessionStorage.getItem("why") || "Whoever is let in has a token.";
+            const why = sessionStorage.getItem("why") || "This server requires a token.";
             sessionStorage.removeItem("why");
-            askForToken(token() ? "This token is not let in." : why);
+            askForToken(token() ? "The server rejects this token." : why);
         } else {
             tell(problem);
         }
@@ -68,7 +68,7 @@ async function attempt(work) {
 function askForToken(why) {
     sessionStorage.removeItem("token");
     if (state.me) {
-        // Nothing stays that was shown to whoever had the token before.
+        // What the previous token gave access to is removed.
         sessionStorage.setItem("why", why);
         history.replaceState(null, "", location.pathname);
         location.reload();
@@ -107,7 +107,7 @@ function list() {
     const shown = state.datasets.filter((dataset) => dataset.name.toLowerCase().includes(wanted));
     $("datasets").replaceChildren(
         ...shown.map((dataset) => {
-            const about = dataset.problem ? "cannot be read" : facts(dataset).filter(([name]) => name !== "Sample").map(([, value]) => value).join(" · ");
+            const about = dataset.problem ? "cannot be read" : facts(dataset).filter(([name]) => name !== "Sample").map(([name, value]) => (name === "Rows" ? `${value} rows` : value)).join(" · ");
             const button = element("button", { type: "button" }, dataset.name, element("small", {}, about));
             if (dataset.name === state.chosen?.name) {
                 button.setAttribute("aria-current", "true");
@@ -117,7 +117,7 @@ function list() {
         }),
     );
     $("more").hidden = state.datasets.length >= state.all;
-    $("count").textContent = state.me ? `${number(state.datasets.length)} of ${number(state.all)}${wanted ? `, ${number(shown.length)} with that name` : ""}` : "";
+    $("count").textContent = state.me ? `${number(state.datasets.length)} of ${number(state.all)} datasets${wanted ? `, ${number(shown.length)} match` : ""}` : "";
 }
 
 async function listMore() {
@@ -156,7 +156,7 @@ async function follow() {
     if (!dataset) {
         $("dataset").hidden = true;
         if (name) {
-            throw new Error(`There is no dataset ${name}, or none that you may see.`);
+            throw new Error(`There is no dataset ${name}, or you have no access to it.`);
         }
         return;
     }
@@ -181,7 +181,8 @@ async function follow() {
     $("plots").replaceChildren();
     if (isOther) {
         forgetBrowser();
-        $("statement").value = `SELECT *\nFROM ${table(dataset)}\nLIMIT 20`;
+        showExamples(dataset.problem ? examplesOfList() : examplesOf(dataset));
+        $("statement").value = $("examples").value;
         document.title = `${dataset.name} · godwit`;
         if (isFromList) {
             $("main").focus();
@@ -211,6 +212,45 @@ const quoted = (text) => `'${text.replaceAll("'", "''")}'`;
 
 function table(dataset) {
     return dataset.kind === "table" ? `"${dataset.name.replaceAll('"', '""')}"` : `${dataset.kind}(${quoted(dataset.name)})`;
+}
+
+/// Titles and statements of examples that need no column: one dataset of each kind in the list.
+function examplesOfList() {
+    const first = (kind) => state.datasets.find((dataset) => dataset.kind === kind && !dataset.problem);
+    return ["reads", "variants", "table"].map(first).filter(Boolean).flatMap((dataset) => [
+        [`First 20 rows of ${dataset.name}`, `SELECT *\nFROM ${table(dataset)}\nLIMIT 20`],
+        [`Number of rows of ${dataset.name}`, `SELECT count(*) AS rows\nFROM ${table(dataset)}`],
+    ]);
+}
+
+/// Examples for a dataset whose columns are known.
+function examplesOf(dataset) {
+    const from = `FROM ${table(dataset)}`;
+    const examples = [["First 20 rows", `SELECT *\n${from}\nLIMIT 20`]];
+    const region = dataset.regions ? firstRegion(dataset) : "";
+    if (region) {
+        examples.push([`Rows in ${region}`, `SELECT *\n${from}\nWHERE region(${quoted(region)})\nLIMIT 20`]);
+    }
+    if (has(dataset, "contig")) {
+        examples.push(["Rows of each contig", `SELECT contig, count(*) AS rows\n${from}\nGROUP BY contig\nORDER BY contig`]);
+    }
+    if (has(dataset, "mapping_quality")) {
+        examples.push(["Reads of each mapping quality", `SELECT mapping_quality, count(*) AS reads\n${from}\nGROUP BY mapping_quality\nORDER BY mapping_quality DESC`]);
+    }
+    if (dataset.kind === "variants" && has(dataset, "contig", "position", "quality")) {
+        examples.push(["Variants of the highest quality", `SELECT contig, position, quality\n${from}\nORDER BY quality DESC NULLS LAST\nLIMIT 20`]);
+    }
+    examples.push(["Number of rows", `SELECT count(*) AS rows\n${from}`]);
+    return examples;
+}
+
+/// Offers examples; an empty statement becomes the first of them.
+function showExamples(examples) {
+    $("examples-line").hidden = !examples.length;
+    $("examples").replaceChildren(...examples.map(([title, statement]) => element("option", { value: statement }, title)));
+    if (!$("statement").value.trim()) {
+        $("statement").value = $("examples").value;
+    }
 }
 
 const has = (dataset, ...names) => names.every((name) => dataset.columns.some((column) => column.name === name));
@@ -296,7 +336,7 @@ function bars(title, values, left, right, isPart, kind) {
     const svg = document.createElementNS(SVG, "svg");
     const set = (it, attributes) => Object.entries(attributes).forEach(([key, value]) => it.setAttribute(key, value));
     set(svg, { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "plot", role: "img" });
-    svg.setAttribute("aria-label", `${title}, from ${left} to ${right}; ${highest} at most`);
+    svg.setAttribute("aria-label", `${title}, from ${left} to ${right}; maximum ${highest}`);
     const step = width / values.length;
     values.forEach((value, at) => {
         const tall = (value / most) * height;
@@ -306,9 +346,9 @@ function bars(title, values, left, right, isPart, kind) {
             svg.append(bar);
         }
     });
-    const note = isPart ? ` (of the first ${number(PLOT_ROWS)} ${kind})` : "";
+    const note = isPart ? ` (first ${number(PLOT_ROWS)} ${kind})` : "";
     const ends = element("div", { className: "ends" }, element("span", {}, left), element("span", {}, right));
-    return element("figure", {}, element("figcaption", {}, title + note), element("small", {}, `${highest} at most`), svg, ends);
+    return element("figure", {}, element("figcaption", {}, title + note), element("small", {}, `maximum ${highest}`), svg, ends);
 }
 
 /// What igv.js takes for markup is none of a name.
@@ -399,7 +439,7 @@ async function runStatement() {
     try {
         const found = await query($("statement").value, SHOWN_ROWS);
         $("result").replaceChildren(rowsOf(found));
-        $("took").textContent = `${number(found.rows.length)} rows${found.more ? ", and more" : ""}, ${found.seconds.toFixed(2)} s`;
+        $("took").textContent = `${found.more ? "first " : ""}${number(found.rows.length)} ${found.rows.length === 1 ? "row" : "rows"}, ${found.seconds.toFixed(2)} s`;
     } catch (problem) {
         $("took").textContent = "";
         $("result").replaceChildren();
@@ -411,11 +451,13 @@ async function start() {
     state.me = await ask("me");
     $("login").hidden = true;
     $("logout").hidden = !token();
-    const rules = state.me.rules ? "; shown is what the rules let you see" : "";
-    $("who").textContent = (state.me.asked ? `You are ${state.me.name || "let in"}` : "Nobody is asked who they are here") + rules;
+    const rules = state.me.rules ? "; access rules apply" : "";
+    const principal = state.me.name ? `Signed in as ${state.me.name}` : "Signed in";
+    $("who").textContent = (state.me.asked ? principal : "No authentication") + rules;
     $("sql").hidden = !state.me.sql;
     state.datasets = [];
     await listMore();
+    showExamples(examplesOfList());
     await follow();
 }
 
@@ -427,7 +469,7 @@ $("login").addEventListener("submit", (event) => {
 });
 $("logout").addEventListener("click", () => {
     forgetBrowser();
-    askForToken("The token is forgotten.");
+    askForToken("Signed out.");
 });
 $("filter").addEventListener("input", list);
 $("more").addEventListener("click", () => attempt(listMore));
@@ -438,6 +480,9 @@ $("region-form").addEventListener("submit", (event) => {
 $("statement-form").addEventListener("submit", (event) => {
     event.preventDefault();
     attempt(runStatement);
+});
+$("examples").addEventListener("change", () => {
+    $("statement").value = $("examples").value;
 });
 $("statement").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {

@@ -41,14 +41,29 @@ def seen(page, name):
     return page.locator("#facts").inner_text().replace("\n", " ")
 
 
+def run_examples(page):
+    """Every example that is offered runs."""
+    titles = page.get_by_label("Examples").locator("option").all_inner_texts()
+    assert len(titles) > 2, titles
+    for title in titles:
+        page.get_by_label("Examples").select_option(label=title)
+        page.get_by_role("button", name="Run").click()
+        expect(page.locator("#took")).to_contain_text(" s")
+        expect(page.locator("#result thead")).to_be_visible()
+        assert page.locator("#problem").is_hidden(), (title, page.locator("#problem").inner_text())
+
+
 def datasets(browser, url, pictures, reads, variants):
     """Reads with their plots and the genome browser, variants, SQL, and what is wrong in it."""
     for scheme in ("light", "dark"):
         reader = Reader(browser, url, pictures, scheme)
         page = reader.page
         page.goto(url)
+        expect(page.locator("#who")).to_have_text("No authentication")
+        run_examples(page)
         page.get_by_role("button", name=reads).click()
         print(seen(page, reads))
+        run_examples(page)
         expect(page.locator("#plots figure")).to_have_count(2)
         print(*[plot.get_attribute("aria-label") for plot in page.locator("#plots svg").all()], sep="\n")
         # igv.js draws in a shadow of its own; there it is when a track has its name.
@@ -56,6 +71,7 @@ def datasets(browser, url, pictures, reads, variants):
         reader.picture(f"reads-{scheme}")
         page.get_by_role("button", name=variants).click()
         print(seen(page, variants))
+        run_examples(page)
         expect(page.locator("#plots figure").first).to_be_visible()
         expect(page.locator("#genome .igv-track-label").first).to_be_visible()
         reader.picture(f"variants-{scheme}")
@@ -155,10 +171,10 @@ def guarded(browser, url, pictures, token, *wanted):
     print(page.locator("#datasets li").count(), "datasets")
     for shown in ("nonsense", token):
         page.get_by_label("Token").fill(shown)
-        page.get_by_role("button", name="Show it").first.click()
+        page.get_by_role("button", name="Sign in").click()
         if shown == "nonsense":
-            expect(page.locator("#who")).to_have_text("This token is not let in.")
-    expect(page.get_by_role("button", name="Forget the token")).to_be_visible()
+            expect(page.locator("#who")).to_have_text("The server rejects this token.")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     print(page.locator("#who").inner_text())
     expect(page.locator("#datasets li").first).to_be_visible()
     print(*[text.splitlines()[0] for text in page.locator("#datasets li").all_inner_texts()])
@@ -170,8 +186,8 @@ def guarded(browser, url, pictures, token, *wanted):
         print(*columns.all_text_contents())
     reader.picture("guarded")
     assert token not in page.content() and token not in page.url
-    page.get_by_role("button", name="Forget the token").click()
-    expect(page.locator("#who")).to_have_text("The token is forgotten.")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("#who")).to_have_text("Signed out.")
     assert page.locator("#datasets li").count() == 0 and not page.locator("#dataset").is_visible()
     assert not any(name in page.content() for name in wanted), "what was shown stays"
     reader.end("401 (Unauthorized)")

@@ -68,7 +68,8 @@ impl Node {
         let is_sent = ["query", "dataset"].contains(&about(&request));
         let wanted = if is_sent { Method::POST } else { Method::GET };
         if request.method != wanted {
-            let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, error_text(&format!("ask with {wanted}")));
+            let mut response =
+                answer(StatusCode::METHOD_NOT_ALLOWED, error_text(&format!("this path accepts {wanted} only")));
             response.headers_mut().extend(HeaderValue::from_str(wanted.as_str()).ok().map(|wanted| (ALLOW, wanted)));
             return WebReply { response, access: None };
         }
@@ -96,7 +97,7 @@ impl Node {
                 blocking(move || all_of(&*catalog, &name)).await
             }
             "query" => self.queried(caller, sent(request)?).await,
-            page => Err(Status::not_found(format!("there is no page {API}{page}"))),
+            page => Err(Status::not_found(format!("{API}{page} does not exist"))),
         }
     }
 
@@ -139,10 +140,11 @@ impl Node {
 fn sent<T: serde::de::DeserializeOwned>(request: &WebRequest) -> Result<T, Status> {
     let is_json = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/json");
     if !request.headers.get(CONTENT_TYPE).is_some_and(is_json) {
-        return Err(Status::invalid_argument("questions are sent as application/json"));
+        return Err(Status::invalid_argument("the body must have the content type application/json"));
     }
-    let body = request.body.as_ref().ok_or_else(|| Status::invalid_argument("the question is over 1 MiB"))?;
-    serde_json::from_slice(body).map_err(|error| Status::invalid_argument(format!("this is no question: {error}")))
+    let body = request.body.as_ref().ok_or_else(|| Status::invalid_argument("the body is larger than 1 MiB"))?;
+    serde_json::from_slice(body)
+        .map_err(|error| Status::invalid_argument(format!("the body is not a valid request: {error}")))
 }
 
 /// What a request is about.
