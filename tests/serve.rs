@@ -25,5 +25,6 @@ mod regions;
 mod remote;
 mod rules;
 mod scanners;
+mod skipped;
 mod traces;
 pub mod web;

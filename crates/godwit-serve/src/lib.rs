@@ -8,6 +8,7 @@
 mod batches;
 mod bucket;
 mod htsget;
+mod listing;
 mod live;
 mod packed;
 mod pages;
@@ -23,6 +24,7 @@ mod tables;
 mod variants;
 mod whole_files;
 
+pub use listing::SkippedEntry;
 pub use live::{LiveReads, LiveRuns};
 pub use pages::{Pages, PagesOptions};
 pub use puts::Temporary;

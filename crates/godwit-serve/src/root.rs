@@ -14,6 +14,7 @@ use godwit_formats::intervals::IntervalFormat;
 use godwit_transfer::References;
 
 use crate::bucket::{self, Bucket};
+use crate::listing::{Entries, Listing, MAX_DEPTH, SkippedEntry};
 use crate::live::{self, LiveDataset, LiveRuns};
 use crate::packed::PackedDataset;
 use crate::puts::{Shelf, Shelves, Temporary};
@@ -24,8 +25,6 @@ use crate::tables::{ArrowDataset, CsvDataset, ParquetDataset};
 use crate::variants::{self, VcfDataset};
 use crate::whole_files::{Content, WholeFile};
 
-/// Directories below each other that are looked into.
-const MAX_DEPTH: usize = 32;
 /// Datasets that are kept open, with their headers and indexes.
 const MAX_OPEN: usize = 256;
 /// The format of a dataset whose name does not say it: what clients put is kept so.
@@ -350,6 +349,28 @@ impl Root {
         })
     }
 
+    /// The number of datasets, and the entries below the directory that look like datasets or directories and are not served.
+    ///
+    /// # Errors
+    /// [`DatasetError::Machine`] where the directory cannot be read.
+    pub fn survey(&self) -> Result<(usize, Vec<SkippedEntry>), DatasetError> {
+        match &self.store {
+            Store::Bucket(bucket) => Ok((Self::names_in(bucket)?.len(), Vec::new())),
+            Store::Here => self.listing().map(|listing| (listing.names.len(), listing.skipped)),
+        }
+    }
+
+    /// What lies below the directory, and what clients put for as long as the server runs.
+    fn listing(&self) -> Result<Listing, DatasetError> {
+        let mut listing = Listing::default();
+        listing.add(&self.directory, String::new(), self).map_err(|source| cannot_open(&self.directory, source))?;
+        if let Some(temporary) = &self.temporary {
+            // It is gone where its server has ended.
+            let _ = listing.add(temporary, format!("{TEMPORARY}/"), self);
+        }
+        Ok(listing)
+    }
+
     /// The names of what a bucket has.
     fn names_in(bucket: &Bucket) -> Result<Vec<String>, DatasetError> {
         let names: BTreeSet<String> =
@@ -393,39 +414,23 @@ fn plain(name: &str) -> Result<&Path, DatasetError> {
     if fine { Ok(path) } else { Err(DatasetError::NotFound { name: name.to_owned() }) }
 }
 
+impl Entries for Root {
+    fn dataset(&self, name: &str) -> Option<bool> {
+        Format::of(name).map(|format| format.is_directory())
+    }
+
+    fn name_in(&self, directory: &Path) -> Option<String> {
+        let run = self.runs.as_ref().and_then(|runs| runs.name_in(directory))?;
+        Some(format!("{run}{}", live::ENDING))
+    }
+}
+
 impl Catalog for Root {
     fn names(&self) -> Result<Vec<String>, DatasetError> {
         if let Store::Bucket(bucket) = &self.store {
             return Self::names_in(bucket);
         }
-        let mut names = Vec::new();
-        let mut directories = vec![(self.directory.clone(), String::new(), 0)];
-        directories.extend(self.temporary.iter().map(|temporary| (temporary.clone(), format!("{TEMPORARY}/"), 1)));
-        while let Some((directory, prefix, depth)) = directories.pop() {
-            let listed = fs::read_dir(&directory);
-            // What lies deeper and cannot be read is left out; the root itself has to be there.
-            let Ok(entries) = listed.map_err(|source| cannot_open(&directory, source)) else {
-                if depth == 0 {
-                    fs::read_dir(&directory).map_err(|source| cannot_open(&directory, source))?;
-                }
-                continue;
-            };
-            let run = self.runs.as_ref().and_then(|runs| runs.name_in(&directory));
-            names.extend(run.map(|run| format!("{prefix}{run}{}", live::ENDING)));
-            for entry in entries.flatten() {
-                let file_name = entry.file_name();
-                let Some(name) = file_name.to_str().filter(|name| !name.starts_with('.')) else { continue };
-                let Ok(metadata) = fs::metadata(entry.path()) else { continue };
-                let whole = format!("{prefix}{name}");
-                match Format::of(name) {
-                    Some(format) if metadata.is_file() || format.is_directory() => names.push(whole),
-                    _ if metadata.is_dir() && depth < MAX_DEPTH => {
-                        directories.push((entry.path(), whole + "/", depth + 1));
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let mut names = self.listing()?.names;
         names.sort_unstable();
         Ok(names)
     }

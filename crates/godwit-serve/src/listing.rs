@@ -1,0 +1,185 @@
+//! The datasets below a directory, and the entries that look like datasets and cannot be served.
+//!
+//! An entry that cannot be served keeps no other one from being listed: an unreadable directory, a symbolic link that leads nowhere or back
+//! to a directory above it, a FIFO with the name of a dataset, a name that is not UTF-8.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Directories below each other that are listed.
+pub(crate) const MAX_DEPTH: usize = 32;
+
+/// An entry below the root that is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedEntry {
+    /// The entry.
+    pub path: PathBuf,
+    /// Why it is not served.
+    pub reason: String,
+}
+
+/// What the walk found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Names of datasets: paths below the root.
+    pub(crate) names: Vec<String>,
+    /// Entries that look like datasets or directories and are left out.
+    pub(crate) skipped: Vec<SkippedEntry>,
+}
+
+/// What the walk asks about the entries.
+pub(crate) trait Entries {
+    /// Whether a file name is that of a dataset; `Some(true)` where the dataset may also be a directory.
+    fn dataset(&self, name: &str) -> Option<bool>;
+
+    /// The name of a dataset that a directory itself is beside its entries.
+    fn name_in(&self, directory: &Path) -> Option<String>;
+}
+
+/// A directory that is to be listed.
+struct OpenDirectory {
+    path: PathBuf,
+    /// The name of each of its entries begins with it.
+    prefix: String,
+    /// Device and inode of the directories above it.
+    above: Vec<(u64, u64)>,
+}
+
+impl Listing {
+    /// Adds the datasets below a directory.
+    ///
+    /// # Errors
+    /// Where the directory itself cannot be read.
+    pub(crate) fn add(&mut self, root: &Path, prefix: String, entries: &dyn Entries) -> io::Result<()> {
+        let found = fs::metadata(root)?;
+        fs::read_dir(root)?;
+        let mut directories = vec![OpenDirectory { path: root.to_owned(), prefix, above: vec![identity(&found)] }];
+        while let Some(directory) = directories.pop() {
+            let listed = match fs::read_dir(&directory.path) {
+                Ok(listed) => listed,
+                Err(error) => {
+                    self.skip(&directory.path, error.to_string());
+                    continue;
+                }
+            };
+            self.names.extend(entries.name_in(&directory.path).map(|name| format!("{}{name}", directory.prefix)));
+            for entry in listed {
+                match entry {
+                    Ok(entry) => directories.extend(self.entry(&directory, &entry.path(), entries)),
+                    Err(error) => self.skip(&directory.path, error.to_string()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, path: &Path, reason: impl Into<String>) {
+        self.skipped.push(SkippedEntry { path: path.to_owned(), reason: reason.into() });
+    }
+
+    /// Adds an entry, or returns it as a directory that is to be listed.
+    fn entry(&mut self, within: &OpenDirectory, path: &Path, entries: &dyn Entries) -> Option<OpenDirectory> {
+        let file_name = path.file_name()?;
+        let shown = file_name.to_string_lossy();
+        if shown.starts_with('.') {
+            return None;
+        }
+        let dataset = entries.dataset(&shown);
+        let found = match fs::metadata(path) {
+            Ok(found) => found,
+            // A file that was removed since the directory was read is not below the root; a link that leads nowhere is.
+            Err(_) if fs::symlink_metadata(path).is_err() => return None,
+            Err(error) => {
+                if dataset.is_some() || error.kind() != io::ErrorKind::NotFound {
+                    self.skip(path, error.to_string());
+                }
+                return None;
+            }
+        };
+        let Some(name) = file_name.to_str() else {
+            if dataset.is_some() || found.is_dir() {
+                self.skip(path, "its name is not UTF-8");
+            }
+            return None;
+        };
+        let whole = format!("{}{name}", within.prefix);
+        match dataset {
+            Some(may_be_directory) if found.is_file() || (found.is_dir() && may_be_directory) => self.names.push(whole),
+            _ if found.is_dir() => return self.directory(within, path, whole, &found),
+            Some(_) => self.skip(path, "it is neither a file nor a directory"),
+            None => {}
+        }
+        None
+    }
+
+    fn directory(
+        &mut self,
+        within: &OpenDirectory,
+        path: &Path,
+        name: String,
+        found: &Metadata,
+    ) -> Option<OpenDirectory> {
+        let own = identity(found);
+        if within.above.contains(&own) {
+            self.skip(path, "it is a symbolic link to a directory above it");
+            return None;
+        }
+        if within.above.len() > MAX_DEPTH {
+            self.skip(path, format!("it lies more than {MAX_DEPTH} directories below the root"));
+            return None;
+        }
+        let above = within.above.iter().copied().chain([own]).collect();
+        Some(OpenDirectory { path: path.to_owned(), prefix: name + "/", above })
+    }
+}
+
+fn identity(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Beds;
+
+    impl Entries for Beds {
+        fn dataset(&self, name: &str) -> Option<bool> {
+            name.ends_with(".bed").then_some(false)
+        }
+
+        fn name_in(&self, _directory: &Path) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn entries_that_cannot_be_served_are_named_and_keep_no_other_from_being_listed() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        fs::create_dir_all(path("a/b")).unwrap();
+        for name in ["a/b/x.bed", "y.bed", "notes.txt", ".hidden.bed"] {
+            fs::write(path(name), "").unwrap();
+        }
+        symlink("..", path("a/b/up")).unwrap();
+        symlink("nowhere", path("gone.bed")).unwrap();
+        symlink("nowhere", path("gone.txt")).unwrap();
+        symlink("self", path("self")).unwrap();
+        let odd = root.path().join(std::ffi::OsStr::from_bytes(b"\xff.bed"));
+        fs::write(&odd, "").unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("s.bed")).unwrap();
+        let mut listing = Listing::default();
+        listing.add(root.path(), String::new(), &Beds).unwrap();
+        listing.names.sort();
+        assert_eq!(listing.names, ["a/b/x.bed", "y.bed"]);
+        let mut skipped: Vec<PathBuf> = listing.skipped.into_iter().map(|entry| entry.path).collect();
+        skipped.sort();
+        assert_eq!(skipped, [path("a/b/up"), path("gone.bed"), path("s.bed"), path("self"), odd]);
+        assert!(Listing::default().add(&path("none"), String::new(), &Beds).is_err());
+    }
+}
