@@ -186,3 +186,26 @@ fn what_is_not_there_or_cannot_be_checked_is_said() {
     write(&directory.join("notes.txt"), b"text");
     verify(&directory.join("notes.txt")).refuses(&[2, CORRUPT], &["notes.txt"]);
 }
+
+#[test]
+fn every_file_of_a_directory_is_checked_whatever_is_wrong_with_others() {
+    needs!("bwa");
+    let out = aligned();
+    let bam = out.join("sample.bam");
+    let mut bytes = read(&bam);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    write(&bam, &bytes);
+    fs::remove_file(out.join("sample.idxstats.txt")).expect("it is there");
+    // A link to itself cannot be read by root either.
+    let looped = out.join("sample.flagstat.txt");
+    fs::remove_file(&looped).expect("it is there");
+    std::os::unix::fs::symlink("sample.flagstat.txt", &looped).expect("a link can be made");
+    write(&out.join("other.manifest.json"), b"{}");
+    let found = verify(&out);
+    found.refuses(&[CORRUPT], &["corrupt", "1 more of"]);
+    let verdicts = |word: &str| found.stdout.lines().filter(|line| line.starts_with(word)).count();
+    let counts = ["corrupt: ", "missing: ", "unreadable: "].map(verdicts);
+    assert_eq!(counts, [2, 1, 1], "{}", found.report());
+    assert!(verdicts("ok: ") > 5, "{}", found.report());
+}

@@ -12,6 +12,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use godwit_formats::with_causes;
+
 use crate::error::PipelineError;
 use crate::manifest::{Manifest, ManifestFile, SUFFIX, checksum};
 
@@ -46,9 +48,15 @@ pub enum Verdict {
     },
     /// A manifest names it, and it is not there.
     Missing,
+    /// It is there, and this machine cannot read it.
+    Unreadable {
+        /// What the system reports.
+        problem: String,
+    },
 }
 
-/// Checks a file, the files of a manifest, or everything that the manifests in a directory name.
+/// Checks a file, the files of a manifest, or everything that the manifests in a directory name. Of several files, one that cannot be
+/// checked does not keep the others from being checked.
 ///
 /// # Errors
 /// [`PipelineError::Missing`] where there is nothing at `path` or nothing to check in it, [`PipelineError::File`] where
@@ -120,6 +128,20 @@ fn manifest_of(path: &Path) -> Result<Option<(Manifest, usize)>, PipelineError> 
     Ok(None)
 }
 
+/// The verdict on one of several files whose check failed.
+///
+/// # Errors
+/// [`PipelineError::Interrupted`]: no further file is checked.
+fn verdict_of(path: PathBuf, error: PipelineError) -> Result<Check, PipelineError> {
+    let verdict = match error {
+        PipelineError::Interrupted => return Err(error),
+        PipelineError::Corrupt { problem, .. } => Verdict::Corrupt { problem },
+        PipelineError::File { source, .. } => Verdict::Unreadable { problem: source.to_string() },
+        error => Verdict::Unreadable { problem: with_causes(&error) },
+    };
+    Ok(Check { path, verdict })
+}
+
 struct Work<'w> {
     threads: usize,
     cancelled: &'w AtomicBool,
@@ -129,7 +151,10 @@ impl Work<'_> {
     fn directory(&self, path: &Path) -> Result<Vec<Check>, PipelineError> {
         let (mut checks, mut named) = (Vec::new(), Vec::new());
         for manifest in manifests_in(path)? {
-            let found = self.manifest(&manifest)?;
+            let found = match self.manifest(&manifest) {
+                Ok(found) => found,
+                Err(error) => vec![verdict_of(manifest, error)?],
+            };
             named.extend(found.iter().map(|check| check.path.clone()));
             checks.extend(found);
         }
@@ -143,7 +168,8 @@ impl Work<'_> {
         });
         unnamed.sort();
         for bam in unnamed {
-            checks.push(self.alone(&bam)?);
+            let check = self.alone(&bam);
+            checks.push(check.or_else(|error| verdict_of(bam, error))?);
         }
         if checks.is_empty() {
             let remedy = "name the directory that godwit wrote to, or a file".to_owned();
@@ -154,7 +180,11 @@ impl Work<'_> {
 
     fn manifest(&self, path: &Path) -> Result<Vec<Check>, PipelineError> {
         let manifest = read_manifest(path)?;
-        manifest.files.iter().map(|entry| self.file(path.with_file_name(&entry.name), entry)).collect()
+        let check = |entry: &ManifestFile| {
+            let path = path.with_file_name(&entry.name);
+            self.file(path.clone(), entry).or_else(|error| verdict_of(path, error))
+        };
+        manifest.files.iter().map(check).collect()
     }
 
     /// A file against its entry.

@@ -2,13 +2,14 @@
 
 use godwit_pipeline::{Check, Verdict, verify};
 
-use super::{cancel_on_signal, print};
+use super::print;
 use crate::cli::VerifyArgs;
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 
 /// Checks and prints one line for each file; fails if anything is wrong with one.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
-    let checks = verify(&args.path, args.common.thread_count(), &*cancel_on_signal()?)?;
+    let checks = verify(&args.path, args.common.thread_count(), &*interruption::flag())?;
     let text: String = checks.iter().map(|check| line(check, args.common.json)).collect();
     if !args.common.quiet {
         print(&text)?;
@@ -21,6 +22,12 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         let more = if others > 0 { format!("; {others} more of {of} files are corrupt") } else { String::new() };
         let message = format!("{} is corrupt: {problem}{more}; fetch or make it again", path.display());
         return Err(Failure::new(Exit::Input, message));
+    }
+    let unreadable = checks.iter().filter(|check| matches!(check.verdict, Verdict::Unreadable { .. }));
+    if let Some(Check { path, verdict: Verdict::Unreadable { problem } }) = unreadable.clone().next() {
+        let count = unreadable.count();
+        let message = format!("{} cannot be read ({count} of {of} files cannot): {problem}", path.display());
+        return Err(Failure::new(Exit::Machine, message));
     }
     match missing.clone().next() {
         None => Ok(()),
@@ -51,6 +58,7 @@ fn line(check: &Check, json: bool) -> String {
         }
         Verdict::Corrupt { problem } => ("corrupt", None, problem.clone()),
         Verdict::Missing => ("missing", None, "a manifest names it".to_owned()),
+        Verdict::Unreadable { problem } => ("unreadable", None, problem.clone()),
     };
     if json {
         let value = serde_json::json!({ "file": path, "verdict": word, "records": records, "detail": text });
