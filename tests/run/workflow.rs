@@ -129,6 +129,21 @@ fn a_sample_that_fails_does_not_keep_the_others_from_being_done() {
 }
 
 #[test]
+fn a_sample_whose_reads_are_missing_is_told_at_the_start_and_the_others_are_done() {
+    needs!("bcftools", "bgzip", "bash");
+    let cohort = Cohort::get();
+    let directory = scratch::directory("missing-reads");
+    let (sheet, out) = (sheet(cohort, &directory), directory.join("out"));
+    fs::remove_file(directory.join("ada_2_2.fastq")).expect("it was written");
+    let failed = run(cohort, &sheet, &out).run();
+    failed.refuses(&[4], &["1 of 2 samples failed", "ada", "ada_2_2.fastq", "--resume"]);
+    let first = failed.stderr.lines().next().unwrap_or_default();
+    assert!(first.contains("ada will fail") && first.contains("line 4, column fastq_2"), "{}", failed.report());
+    let told = report(&out);
+    assert!(told["samples"][1]["error"].is_null() && out.join("ben/ben.vcf.gz").is_file(), "{told}");
+}
+
+#[test]
 fn sheets_and_options_that_make_no_sense_are_refused_before_anything_is_done() {
     needs!("bcftools");
     let cohort = Cohort::get();

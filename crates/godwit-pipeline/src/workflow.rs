@@ -125,6 +125,10 @@ pub fn run_workflow(
 ) -> Result<WorkflowReport, PipelineError> {
     let started = Instant::now();
     let samples = samples_of(options)?;
+    for (sample, missing) in samples.iter().filter_map(|sample| Some((&sample.name, sample.missing.as_ref()?))) {
+        let message = format!("the sample {sample} will fail: {missing}; the other samples are run");
+        observer.event(&Event::Warning { message });
+    }
     let mut run = WorkflowRun::new(options, &samples, observer, cancelled)?;
     run.all(nodes)?;
     run.report.finish(nodes.map(|nodes| (nodes.nodes(), nodes.each())), started.elapsed());

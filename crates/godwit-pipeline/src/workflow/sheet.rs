@@ -27,6 +27,8 @@ pub struct SheetSample {
     pub sex: Option<String>,
     /// At least one.
     pub lanes: Vec<SheetLane>,
+    /// The first file of it that does not exist, with its place in the sheet.
+    pub missing: Option<String>,
 }
 
 /// The reads of one lane.
@@ -51,7 +53,8 @@ pub fn sample_name_problem(name: &str) -> Option<&'static str> {
 /// samples are aligned to.
 ///
 /// # Errors
-/// [`PipelineError::Sheet`] with line and column of everything that is wrong, [`PipelineError::Missing`], [`PipelineError::File`].
+/// [`PipelineError::Sheet`] with line and column of everything that is wrong, [`PipelineError::Missing`], [`PipelineError::File`]. Files that do
+/// not exist are an error only where no sample has all of its files: [`SheetSample::missing`].
 pub fn read_sheet(
     path: &Path,
     ploidy: Option<&PloidyTable>,
@@ -75,8 +78,9 @@ pub fn read_sheet(
         first_lines: Vec::new(),
         files: HashMap::new(),
         lanes: HashSet::new(),
+        missing: Vec::new(),
     };
-    let mut problems = Vec::new();
+    let (mut problems, mut is_refused) = (Vec::new(), false);
     for row in reader.records() {
         let row = row.map_err(|error| {
             let line = error.position().map_or(0, csv::Position::line);
@@ -85,10 +89,16 @@ pub fn read_sheet(
         let line = row.position().map_or(0, csv::Position::line);
         match sheet.columns.is_empty() {
             true => sheet.head(line, &row)?,
-            false => problems.extend(sheet.row(line, &row).err()),
+            false => {
+                let problem = sheet.row(line, &row).err();
+                is_refused |= problem.is_some();
+                problems.extend(sheet.missing.drain(..).chain(problem));
+            }
         }
     }
-    together(problems)?;
+    if is_refused || sheet.samples.iter().all(|sample| sample.missing.is_some()) {
+        together(problems)?;
+    }
     if sheet.samples.is_empty() {
         return Err(sheet.wrong(1, None, "it has no samples: a line of column names, then a line for each lane"));
     }
@@ -127,6 +137,8 @@ struct Sheet<'p> {
     files: HashMap<PathBuf, u64>,
     /// Read groups that are taken.
     lanes: HashSet<String>,
+    /// Files of the last line that do not exist.
+    missing: Vec<PipelineError>,
 }
 
 impl Sheet<'_> {
@@ -211,21 +223,22 @@ impl Sheet<'_> {
                 return Err(self.wrong(line, Some(column), &problem));
             }
             if !is_address(file) && !file.exists() {
-                let problem = format!("{} does not exist", file.display());
-                return Err(self.wrong(line, Some(column), &problem));
+                let missing = self.wrong(line, Some(column), &format!("{} does not exist", file.display()));
+                self.missing.push(missing);
             }
         }
         if !self.lanes.insert(id) {
             return Err(self.wrong(line, Some("lane"), &format!("{name} has a lane {lane} already")));
         }
         let lane = SheetLane { files: files.into_iter().map(|(_, file)| file).collect(), read_group };
-        match known {
-            Some(at) => self.samples[at].lanes.push(lane),
-            None => {
-                self.samples.push(SheetSample { name, sex, lanes: vec![lane] });
-                self.first_lines.push(line);
-            }
+        let at = known.unwrap_or(self.samples.len());
+        if known.is_none() {
+            self.samples.push(SheetSample { name, sex, lanes: Vec::new(), missing: None });
+            self.first_lines.push(line);
         }
+        let sample = &mut self.samples[at];
+        sample.lanes.push(lane);
+        sample.missing = sample.missing.take().or_else(|| self.missing.first().map(ToString::to_string));
         Ok(())
     }
 
@@ -331,6 +344,16 @@ mod tests {
         assert!(!error.contains("line 5") && !error.contains("line 6"), "{error}");
         let many: String = (0..100).map(|line| format!("s{line},none.fq\n")).collect();
         assert!(read(&format!("sample,fastq_1\n{many}")).unwrap_err().ends_with("; and 80 more"));
+    }
+
+    #[test]
+    fn a_sample_whose_files_do_not_exist_does_not_keep_the_others() {
+        let samples = read("sample,fastq_1,fastq_2\na,a_1.fq,none.fq\nb,b_1.fq,\na,a_2.fq,\n").unwrap();
+        let missing: Vec<_> = samples.iter().map(|sample| sample.missing.as_deref()).collect();
+        assert!(
+            missing[0].is_some_and(|problem| problem.contains("line 2, column fastq_2") && problem.contains("none.fq"))
+        );
+        assert_eq!((missing[1], samples[0].lanes.len()), (None, 2));
     }
 
     #[test]
