@@ -140,6 +140,26 @@ fn a_collection_gives_back_genomes_and_a_region_of_all() {
 }
 
 #[test]
+fn one_bad_genome_keeps_no_other_from_being_added_or_read() {
+    let directory = family("pack-one-bad");
+    let run = |words: &[&str]| godwit().current_dir(&directory).args(words).run();
+    std::fs::write(directory.join("cut.fa.gz"), b"\x1f\x8b\x08\x04 no gzip").expect("it can be written");
+    let words = ["collection", "add", "all", "missing.fa", "one.fa", "cut.fa.gz", "two.fa", "--reference", "ref.fa"];
+    let told = run(&words);
+    told.refuses(&[4], &["2 of 4 genomes were not added", "missing.fa", "cut.fa.gz"]);
+    let members = || run(&["collection", "list", "all"]).stdout.lines().count() - 1;
+    assert_eq!(members(), 2, "{}", told.report());
+    let region = ["collection", "region", "all", "chr2:101-160", "x.fa", "--reference", "ref.fa"];
+    assert!(run(&region).status.success());
+    let whole = String::from_utf8(read(&directory, "x.fa")).expect("it is text");
+    let packed = read(&directory, "all/one.gwp");
+    std::fs::write(directory.join("all/one.gwp"), &packed[..packed.len() / 2]).expect("it can be written");
+    run(&region).refuses(&[3], &["1 of 2 genomes were left out", "one"]);
+    let second = whole.find(">two").expect("it has both");
+    assert_eq!(String::from_utf8(read(&directory, "x.fa")).expect("it is text"), whole[second..]);
+}
+
+#[test]
 fn damage_and_another_reference_are_told_and_leave_nothing() {
     let directory = family("pack-damage");
     pack(&directory, "one.fa", "one.gwp");

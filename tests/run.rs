@@ -24,6 +24,8 @@ mod flight;
 pub mod formats;
 pub mod identity;
 mod inputs;
+mod interruption;
+mod interruption_sweep;
 pub mod joint;
 mod node_options;
 mod nodes;

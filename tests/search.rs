@@ -1,6 +1,7 @@
 //! Searches shared among workers, against NCBI's own applications in one pass over the same database.
 
 mod alias;
+mod bad_queries;
 mod bulk;
 mod data;
 mod hits;

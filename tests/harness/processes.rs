@@ -72,10 +72,16 @@ pub fn wait_for_children(parent: u32, word: &str, count: usize) -> Vec<u32> {
 /// # Panics
 /// When that takes too long.
 pub fn wait_until_idle(process: u32) {
-    wait_until(&format!("process {process} to wait"), || listens(process) && sleeps(process));
+    wait_until(&format!("process {process} to wait"), || is_idle(process));
 }
 
-fn listens(process: u32) -> bool {
+/// Whether a process handles SIGTERM, and all its threads wait.
+pub fn is_idle(process: u32) -> bool {
+    handles_sigterm(process) && sleeps(process)
+}
+
+/// Whether a process handles SIGTERM.
+pub fn handles_sigterm(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     // A bit for each signal, the first one for signal 1 (proc_pid_status(5)).
     let caught = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());

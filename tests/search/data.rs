@@ -125,7 +125,7 @@ pub(super) fn words_of(command: &str) -> Vec<String> {
 }
 
 /// The oracle: NCBI's application on the libraries that the worker links, without anything of ours.
-fn reference() -> &'static Path {
+pub(super) fn reference() -> &'static Path {
     static REFERENCE: OnceLock<PathBuf> = OnceLock::new();
     REFERENCE.get_or_init(|| {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/blast/build.sh");

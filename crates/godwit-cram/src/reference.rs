@@ -9,6 +9,7 @@ use crate::error::CramError;
 use crate::htslib::Md5;
 use godwit_formats::fasta::{self, FaiRecord, IndexEvent};
 use godwit_formats::sam::Header;
+use godwit_process::Temporary;
 
 /// A FASTA file that CRAM can be a difference to.
 pub struct Reference {
@@ -154,7 +155,8 @@ impl Reference {
     /// write a `.fai` beside the reference (1.19 `bgzf_open_ref`), which is not ours to write to. The path is gone afterwards; what
     /// htslib opened stays open.
     pub(super) fn with_path<T>(&self, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-        let directory = tempfile::Builder::new().prefix(".godwit-reference-").tempdir_in(&self.scratch)?;
+        let directory =
+            tempfile::Builder::new().prefix(".godwit-reference-").tempdir_in(&self.scratch).map(Temporary::new)?;
         let path = directory.path().join("reference.fa");
         let original = std::path::absolute(&self.path)?;
         symlink(&original, &path)?;

@@ -36,7 +36,6 @@ pub(crate) struct ChildState {
     program: PathBuf,
     command_line: String,
     child: Mutex<Child>,
-    group: Group,
     tail: Arc<Tail>,
     version: OnceLock<String>,
     stopped: AtomicBool,
@@ -58,7 +57,7 @@ pub(crate) fn pass_second_input(command: &mut Command, end: std::io::PipeReader)
 /// Starts a program with pipes on all three standard streams.
 pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, EngineError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let state = spawn(program, command, Group::Parents)?;
+    let state = spawn(program, command)?;
     let (stdin, stdout) = {
         let mut child = state.lock();
         (child.stdin.take(), child.stdout.take())
@@ -71,21 +70,10 @@ pub(crate) fn start(program: PathBuf, mut command: Command) -> Result<Started, E
     Ok(Started { state: Arc::new(state), stdin, stdout })
 }
 
-/// Which process group a child is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Group {
-    /// That of godwit.
-    Parents,
-    /// One of its own, with what it starts itself; killed as a whole.
-    Own,
-}
-
-/// Starts a program whose stdin and stdout are set.
-fn spawn(program: PathBuf, mut command: Command, group: Group) -> Result<ChildState, EngineError> {
+/// Starts a program whose stdin and stdout are set, in a process group of its own: it is killed with what it starts itself.
+fn spawn(program: PathBuf, mut command: Command) -> Result<ChildState, EngineError> {
     command.stderr(Stdio::piped());
-    if group == Group::Own {
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    }
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     godwit_process::die_with_parent(&mut command);
     let command_line = command_line(&command);
     let (spawned, tail) = minder::spawn(command);
@@ -94,7 +82,7 @@ fn spawn(program: PathBuf, mut command: Command, group: Group) -> Result<ChildSt
         Err(source) => return Err(EngineError::Io { program, action: "start", source }),
     };
     let (version, stopped) = (OnceLock::new(), AtomicBool::new(false));
-    Ok(ChildState { program, command_line, child, group, tail, version, stopped })
+    Ok(ChildState { program, command_line, child, tail, version, stopped })
 }
 
 /// A pipe that a child writes to as a file: what it reads from, and the path under which the child opens it. The text
@@ -227,9 +215,7 @@ impl ChildState {
         if matches!(child.try_wait(), Ok(None)) {
             self.stopped.store(true, Ordering::Relaxed);
             // Both fail only for a child that is gone already.
-            if self.group == Group::Own {
-                godwit_process::signal_group(child.id(), Signal::Kill);
-            }
+            godwit_process::signal_group(child.id(), Signal::Kill);
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -56,9 +56,9 @@ fn list(bytes: &[u8]) {
         assert_eq!(file.parent(), Some(directory), "{}", member.name);
         let mut out = Vec::new();
         let _ = collection.extract(&member.name, &mut out, reference, 1, &AtomicBool::new(false));
+        let region = Region { contig: "one".to_owned(), start: 0, end: 70 };
+        let _ = collection.write_region(member, &region, &mut Vec::new(), reference, &AtomicBool::new(false));
     }
-    let region = Region { contig: "one".to_owned(), start: 0, end: 70 };
-    let _ = collection.write_region(&region, &mut Vec::new(), reference, &AtomicBool::new(false));
 }
 
 fn look_at(bytes: &[u8]) {

@@ -5,6 +5,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::MemLibrary;
 use crate::error::Error;
@@ -24,6 +27,11 @@ pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
     let aside = aside.map_err(|source| file_error("write to", folder, source))?;
     let prefix = aside.path().join("index");
     let program = std::env::current_exe().map_err(|source| file_error("start", Path::new(L::PROGRAM), source))?;
+    // A signal ends the second copy; this one lives on to remove the folder.
+    for signal in [SIGINT, SIGTERM] {
+        let registered = signal_hook::flag::register(signal, Arc::default());
+        registered.map_err(|source| file_error("handle signals of", Path::new(L::PROGRAM), source))?;
+    }
     let status = Command::new(&program).arg(PART).arg(reference).arg(&prefix).status();
     let status = status.map_err(|source| file_error("start", &program, source))?;
     if !status.success() {

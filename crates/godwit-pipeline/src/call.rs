@@ -512,11 +512,9 @@ impl CallJob<'_> {
             memory_per_caller: workers.memory_per_caller,
         };
         let (regions, observer, cancelled) = (&self.regions, self.observer, self.cancelled);
-        let calling = Calling { on, regions, run, scratch: &scratch, observer, cancelled };
-        let kept = calling.work(&plan::order(regions), workers.count);
-        // What is left of it is of callers that failed.
-        let _ = std::fs::remove_dir_all(&scratch);
-        Ok(Called { kept: kept?, workers: workers.count, nodes: Vec::new(), lost_nodes: None })
+        let calling = Calling { on, regions, run, scratch: scratch.path(), observer, cancelled };
+        let kept = calling.work(&plan::order(regions), workers.count)?;
+        Ok(Called { kept, workers: workers.count, nodes: Vec::new(), lost_nodes: None })
     }
 
     /// How the records came to be: what changes them, and nothing else, so that equal records are equal files.

@@ -1,6 +1,6 @@
 //! What is done with joint variants: GATK's recalibration, or its hard filters where there is too little to learn from.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::error::PipelineError;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
 use crate::run_report::{InputFile, OutputFile, check_distinct};
-use crate::scratch::{create_private_directory, unique};
+use crate::scratch::{ScratchDirectory, unique};
 use crate::staging::{Staged, StagedFile};
 
 /// SNPs, and other variants, below which recalibration has too little to learn from. GATK's documentation asks for a whole
@@ -105,7 +105,7 @@ pub fn filter(
     }
     observer.event(&Event::Stage { name: if learns { "recalibrating variants" } else { "filtering variants" } });
     let scratch = options.out.with_file_name(format!(".godwit-filter-{}", unique()));
-    create_private_directory(&scratch).map_err(PipelineError::file("create", &scratch))?;
+    let scratch = ScratchDirectory::create(&scratch).map_err(PipelineError::file("create", &scratch))?;
     let report = FilterReport {
         godwit: env!("CARGO_PKG_VERSION").into(),
         verb: "filter",
@@ -118,10 +118,7 @@ pub fn filter(
         ..FilterReport::default()
     };
     let job = Filtering { options, toolkit, learns, counts, facts, cancelled, started };
-    let outcome = job.run(&scratch, report);
-    // What is left of it is of a GATK that failed.
-    let _ = fs::remove_dir_all(&scratch);
-    outcome
+    job.run(scratch.path(), report)
 }
 
 fn inputs(options: &FilterOptions) -> Result<Vec<InputFile>, PipelineError> {

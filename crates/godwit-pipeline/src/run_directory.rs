@@ -25,6 +25,7 @@ use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
+use godwit_process::ResumablePaths;
 
 pub use block_appender::Finished;
 pub use block_starts::BlockStart;
@@ -71,6 +72,8 @@ pub struct RunDirectory {
     /// Blocks of an earlier process that are not gone on with.
     dropped_blocks: usize,
     over_nodes: Option<OverNodes>,
+    /// The directory and files aside, until a block is kept.
+    resumable: ResumablePaths,
 }
 
 /// What is to be run, or what is left to do of it.
@@ -130,6 +133,9 @@ impl RunDirectory {
             dropped.and_then(|()| run.block_starts.clear()).map_err(failed)?;
             run.over_nodes.clone_from(&over_nodes);
             run.facts = facts.to_vec();
+            let unfinished: Vec<PathBuf> = aside.iter().map(|name| out.join(name)).collect();
+            let directories = [run.data.as_path(), path.as_path()];
+            run.resumable = ResumablePaths::new(directories.into_iter().chain(unfinished.iter().map(PathBuf::as_path)));
             let (facts, aside) = (facts.to_vec(), aside.to_vec());
             let start = Entry::Start { facts, aside, data: data_bytes, over_nodes };
             run.journal.append(&start).and_then(|()| run.sync_names()).map_err(failed)?;
@@ -176,6 +182,7 @@ impl RunDirectory {
             facts: Vec::new(),
             dropped_blocks: 0,
             over_nodes: None,
+            resumable: ResumablePaths::new([]),
         })
     }
 

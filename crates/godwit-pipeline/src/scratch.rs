@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_kernels::sort::Spill;
+use godwit_process::TemporaryPath;
 
 use crate::error::named;
 
@@ -137,6 +138,40 @@ pub fn unnamed(directory: &Path) -> io::Result<File> {
 /// What the file system reports.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// A private directory for files of this process. Dropping it removes it and what it holds, and so does a stop by a signal.
+#[derive(Debug)]
+pub struct ScratchDirectory {
+    path: PathBuf,
+    _temporary: TemporaryPath,
+}
+
+impl ScratchDirectory {
+    /// Creates the directory and those above it.
+    ///
+    /// # Errors
+    /// What the file system reports.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let temporary = TemporaryPath::new(&path);
+        create_private_directory(&path)?;
+        // Programs that run elsewhere are given paths within it.
+        let path = path.canonicalize()?;
+        Ok(Self { path, _temporary: temporary })
+    }
+
+    /// Its path, absolute and without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        // Best effort: its name is hidden, and no other run uses it.
+        let _ = fs::remove_dir_all(&self.path);
+    }
 }
 
 /// A name no other process or thread of this machine uses.

@@ -8,7 +8,7 @@ pub(crate) mod node;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PipelineError;
 use crate::node::NodeWork;
 use crate::observer::Observer;
-use crate::scratch::{create_private_directory, unique};
+use crate::scratch::{ScratchDirectory, unique};
 use crate::spread::{Crew, News, Spread};
 
 /// How long nodes that were started are waited for once one is ready. Others may come later, and take the place of lost ones.
@@ -49,7 +49,7 @@ pub fn search_on_nodes(
     (observer, cancelled): (&dyn Observer, &AtomicBool),
     step: &dyn Fn(Step),
 ) -> Result<Summary, SearchError> {
-    let between = Between::create(options.command.out.as_deref()).map_err(of_nodes)?;
+    let meeting = meeting_directory(options.command.out.as_deref()).map_err(of_nodes)?;
     let query = std::path::absolute(query).map_err(|source| SearchError::File {
         action: "find",
         path: query.to_owned(),
@@ -58,7 +58,7 @@ pub fn search_on_nodes(
     let hash = node::checksum(&query).map_err(of_nodes)?;
     let work = NodeWork::Search(SearchWork { engine: options.command.engine(query.clone()), workers });
     let shelf = Arc::new(FrameShelf::default());
-    let crew = Crew::open(spread, &between.0, shelf.clone(), &work, observer, cancelled).map_err(of_nodes)?;
+    let crew = Crew::open(spread, meeting.path(), shelf.clone(), &work, observer, cancelled).map_err(of_nodes)?;
     let place = NodePlace::gather(crew, shelf, hash).map_err(of_nodes)?;
     Search::open(options, &query, Box::new(place), cancelled)?.run(step)
 }
@@ -67,24 +67,12 @@ fn of_nodes(error: PipelineError) -> SearchError {
     SearchError::Place(Box::new(error))
 }
 
-/// Where nodes find the head: a directory beside the output, removed with all that is in it.
-struct Between(PathBuf);
-
-impl Between {
-    fn create(out: Option<&Path>) -> Result<Self, PipelineError> {
-        let out = out.unwrap_or(Path::new("search"));
-        let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let path = out.with_file_name(format!(".{name}.{}-{}.godwit-nodes", std::process::id(), unique()));
-        let made = create_private_directory(&path).and_then(|()| path.canonicalize());
-        made.map(Self).map_err(PipelineError::file("make the directory where nodes meet,", path))
-    }
-}
-
-impl Drop for Between {
-    fn drop(&mut self) {
-        // Best effort: it is hidden, and nobody looks for it again.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The directory beside the output through which workers find the head.
+fn meeting_directory(out: Option<&Path>) -> Result<ScratchDirectory, PipelineError> {
+    let out = out.unwrap_or(Path::new("search"));
+    let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let path = out.with_file_name(format!(".{name}.{}-{}.godwit-nodes", std::process::id(), unique()));
+    ScratchDirectory::create(&path).map_err(PipelineError::file("make the directory where nodes meet,", path))
 }
 
 /// What workers are asked, until their node has fetched it.

@@ -11,6 +11,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use godwit_process::TemporaryPath;
+
 pub use directory::{StagedDirectory, replaced_name};
 
 const BUSY: &str = "another godwit writes this file; wait for it to end";
@@ -30,6 +32,8 @@ pub struct StagedFile {
     published: bool,
     /// It stays aside when it is dropped, for a later process to go on with.
     kept: bool,
+    /// Until it is published or kept.
+    temporary: Option<TemporaryPath>,
 }
 
 impl StagedFile {
@@ -59,7 +63,8 @@ impl StagedFile {
         let aside = path.with_file_name(aside_name(path));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
         hold(&file, &aside, BUSY)?;
-        Ok(Self { path: path.to_owned(), aside, file, published: false, kept })
+        let temporary = (!kept).then(|| TemporaryPath::new(&aside));
+        Ok(Self { path: path.to_owned(), aside, file, published: false, kept, temporary })
     }
 
     /// The file.
@@ -156,7 +161,10 @@ impl Staged {
 
     /// From here on the files stay aside where they cannot get their names, for a later process to give them.
     pub fn keep(&mut self) {
-        self.files.iter_mut().for_each(|staged| staged.kept = true);
+        for staged in &mut self.files {
+            staged.kept = true;
+            drop(staged.temporary.take());
+        }
     }
 
     /// The directories.

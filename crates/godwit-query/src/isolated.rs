@@ -17,6 +17,7 @@ use godwit_flight::{
     Access, Address, Batches, Caller, Catalog, Client, Description, Download, FlightError, Pending, PlainRead, Ran,
     SqlEngine, StatementWorkers, Status, Tuning,
 };
+use godwit_process::Temporary;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
@@ -71,7 +72,7 @@ struct Worker {
     view: Vec<u8>,
     client: Client,
     /// With its socket.
-    _directory: tempfile::TempDir,
+    _directory: Temporary<tempfile::TempDir>,
 }
 
 impl Drop for Worker {
@@ -277,8 +278,8 @@ impl Pool {
         None
     }
 
-    fn start(&self) -> std::io::Result<(Child, tempfile::TempDir, PathBuf)> {
-        let directory = tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch)?;
+    fn start(&self) -> std::io::Result<(Child, Temporary<tempfile::TempDir>, PathBuf)> {
+        let directory = tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch).map(Temporary::new)?;
         let socket = directory.path().join("s");
         let mut command = (self.command)(&socket);
         // Its stdin is held by this process, so that it sees its end.

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use godwit_process::TemporaryPath;
+
 use crate::SearchError;
 
 /// Bytes of a page, or a multiple: what a client of a network file system writes back as one.
@@ -30,6 +32,7 @@ pub(crate) struct Aside {
     path: PathBuf,
     place: Option<PathBuf>,
     is_kept: bool,
+    _temporary: Option<TemporaryPath>,
 }
 
 impl Aside {
@@ -49,12 +52,13 @@ impl Aside {
         let directory = fs::canonicalize(directory).map_err(|source| wrong(place.unwrap_or(directory), source))?;
         let path = directory.join(name);
         File::create(&path).map_err(|source| wrong(place.unwrap_or(&path), source))?;
-        Ok(Self { path, place: place.map(Path::to_owned), is_kept: false })
+        let temporary = Some(TemporaryPath::new(&path));
+        Ok(Self { path, place: place.map(Path::to_owned), is_kept: false, _temporary: temporary })
     }
 
     /// A file that is there, kept by a journal.
     pub(crate) fn kept(path: PathBuf, place: &Path) -> Self {
-        Self { path, place: Some(place.to_owned()), is_kept: true }
+        Self { path, place: Some(place.to_owned()), is_kept: true, _temporary: None }
     }
 
     /// Where it is until it is whole.
@@ -81,6 +85,7 @@ impl Aside {
         write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
     ) -> Result<(), SearchError> {
         let other = self.path.with_extension("other");
+        let _temporary = TemporaryPath::new(&other);
         let written = File::create(&other).and_then(|file| {
             let mut to = BufWriter::new(file);
             write(&mut to)?;

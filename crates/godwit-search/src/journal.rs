@@ -10,6 +10,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
+use godwit_process::ResumablePaths;
 use serde::{Deserialize, Serialize};
 
 use crate::SearchError;
@@ -131,6 +132,8 @@ pub(crate) struct Journal {
     hits_batch: u64,
     /// Whether anything was finished.
     is_worth_keeping: bool,
+    /// The directory, until anything was finished.
+    resumable: ResumablePaths,
 }
 
 impl Journal {
@@ -185,8 +188,9 @@ impl Journal {
         }
         let (lines, end) = if resumes { lines_of(&path).map_err(wrong("read", &path))? } else { (Vec::new(), 0) };
         file.set_len(end).and_then(|()| file.seek(SeekFrom::End(0))).map_err(wrong("write", &path))?;
+        let (hits, resumable) = (open("hits")?, ResumablePaths::new([]));
         let mut journal =
-            Self { hits: open("hits")?, file, hits_end: 0, hits_batch: 0, is_worth_keeping: false, directory };
+            Self { hits, file, hits_end: 0, hits_batch: 0, is_worth_keeping: false, resumable, directory };
         match lines.split_first() {
             Some((Line::Begun(then, how), rest)) => {
                 let difference = then.difference(identity);
@@ -201,6 +205,7 @@ impl Journal {
                 Ok((journal, finished))
             }
             _ => {
+                journal.resumable = ResumablePaths::new([journal.directory.as_path()]);
                 journal.file.set_len(0).and_then(|()| journal.file.rewind()).map_err(wrong("write", &path))?;
                 for name in ["output", "rows", "hits"] {
                     open(name)?.set_len(0).map_err(wrong("write", &journal.path(name)))?;
@@ -278,8 +283,12 @@ impl Journal {
     pub(crate) fn say(&mut self, line: &Line) -> Result<(), SearchError> {
         let text = serde_json::to_string(line).expect("a line is JSON");
         let line_of_file = format!("{:08x} {text}\n", libdeflater::crc32(text.as_bytes()));
-        self.is_worth_keeping |= !matches!(line, Line::Begun(..));
-        self.file.write_all(line_of_file.as_bytes()).map_err(|source| self.wrong("write", source))
+        self.file.write_all(line_of_file.as_bytes()).map_err(|source| self.wrong("write", source))?;
+        if !matches!(line, Line::Begun(..)) {
+            self.is_worth_keeping = true;
+            self.resumable.keep();
+        }
+        Ok(())
     }
 
     /// The search is over: nothing of it is wanted any more.

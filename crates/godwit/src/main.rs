@@ -6,6 +6,7 @@ mod dashboard;
 mod demo;
 mod doctor;
 mod failure;
+mod interruption;
 mod pool_file;
 mod progress;
 mod table;
@@ -30,21 +31,26 @@ fn main() -> ExitCode {
     let started = Instant::now();
     // Until options are known, the bare word must do.
     let events = Cell::new(std::env::args_os().any(|word| word == "--json"));
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| match Cli::from_environment() {
-        Ok(cli) => {
-            events.set(cli.tells_events());
-            verbs::run(cli)
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        interruption::install()?;
+        match Cli::from_environment() {
+            Ok(cli) => {
+                events.set(cli.tells_events());
+                interruption::report_as_event(events.get());
+                verbs::run(cli)
+            }
+            Err(Stop::CommandLine(error)) => {
+                let outcome = failure::of_command_line(&error, events.get());
+                events.set(events.get() && outcome.is_err());
+                outcome
+            }
+            Err(Stop::Config(failure)) => Err(failure),
         }
-        Err(Stop::CommandLine(error)) => {
-            let outcome = failure::of_command_line(&error, events.get());
-            events.set(events.get() && outcome.is_err());
-            outcome
-        }
-        Err(Stop::Config(failure)) => Err(failure),
     }));
     let outcome = outcome.unwrap_or_else(|_| {
         Err(Failure::new(Exit::Bug, "a bug in godwit, see above; please report it with the command line".into()))
     });
+    let outcome = interruption::settled(outcome);
     if events.get() {
         progress::tell_end(&outcome, started.elapsed());
     }

@@ -54,10 +54,11 @@ use godwit_formats::bgzf::STDIN;
 use godwit_pipeline::JobOptions;
 use godwit_serve::{CramAccess, Root};
 use godwit_transfer::References;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::SIGXFSZ;
 
 use crate::cli::{Cli, Common, MarkingArgs, Verb};
 use crate::failure::{Exit, Failure, print, print_json};
+use crate::interruption;
 
 /// The variable in which programs that start others tell them what they belong to, as the header of W3C Trace Context does.
 const TRACE_PARENT: &str = "TRACEPARENT";
@@ -65,6 +66,10 @@ const TRACE_PARENT: &str = "TRACEPARENT";
 /// Runs the verb.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     survive_file_size_limit()?;
+    // A server decides itself what SIGHUP does.
+    if !matches!(cli.verb, Verb::Serve(_)) {
+        interruption::end_with_the_terminal()?;
+    }
     // Whoever started this process may follow what it asks of servers.
     if let Some(context) = std::env::var(TRACE_PARENT).ok().and_then(|text| TraceContext::parse(&text)) {
         continue_from(context);
@@ -108,22 +113,6 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Verb::SqlWorker(args) => sql_worker::run(&args),
         Verb::Completions(args) => completions::run(&args),
     }
-}
-
-/// A flag that the first Ctrl-C, SIGTERM or lost terminal sets; the second ends the process at once.
-fn cancel_on_signal() -> Result<Arc<AtomicBool>, Failure> {
-    cancel_on(&[SIGHUP, SIGINT, SIGTERM])
-}
-
-/// The same for some signals.
-fn cancel_on(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
-    let cancelled = Arc::new(AtomicBool::new(false));
-    for &signal in signals {
-        signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, cancelled.clone())
-            .and_then(|_| signal_hook::flag::register(signal, cancelled.clone()))
-            .map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
-    }
-    Ok(cancelled)
 }
 
 /// `-` is standard input, under the name that the system has for it.

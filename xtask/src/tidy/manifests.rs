@@ -13,13 +13,13 @@ use anyhow::{Context, Result};
 /// and what a crate may use, those above it may use too where it is listed. `godwit` may use all.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-model", &[]),
-    // How children end is the same for the programs of a run and for its nodes.
+    // How children end is the same for the programs of a run and for its workers; whatever makes temporary files lists them there.
     ("godwit-process", &[]),
     // A network to measure on, and nothing of what is measured.
     ("godwit-path", &[]),
     ("godwit-formats", &["godwit-model"]),
     // htslib's symbols clash with those of bwa's library, so CRAM is no part of what `godwit-bwa` links.
-    ("godwit-cram", &["godwit-model", "godwit-formats"]),
+    ("godwit-cram", &["godwit-model", "godwit-formats", "godwit-process"]),
     ("godwit-kernels", &["godwit-model"]),
     // What aligners print becomes records and duplicate signatures at once, while mates are neighbours.
     ("godwit-engines", &["godwit-model", "godwit-formats", "godwit-kernels", "godwit-process"]),
@@ -30,9 +30,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
     // Genomes are packed against FASTA references.
-    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats"]),
+    ("godwit-transfer", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     ("godwit-exchange", &["godwit-model", "godwit-flight", "godwit-kernels"]),
-    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats"]),
+    ("godwit-query", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-process"]),
     (
         "godwit-search",
         &["godwit-model", "godwit-flight", "godwit-formats", "godwit-engines", "godwit-fleet", "godwit-process"],
@@ -40,7 +40,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Rules are about datasets and files as callers ask for them, and know neither.
     ("godwit-rules", &["godwit-model", "godwit-flight"]),
     // Packed genomes are datasets.
-    ("godwit-serve", &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-transfer"]),
+    (
+        "godwit-serve",
+        &["godwit-model", "godwit-flight", "godwit-formats", "godwit-cram", "godwit-process", "godwit-transfer"],
+    ),
     (
         "godwit-pipeline",
         &[
@@ -51,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "godwit-kernels",
             "godwit-engines",
             "godwit-fleet",
+            "godwit-process",
             "godwit-search",
         ],
     ),
@@ -71,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "godwit-serve",
             "godwit-pipeline",
             "godwit-path",
+            "godwit-process",
         ],
     ),
     // What outside bytes are read with, and nothing that runs.

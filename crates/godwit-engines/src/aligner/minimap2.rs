@@ -107,6 +107,7 @@ impl Minimap2 {
     pub fn build_index(&self, reference: &Path, threads: usize) -> Result<(), EngineError> {
         let path = Self::index_path(reference);
         let aside = path.with_added_extension(format!("{}.part", std::process::id()));
+        let _temporary = godwit_process::TemporaryPath::new(&aside);
         let mut command = Command::new(&self.program);
         command.args(["-x", &self.preset, "-I", "1000G", "-t", &threads.to_string(), "-d"]).arg(&aside).arg(reference);
         let started = child::start(self.program.clone(), command)?;

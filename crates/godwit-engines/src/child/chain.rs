@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::{ChildState, Group, PIPE_BYTES, POLL, spawn, system};
+use super::{ChildState, PIPE_BYTES, POLL, spawn, system};
 use crate::EngineError;
 
 /// How long the others of a chain may take to end by themselves once one has failed: the reason may be theirs.
@@ -48,7 +48,7 @@ impl Chain {
                 command.stdout(writer);
                 input = reader.into();
             }
-            let state = spawn(program, command, Group::Own)?;
+            let state = spawn(program, command)?;
             state.set_version(if version.is_empty() { "unknown" } else { &version });
             chain.links.push(state);
         }

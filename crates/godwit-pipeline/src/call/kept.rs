@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use godwit_kernels::sort::Spill;
+use godwit_process::ResumablePaths;
 use serde::{Deserialize, Serialize};
 
 use super::identity::is_of_reads;
@@ -18,7 +19,7 @@ use super::work::CalledRegion;
 use crate::error::PipelineError;
 use crate::journal::{Fact, Journal, Line};
 use crate::run_directory::{compare, give_names};
-use crate::scratch::{SpillFile, create_private_directory, unique};
+use crate::scratch::{ScratchDirectory, SpillFile, create_private_directory, unique};
 use crate::staging::{Staged, is_held, is_within, sync_directory};
 
 /// What nodes of a run share, within its directory.
@@ -121,6 +122,8 @@ pub(super) struct CallRun {
     pub(super) dropped: usize,
     /// What the run is known by: at its start, and each time that its reads are known by something else.
     known: Mutex<Vec<Vec<Fact>>>,
+    /// The directory, until a region is kept.
+    resumable: ResumablePaths,
 }
 
 /// What there is to do.
@@ -163,11 +166,13 @@ impl CallRun {
             finished: HashMap::new(),
             dropped: 0,
             known: Mutex::default(),
+            resumable: ResumablePaths::new([]),
         };
         let regions = entries.iter().filter(|entry| matches!(entry, Entry::Region { .. })).count();
         let known = known(&entries);
         if !resume || regions == 0 || known.is_empty() {
             run.dropped = regions;
+            run.resumable = ResumablePaths::new([path.as_path()]);
             run.start_over(facts).map_err(failed)?;
             return Ok(Opened::Run(Box::new(run)));
         }
@@ -266,6 +271,7 @@ impl CallRun {
         self.records.sync()?;
         let kept = KeptRegion { header, lines, records, checksum, seconds, effort };
         self.journal.append(&Entry::Region { index, kept: kept.clone() })?;
+        self.resumable.keep();
         Ok(kept)
     }
 
@@ -297,14 +303,12 @@ impl CallRun {
     ///
     /// # Errors
     /// What the file system reports.
-    pub(super) fn scratch(&self, temp: Option<&Path>) -> io::Result<PathBuf> {
+    pub(super) fn scratch(&self, temp: Option<&Path>) -> io::Result<ScratchDirectory> {
         let path = match temp {
             Some(temp) => temp.join(format!(".godwit-call-{}", unique())),
             None => self.path.join("scratch"),
         };
-        // Callers are given paths that have to hold wherever they run.
-        create_private_directory(&path)?;
-        path.canonicalize()
+        ScratchDirectory::create(&path)
     }
 
     /// A directory for reads that are called from while they are written: beside the output, as they are.

@@ -34,7 +34,7 @@ use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::partitioned_file::PartExtent;
 use crate::reduce::{BegunBam, Follower};
-use crate::scratch::{create_private_directory, unique};
+use crate::scratch::{ScratchDirectory, create_private_directory, unique};
 use crate::staging::Staged;
 use turns::Turns;
 
@@ -74,7 +74,7 @@ struct Begun {
     /// Smallest key of each partition.
     starts: Vec<SortKey>,
     /// Where callers write.
-    scratch: PathBuf,
+    scratch: ScratchDirectory,
     growing: Mutex<Growing>,
 }
 
@@ -195,11 +195,7 @@ impl<'r> LiveCalling<'r> {
     pub(crate) fn close(self) -> usize {
         let begun = self.begun.into_inner();
         let run = match begun {
-            Some(Begun { run, scratch, .. }) => {
-                // What is left of it is of callers that failed.
-                let _ = fs::remove_dir_all(scratch);
-                Some(run)
-            }
+            Some(Begun { run, .. }) => Some(run),
             None => self.opened.into_inner().unwrap_or_else(PoisonError::into_inner),
         };
         run.filter(|run| !run.has_work()).into_iter().for_each(CallRun::remove);
@@ -278,9 +274,9 @@ impl<'r> LiveCalling<'r> {
         };
         let stop = || self.cancelled.load(Ordering::Relaxed);
         let region = &begun.regions[index];
-        let called = on.call(region, &begun.scratch.join(index.to_string()), &stop)?;
+        let called = on.call(region, &begun.scratch.path().join(index.to_string()), &stop)?;
         let kept = begun.run.keep(index, called, Effort { attempts: 1, node: None });
-        let kept = kept.map_err(PipelineError::file("keep what was called in", &begun.scratch))?;
+        let kept = kept.map_err(PipelineError::file("keep what was called in", begun.scratch.path()))?;
         self.called.fetch_add(1, Ordering::Relaxed);
         begun.tally.lock().unwrap_or_else(PoisonError::into_inner).take(index, kept, self.observer);
         Ok(())

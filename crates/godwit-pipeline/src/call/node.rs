@@ -26,7 +26,7 @@ use super::work::{CalledRegion, RegionCaller};
 use super::{Budget, CALLER_MEMORY, Workers, identity};
 use crate::error::PipelineError;
 use crate::node::{Input, NodeOptions, hear, malformed, next_input, nonsense};
-use crate::scratch::{create_private_directory, unique};
+use crate::scratch::{ScratchDirectory, unique};
 
 /// What nodes have to know to call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,22 +63,10 @@ impl RegionJob {
     }
 }
 
-/// A directory for what callers write, removed with all that is in it.
-struct CallScratch(PathBuf);
-
-impl CallScratch {
-    fn create(work: &CallWork, temp: Option<&Path>) -> Result<Self, PipelineError> {
-        let path = temp.unwrap_or(&work.scratch).join(format!(".godwit-call-{}-{}", machine_word(), unique()));
-        let made = create_private_directory(&path).and_then(|()| path.canonicalize());
-        made.map(Self).map_err(PipelineError::file("use scratch space in", path))
-    }
-}
-
-impl Drop for CallScratch {
-    fn drop(&mut self) {
-        // Best effort: the head removes what is left in its own directory.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A directory for what callers write.
+fn call_scratch(work: &CallWork, temp: Option<&Path>) -> Result<ScratchDirectory, PipelineError> {
+    let path = temp.unwrap_or(&work.scratch).join(format!(".godwit-call-{}-{}", machine_word(), unique()));
+    ScratchDirectory::create(&path).map_err(PipelineError::file("use scratch space in", path))
 }
 
 /// Tells directories of several machines apart.
@@ -118,7 +106,7 @@ pub(crate) fn take_part(
     facts.extend(identity::of_reads(&reads)?);
     let facts = serde_json::to_value(facts);
     let facts = facts.map_err(|error| PipelineError::Options { problem: error.to_string() })?;
-    let scratch = CallScratch::create(work, options.temp.as_deref())?;
+    let scratch = call_scratch(work, options.temp.as_deref())?;
     link.say(Report::ReadyToCall { callers: workers.count, facts })?;
     let paths = reads.paths();
     let on = RegionCaller {
@@ -131,7 +119,7 @@ pub(crate) fn take_part(
         memory_per_caller: workers.memory_per_caller,
     };
     let (left, over) = Default::default();
-    let node = CallNode { link, id, on, scratch: &scratch.0, left, over, cancelled };
+    let node = CallNode { link, id, on, scratch: scratch.path(), left, over, cancelled };
     node.run(workers.count)
 }
 

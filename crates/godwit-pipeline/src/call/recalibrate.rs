@@ -178,10 +178,7 @@ impl Job<'_> {
         let options = self.options;
         let planned = Instant::now();
         let scratch = self.run.scratch(options.temp.as_deref()).map_err(self.failed("create scratch files for"))?;
-        let outcome = self.steps(&scratch, planned);
-        // What is left of it is of programs that failed.
-        let _ = std::fs::remove_dir_all(&scratch);
-        outcome
+        self.steps(scratch.path(), planned)
     }
 
     fn failed(&self, action: &'static str) -> impl FnOnce(std::io::Error) -> PipelineError {

@@ -13,14 +13,14 @@ use godwit_formats::fasta;
 use super::ContigNames;
 use super::call_set::CallSet;
 use crate::error::PipelineError;
-use crate::scratch::{create_private_directory, unique};
+use crate::scratch::{ScratchDirectory, unique};
 
 /// A FASTA file under a path of its own, with its `.fai` and `.gzi` beside it: bcftools would else write one beside the user's file, or trust one
 /// that is of another.
 #[derive(Debug)]
 pub(super) struct IndexedReference {
     original: PathBuf,
-    directory: PathBuf,
+    _directory: ScratchDirectory,
     path: PathBuf,
     contigs: HashSet<String>,
 }
@@ -36,15 +36,16 @@ impl IndexedReference {
         }
         let directory =
             temp.map_or_else(std::env::temp_dir, Path::to_owned).join(format!(".godwit-compare-{}", unique()));
-        let path = directory.join("reference.fa");
+        let failed = |source| PipelineError::file("use", &directory)(source);
+        let scratch = ScratchDirectory::create(&directory).map_err(failed)?;
+        let path = scratch.path().join("reference.fa");
         let contigs = records.iter().map(|record| record.name.clone()).collect();
-        let reference = Self { original: original.to_owned(), directory, path, contigs };
-        reference.link(&records, blocks.as_ref()).map_err(PipelineError::file("use", &reference.directory))?;
+        let reference = Self { original: original.to_owned(), _directory: scratch, path, contigs };
+        reference.link(&records, blocks.as_ref()).map_err(failed)?;
         Ok(reference)
     }
 
     fn link(&self, records: &[fasta::FaiRecord], blocks: Option<&BlockTable>) -> io::Result<()> {
-        create_private_directory(&self.directory)?;
         let original = std::path::absolute(&self.original)?;
         symlink(&original, &self.path)?;
         if let Some(blocks) = blocks {
@@ -77,12 +78,5 @@ impl IndexedReference {
             self.original.display()
         );
         Err(PipelineError::Incomparable { problem })
-    }
-}
-
-impl Drop for IndexedReference {
-    fn drop(&mut self) {
-        // Best effort: nothing but links and an index is lost.
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }

@@ -87,6 +87,7 @@ impl BlockAppender<'_> {
             checksum,
         }))?;
         run.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id, kept_content);
+        run.resumable.keep();
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use godwit_process::TemporaryPath;
 
 use super::SimulateError;
 
@@ -27,6 +28,7 @@ pub(super) struct Output {
     /// Append text here, then call [`Output::flush_if_full`].
     pub(super) text: Vec<u8>,
     writer: Option<Writer>,
+    _temporary: TemporaryPath,
 }
 
 impl Output {
@@ -50,7 +52,9 @@ impl Output {
                 chunks.into_iter().try_for_each(|chunk| file.write_all(&chunk))
             }
         });
-        Ok(Self { path: path.to_path_buf(), temporary, text: Vec::new(), writer: Some((sender, thread)) })
+        let listed = TemporaryPath::new(&temporary);
+        let (path, writer) = (path.to_path_buf(), Some((sender, thread)));
+        Ok(Self { path, temporary, text: Vec::new(), writer, _temporary: listed })
     }
 
     /// Hands the text on once there is a chunk of it.

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use godwit_process::TemporaryPath;
+
 use super::{aside_name, hold};
 
 /// A directory beside its final place. Dropping it unpublished removes it and what it holds.
@@ -16,6 +18,8 @@ pub struct StagedDirectory {
     /// Keeps other runs away for as long as it is open.
     lock: File,
     published: bool,
+    /// For as long as it lies aside.
+    _temporary: TemporaryPath,
 }
 
 /// What an earlier directory is called while another one takes its name.
@@ -40,7 +44,8 @@ impl StagedDirectory {
             fs::remove_file(entry?.path())?;
         }
         let replaced = path.with_file_name(replaced_name(path));
-        Ok(Self { path: path.to_owned(), aside, replaced, lock, published: false })
+        let temporary = TemporaryPath::new(&aside);
+        Ok(Self { path: path.to_owned(), aside, replaced, lock, published: false, _temporary: temporary })
     }
 
     /// A new file in the directory.

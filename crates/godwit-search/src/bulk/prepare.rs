@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use godwit_process::Temporary;
+
 use super::{BulkSearch, Tool, alias, kind_of};
 use crate::SearchError;
 use crate::command_line::SearchCommand;
@@ -16,8 +18,8 @@ const ALGORITHMS: [(&str, &str); 2] = [("Algorithm: Double-indexed", "0"), ("Alg
 /// Scratch files of a search. Dropping it removes them.
 pub struct Prepared {
     /// Where workers of this machine have theirs, which one that is killed leaves.
-    scratch: Option<tempfile::TempDir>,
-    _target: Option<tempfile::TempDir>,
+    scratch: Option<Temporary<tempfile::TempDir>>,
+    _target: Option<Temporary<tempfile::TempDir>>,
 }
 
 impl Prepared {
@@ -28,7 +30,7 @@ impl Prepared {
     /// [`SearchError`]: no such tool, or a database or options that it does not take.
     pub fn new(command: &mut SearchCommand, query: &Path, scratch: &Path, pieces: usize) -> Result<Self, SearchError> {
         let Some(bulk) = &mut command.bulk else { return Ok(Self { scratch: None, _target: None }) };
-        let own = tempfile::Builder::new().prefix("godwit-search-").tempdir_in(scratch);
+        let own = tempfile::Builder::new().prefix("godwit-search-").tempdir_in(scratch).map(Temporary::new);
         let scratch = Some(own.map_err(|source| scratch_error(scratch.to_owned(), source))?);
         let (program, _) = bulk.find()?;
         let name = command.program.name();
@@ -51,13 +53,15 @@ impl Prepared {
 
     /// A directory of its own for the search, where it has one.
     pub fn scratch(&self) -> Option<&Path> {
-        self.scratch.as_ref().map(tempfile::TempDir::path)
+        self.scratch.as_ref().map(|directory| directory.path())
     }
 }
 
 /// Which algorithm DIAMOND chooses depends on all queries, and on the machine: it is started over them, and ended when it has said so.
 fn algorithm(bulk: &BulkSearch, program: &Path, query: &Path, name: &'static str) -> Result<&'static str, SearchError> {
-    let unwanted = tempfile::NamedTempFile::new().map_err(|source| scratch_error(std::env::temp_dir(), source))?;
+    let unwanted = tempfile::NamedTempFile::new()
+        .map(Temporary::new)
+        .map_err(|source| scratch_error(std::env::temp_dir(), source))?;
     let mut words = bulk.words(query, unwanted.path(), Path::new(""));
     words.retain(|word| word != "--quiet");
     let mut started = Command::new(program);
@@ -81,7 +85,11 @@ fn algorithm(bulk: &BulkSearch, program: &Path, query: &Path, name: &'static str
 }
 
 /// The database of a target, beside the tool's other scratch files.
-fn target(bulk: &mut BulkSearch, program: &Path, name: &'static str) -> Result<Option<tempfile::TempDir>, SearchError> {
+fn target(
+    bulk: &mut BulkSearch,
+    program: &Path,
+    name: &'static str,
+) -> Result<Option<Temporary<tempfile::TempDir>>, SearchError> {
     let is_there = |path: &Path| path.metadata().is_ok();
     if !is_there(&bulk.database) {
         return Err(SearchError::Database { message: format!("there is no {}", bulk.database.display()) });
@@ -93,7 +101,7 @@ fn target(bulk: &mut BulkSearch, program: &Path, name: &'static str) -> Result<O
     {
         return Ok(None);
     }
-    let directory = tempfile::Builder::new().prefix("godwit-target-").tempdir_in(&scratch);
+    let directory = tempfile::Builder::new().prefix("godwit-target-").tempdir_in(&scratch).map(Temporary::new);
     let directory = directory.map_err(|source| scratch_error(scratch, source))?;
     let place = directory.path().join("target");
     let mut make = Command::new(program);

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use godwit_process::Temporary;
+
 use super::prepare::last_words;
 use super::queries::Queries;
 use super::{BulkSearch, Heading, alias, kind_of};
@@ -66,7 +68,7 @@ struct Worker<'a> {
 struct State {
     program: PathBuf,
     queries: Queries,
-    scratch: tempfile::TempDir,
+    scratch: Temporary<tempfile::TempDir>,
 }
 
 impl Worker<'_> {
@@ -111,7 +113,7 @@ impl Worker<'_> {
         let queries = Queries::open(self.query, self.bulk.stride, pieces as usize);
         let queries = queries.map_err(|error| End::Failed(b'i', format!("{}: {error}", self.query.display())))?;
         std::fs::create_dir_all(&scratch)?;
-        let scratch = tempfile::Builder::new().prefix("godwit-pieces-").tempdir_in(scratch)?;
+        let scratch = tempfile::Builder::new().prefix("godwit-pieces-").tempdir_in(scratch).map(Temporary::new)?;
         let files = self.bulk.database_files(&self.bulk.database);
         let bytes: u64 = files.iter().filter_map(|path| path.metadata().ok()).map(|metadata| metadata.len()).sum();
         let frame = files.iter().fold(Request::new(b'I').u32(files.len() as u32), |frame, path| {

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use godwit_process::Temporary;
+
 /// Below the root: hidden, and on the same file system.
 const NAME: &str = ".godwit-puts";
 
@@ -17,7 +19,7 @@ pub(super) struct Asides {
 /// One of them. Dropping it removes what is in it.
 #[derive(Debug)]
 pub(super) struct Aside {
-    directory: tempfile::TempDir,
+    directory: Temporary<tempfile::TempDir>,
     /// Locked as long as somebody writes here, so that others know what was left by a server that was killed.
     _lock: File,
 }
@@ -54,7 +56,8 @@ impl Asides {
 
     /// As [`Asides::make`], for who holds the lock.
     pub(super) fn make_locked(&self) -> io::Result<Aside> {
-        let directory = tempfile::Builder::new().prefix("").rand_bytes(12).tempdir_in(&self.directory)?;
+        let directory =
+            tempfile::Builder::new().prefix("").rand_bytes(12).tempdir_in(&self.directory).map(Temporary::new)?;
         let lock = File::open(directory.path())?;
         lock.lock()?;
         Ok(Aside { directory, _lock: lock })

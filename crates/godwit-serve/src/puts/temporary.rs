@@ -9,6 +9,9 @@ use godwit_flight::DatasetError;
 
 use super::cannot_write;
 
+/// A directory that a stop of the server by a signal removes.
+type ListedDirectory = godwit_process::Temporary<tempfile::TempDir>;
+
 /// A file system that is in memory, where the system has one (Linux: `shm_open(3)`).
 const MEMORY: &str = "/dev/shm";
 const PREFIX: &str = "godwit-temporary-";
@@ -18,8 +21,8 @@ const PREFIX: &str = "godwit-temporary-";
 /// A server that is killed leaves them; the next one of the same user removes them.
 #[derive(Debug)]
 pub struct Temporary {
-    memory: tempfile::TempDir,
-    spill: tempfile::TempDir,
+    memory: ListedDirectory,
+    spill: ListedDirectory,
     /// Locked as long as the server is.
     _locks: [File; 2],
 }
@@ -47,9 +50,9 @@ impl Temporary {
 }
 
 /// A directory and its lock; others that nobody holds any more are removed.
-fn make(below: &Path) -> io::Result<(tempfile::TempDir, File)> {
+fn make(below: &Path) -> io::Result<(ListedDirectory, File)> {
     let (made, lock) = loop {
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(below)?;
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(below).map(godwit_process::Temporary::new)?;
         let lock = File::open(made.path())?;
         lock.lock()?;
         // Between the two, another server may have taken it for one that was left.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use godwit_model::Region;
+use godwit_process::Temporary;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -151,7 +152,9 @@ impl Collection {
             return Err(self.wrong(format!("there is a genome {name} in it; give this one another name")));
         }
         let path = self.directory.join(format!("{name}.gwp"));
-        let file = tempfile::NamedTempFile::new_in(&self.directory).map_err(DeltaError::at(&self.directory))?;
+        let file = tempfile::NamedTempFile::new_in(&self.directory)
+            .map(Temporary::new)
+            .map_err(DeltaError::at(&self.directory))?;
         let mut out = Hashed { out: BufWriter::new(file), hash: Xxh3::new() };
         let summary = pack(input, &mut out, reference, anchors, options, cancelled)?;
         let checksum = format!("{:016x}", out.hash.digest());
@@ -164,7 +167,9 @@ impl Collection {
 
     fn write_list(&self) -> Result<(), DeltaError> {
         let path = self.directory.join(LIST);
-        let file = tempfile::NamedTempFile::new_in(&self.directory).map_err(DeltaError::at(&self.directory))?;
+        let file = tempfile::NamedTempFile::new_in(&self.directory)
+            .map(Temporary::new)
+            .map_err(DeltaError::at(&self.directory))?;
         let mut out = BufWriter::new(file);
         let text = serde_json::to_vec_pretty(&self.list).expect("names and numbers are JSON");
         out.write_all(&text).and_then(|()| out.write_all(b"\n")).map_err(DeltaError::at(&path))?;
@@ -194,33 +199,30 @@ impl Collection {
         }
     }
 
-    /// Writes a region of every member as FASTA; titles have the member's name before them. Members without that sequence are
-    /// passed over. Returns how many had it.
+    /// Writes a region of a member as FASTA; titles have the member's name before them. Returns whether it has that sequence. Where the
+    /// member is damaged, nothing of it is written.
     ///
     /// # Errors
-    /// As for [`PackedGenome::write_region`]; [`DeltaError::NoSuchContig`] where no member has the sequence.
+    /// As for [`PackedGenome::write_region`]; [`DeltaError::Cancelled`].
     pub fn write_region(
         &self,
+        member: &Member,
         region: &Region,
         output: &mut dyn Write,
         reference: &Reference,
         cancelled: &AtomicBool,
-    ) -> Result<usize, DeltaError> {
-        let mut found = 0;
-        for member in &self.list.members {
-            if cancelled.load(std::sync::atomic::Ordering::Relaxed) {
-                return Err(DeltaError::Cancelled);
-            }
-            let mut genome = PackedGenome::open(&self.file(&member.name)?, Some(reference))?;
-            if genome.sequences().iter().any(|sequence| sequence.name == region.contig) {
-                genome.write_region(region, &format!("{}:", member.name), output)?;
-                found += 1;
-            }
+    ) -> Result<bool, DeltaError> {
+        if cancelled.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(DeltaError::Cancelled);
         }
-        match found {
-            0 => Err(DeltaError::NoSuchContig { contig: region.contig.clone() }),
-            _ => Ok(found),
+        let mut genome = PackedGenome::open(&self.file(&member.name)?, Some(reference))?;
+        if !genome.sequences().iter().any(|sequence| sequence.name == region.contig) {
+            return Ok(false);
         }
+        let mut text = Vec::new();
+        genome.write_region(region, &format!("{}:", member.name), &mut text)?;
+        output.write_all(&text).map_err(|source| DeltaError::Stream { what: "write the output", source })?;
+        Ok(true)
     }
 }
 
@@ -231,9 +233,10 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Makes a file durable and gives it its name, for whoever may read what is beside it.
-fn keep(out: BufWriter<tempfile::NamedTempFile>, path: &Path) -> Result<(), DeltaError> {
+fn keep(out: BufWriter<Temporary<tempfile::NamedTempFile>>, path: &Path) -> Result<(), DeltaError> {
     let file = out.into_inner().map_err(|error| DeltaError::at(path)(error.into_error()))?;
     file.as_file().sync_all().map_err(DeltaError::at(path))?;
+    let (file, _listed) = file.into_parts();
     file.persist(path).map_err(|error| DeltaError::at(path)(error.error))?;
     Ok(())
 }

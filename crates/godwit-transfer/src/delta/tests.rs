@@ -272,7 +272,9 @@ fn a_collection_keeps_genomes_apart() {
     }
     let mut out = Vec::new();
     let region = Region::parse("two:101-160").unwrap();
-    assert_eq!(collection.write_region(&region, &mut out, &reference, &GO_ON).unwrap(), 3);
+    for member in collection.members() {
+        assert!(collection.write_region(member, &region, &mut out, &reference, &GO_ON).unwrap());
+    }
     assert!(out.starts_with(b">s0:two:101-160\n") && out.len() > 180);
     fs::copy(place.join("s1.gwp"), place.join("s2.gwp")).unwrap();
     let error = collection.extract("s2", &mut Vec::new(), &reference, 1, &GO_ON).unwrap_err();

@@ -116,8 +116,8 @@ pub struct ServeArgs {
     /// Statements that run at a time; others wait
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub statements: u32,
-    /// How long open calls may go on once the server is told to end (30s, 5m)
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    /// How long open calls may continue after SIGTERM or Ctrl-C (30s, 5m)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub drain: std::time::Duration,
     /// End when stdin is closed
     #[arg(long, hide = true, help_heading = THIS_RUN)]

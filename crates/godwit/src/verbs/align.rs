@@ -7,15 +7,16 @@ use godwit_pipeline::{
 };
 
 use super::spread::{Spreadable, planned};
-use super::{cancel_on_signal, dry_run, or_stdin};
+use super::{dry_run, or_stdin};
 use crate::cli::{AlignArgs, Place, Switch, TrimmerName};
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Runs the main job and tells its outcome.
 pub fn run(args: &AlignArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     args.keys.take()?;
     let recipients = args.recipients.keys()?;
     if args.call.is_some() && !recipients.is_empty() {

@@ -6,17 +6,18 @@ use godwit_formats::crypt4gh::encrypted_name;
 use godwit_pipeline::model::PloidyTable;
 use godwit_pipeline::{CallOptions, CallReport, CallerChoice, call, is_call_busy};
 
+use super::command_line;
 use super::in_the_clear::InTheClear;
 use super::spread::Spreadable;
-use super::{cancel_on_signal, command_line};
 use crate::cli::{CallArgs, CallingArgs, Common, Place};
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Calls variants and tells the outcome.
 pub fn run(args: &CallArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     args.keys.take()?;
     let mut options = options(args)?;
     if args.dry_run && args.place.on != Some(Place::Slurm) {

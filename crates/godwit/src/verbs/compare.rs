@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use godwit_pipeline::{Accuracy, Changes, Classes, CompareOptions, Comparison, Judged, Source, compare};
 
-use super::{cancel_on_signal, print, print_json};
+use super::{print, print_json};
 use crate::cli::CompareArgs;
 use crate::failure::Failure;
+use crate::interruption;
 use crate::table::aligned;
 
 /// Compares and prints a table, or JSON.
@@ -24,7 +25,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         temp: args.common.temp.clone(),
         threads: args.common.thread_count(),
     };
-    let comparison = compare(&options, &*cancel_on_signal()?)?;
+    let comparison = compare(&options, &*interruption::flag())?;
     if args.common.json {
         return print_json(&comparison);
     }

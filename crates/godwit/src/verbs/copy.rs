@@ -6,14 +6,15 @@ use godwit_transfer::place::Place;
 use godwit_transfer::{Compression, CopyOptions, CopySummary, References, TransferError, copy};
 
 use super::access::credentials_for;
-use super::cancel_on_signal;
 use crate::cli::{CompressionName, CopyArgs};
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Copies.
 pub fn run(args: &CopyArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
+    godwit_process::record_resumable_work("what has arrived is kept: run the same command again to continue");
     let places = args.places.iter().map(|text| Place::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let Some((destination, sources)) = places.split_last() else {
         return Err(Failure::new(Exit::Usage, "say what is to be copied, and where to; see godwit copy --help".into()));

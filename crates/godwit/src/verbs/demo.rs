@@ -11,10 +11,11 @@ use godwit_pipeline::{
     ReadsOptions, RunReport, align, build_index, call, compare,
 };
 
-use super::{cancel_on_signal, simulate};
+use super::simulate;
 use crate::cli::{DemoArgs, MarkingArgs};
 use crate::demo::{ToolComparison, TruthComparison, compare_with_tools, compare_with_truth};
 use crate::failure::{Exit, Failure, print};
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Lanes of the demonstration: enough to show that ordinals restart.
@@ -43,7 +44,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let reads = make_data(args, &reference).map_err(simulate::failure)?;
     build_index(&reference, &AlignerChoice::Bwa, &[], args.common.thread_count(), &progress)?;
     let options = options(args, &reference, &reads);
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let report = align(&options, None, &progress, &cancelled)?;
     let accuracy = match CallerChoice::Bcftools.find("") {
         Ok(_) => Some(call_variants(&options, &progress, &cancelled)?),

@@ -2,9 +2,10 @@
 
 use godwit_pipeline::{FilterOptions, filter};
 
-use super::{cancel_on_signal, command_line};
+use super::command_line;
 use crate::cli::FilterArgs;
 use crate::failure::Failure;
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Filters and tells the outcome.
@@ -21,7 +22,7 @@ pub fn run(args: &FilterArgs) -> Result<(), Failure> {
         command: command_line(&args.common.configured),
         scanned: None,
     };
-    let report = filter(&options, &progress, &*cancel_on_signal()?)?;
+    let report = filter(&options, &progress, &*interruption::flag())?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

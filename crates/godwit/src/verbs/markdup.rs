@@ -2,9 +2,10 @@
 
 use godwit_pipeline::{JobOptions, MarkdupOptions, markdup, plan_markdup};
 
-use super::{align, cancel_on_signal, dry_run, or_stdin};
+use super::{align, dry_run, or_stdin};
 use crate::cli::MarkdupArgs;
 use crate::failure::Failure;
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Sorts and marks a file and tells the outcome.
@@ -19,11 +20,11 @@ pub fn run(args: &MarkdupArgs) -> Result<(), Failure> {
         job: JobOptions { recipients: args.recipients.keys()?, ..args.common.job(&args.marking, args.metrics) },
     };
     if args.dry_run {
-        let plan = plan_markdup(&options, &progress, &cancel_on_signal()?)?;
+        let plan = plan_markdup(&options, &progress, &interruption::flag())?;
         progress.clear();
         return dry_run::tell(&plan, args.common.json);
     }
-    let report = markdup(&options, &progress, &cancel_on_signal()?)?;
+    let report = markdup(&options, &progress, &interruption::flag())?;
     progress.say(&align::outcome(&report));
     Ok(())
 }

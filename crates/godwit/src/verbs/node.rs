@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use godwit_pipeline::{NodeOptions, work};
 
-use super::cancel_on_signal;
 use crate::cli::NodeArgs;
 use crate::failure::Failure;
+use crate::interruption;
 
 /// How long the head of a run may take to be there: its reference may have to come from a slow disk first.
 pub const PATIENCE: Duration = Duration::from_secs(600);
@@ -20,7 +20,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         temp: args.temp.clone(),
         wait: PATIENCE,
     };
-    Ok(work(&options, &cancel_on_signal()?)?)
+    Ok(work(&options, &interruption::flag())?)
 }
 
 /// Cores that this process may use.

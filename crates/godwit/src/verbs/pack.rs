@@ -8,17 +8,19 @@ use std::path::{Path, PathBuf};
 use godwit_formats::bgzf::{BgzfError, open_text};
 use godwit_formats::{is_system_failure, with_causes};
 use godwit_model::Region;
+use godwit_process::Temporary;
 use godwit_transfer::delta::{
     Collection, DeltaError, Keep, Mutations, PackOptions, PackSummary, PackedGenome, Reference, mutate, pack, unpack,
 };
 use tempfile::NamedTempFile;
 
-use super::{cancel_on_signal, print};
+use super::print;
 use crate::cli::{
     CollectionAddArgs, CollectionExtractArgs, CollectionRegionArgs, CollectionVerb, Common, LogLevel, MutateArgs,
     PackArgs, UnpackArgs,
 };
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 
 /// First bytes of gzip and BGZF.
 const GZIP: [u8; 2] = [0x1F, 0x8B];
@@ -54,7 +56,7 @@ fn is_bad_text(error: &std::io::Error) -> bool {
 
 /// `godwit pack`.
 pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let threads = args.common.thread_count();
     let (mut input, out) = (open_input(&args.input, threads)?, Aside::create(&args.out)?);
     let reference = Reference::open(&args.reference, Keep::Beside, threads)?;
@@ -68,7 +70,7 @@ pub fn pack_file(args: &PackArgs) -> Result<(), Failure> {
 
 /// `godwit unpack`.
 pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let threads = args.common.thread_count();
     let open = |path: &PathBuf| Reference::open(path, Keep::Beside, threads);
     let region = args.region.as_deref().map(parse_region).transpose()?;
@@ -101,7 +103,7 @@ pub fn collection(verb: &CollectionVerb) -> Result<(), Failure> {
 }
 
 fn add(args: &CollectionAddArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     if args.name.is_some() && args.inputs.len() > 1 {
         return Err(Failure::new(Exit::Usage, "--name names one genome, and several are given; leave it out".into()));
     }
@@ -110,13 +112,56 @@ fn add(args: &CollectionAddArgs) -> Result<(), Failure> {
     let mut collection = Collection::open_or_make(&args.collection, &reference)?;
     let anchors = reference.anchors(threads)?;
     let options = PackOptions { threads, ..PackOptions::default() };
+    let mut failures = Failures::new(args.inputs.len(), "genomes were not added");
     for path in &args.inputs {
         let name = args.name.clone().unwrap_or_else(|| name_of(path));
-        let mut input = open_input(path, threads)?;
-        let summary = collection.add(&name, &mut *input, &reference, &anchors, &options, &cancelled)?;
-        tell(&args.common, &format!("{name}: {}\n", ratio(&summary)))?;
+        let added = open_input(path, threads).and_then(|mut input| {
+            Ok(collection.add(&name, &mut *input, &reference, &anchors, &options, &cancelled)?)
+        });
+        if let Some(summary) = failures.note(path.display(), added)? {
+            tell(&args.common, &format!("{name}: {}\n", ratio(&summary)))?;
+        }
     }
-    Ok(())
+    failures.outcome()
+}
+
+/// What failed of several inputs, of which each is tried.
+struct Failures {
+    inputs: usize,
+    what: &'static str,
+    failed: Vec<(String, Failure)>,
+}
+
+impl Failures {
+    fn new(inputs: usize, what: &'static str) -> Self {
+        Self { inputs, what, failed: Vec::new() }
+    }
+
+    /// The value of an input that did not fail.
+    ///
+    /// # Errors
+    /// An interruption, and the failure of a single input.
+    fn note<T>(&mut self, input: impl ToString, outcome: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match outcome {
+            Ok(value) => Ok(Some(value)),
+            Err(failure) if failure.exit == Exit::Interrupted || self.inputs == 1 => Err(failure),
+            Err(failure) => {
+                let input = input.to_string();
+                crate::failure::tell(&format!("godwit: warning: {input} failed: {}", failure.line()));
+                self.failed.push((input, failure));
+                Ok(None)
+            }
+        }
+    }
+
+    /// All failures as one, with the exit code of the first.
+    fn outcome(self) -> Result<(), Failure> {
+        let Some((_, first)) = self.failed.first() else { return Ok(()) };
+        let each: Vec<String> =
+            self.failed.iter().map(|(input, failure)| format!("{input}: {}", failure.line())).collect();
+        let (failed, inputs, what) = (each.len(), self.inputs, self.what);
+        Err(Failure::new(first.exit, format!("{failed} of {inputs} {what}: {}", each.join("; "))))
+    }
 }
 
 fn list(directory: &Path) -> Result<(), Failure> {
@@ -129,7 +174,7 @@ fn list(directory: &Path) -> Result<(), Failure> {
 }
 
 fn extract(args: &CollectionExtractArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let threads = args.common.thread_count();
     let collection = Collection::open(&args.collection)?;
     let reference = Reference::open(&args.reference, Keep::Beside, threads)?;
@@ -140,15 +185,25 @@ fn extract(args: &CollectionExtractArgs) -> Result<(), Failure> {
 }
 
 fn region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let region = parse_region(&args.region)?;
     let collection = Collection::open(&args.collection)?;
     let reference = Reference::open(&args.reference, Keep::Beside, args.common.thread_count())?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Aside::create(&args.out)?);
-    let found = collection.write_region(&region, &mut out, &reference, &cancelled)?;
-    finish(out)?;
     let all = collection.members().len();
-    tell_beside(&args.common, &args.out, &format!("{region} of {found} of {all} genomes"))
+    let mut failures = Failures::new(all, "genomes were left out");
+    let mut found = 0;
+    for member in collection.members() {
+        let written = collection.write_region(member, &region, &mut out, &reference, &cancelled).map_err(Failure::from);
+        found += usize::from(failures.note(&member.name, written)? == Some(true));
+    }
+    if found == 0 {
+        failures.outcome()?;
+        return Err(DeltaError::NoSuchContig { contig: region.contig }.into());
+    }
+    finish(out)?;
+    tell_beside(&args.common, &args.out, &format!("{region} of {found} of {all} genomes"))?;
+    failures.outcome()
 }
 
 /// `godwit mutate`.
@@ -232,7 +287,7 @@ fn tell_beside(common: &Common, out: &Path, what: &str) -> Result<(), Failure> {
 
 /// An output that has its name when it is whole, or stdout.
 enum Aside {
-    File { file: NamedTempFile, path: PathBuf },
+    File { file: Temporary<NamedTempFile>, path: PathBuf },
     Stdout(std::io::Stdout),
 }
 
@@ -249,7 +304,7 @@ impl Aside {
         // As other files are made: who may read it is what the process was told.
         let file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory);
         let file = file.map_err(|source| DeltaError::Io { path: path.to_owned(), source })?;
-        Ok(Self::File { file, path: path.to_owned() })
+        Ok(Self::File { file: Temporary::new(file), path: path.to_owned() })
     }
 }
 
@@ -279,6 +334,7 @@ fn finish(out: BufWriter<Aside>) -> Result<(), Failure> {
         Aside::Stdout(mut stdout) => stdout.flush().map_err(failed(Path::new("stdout"))),
         Aside::File { file, path } => {
             file.as_file().sync_all().map_err(failed(&path))?;
+            let (file, _listed) = file.into_parts();
             file.persist(&path).map_err(|error| failed(&path)(error.error))?;
             Ok(())
         }

@@ -10,9 +10,10 @@ use godwit_transfer::place::Place;
 
 use super::access::{connected, credentials, of_server, pool_of};
 use super::rows::{Answer, write_rows};
-use super::{cancel_on_signal, root_of, scratch_of};
+use super::{root_of, scratch_of};
 use crate::cli::{Common, QueryArgs};
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 
 /// Bytes that sorting, grouping and joining may hold where nothing is said.
 const DEFAULT_MEMORY_BYTES: u64 = 2 << 30;
@@ -27,7 +28,7 @@ pub fn run(args: &QueryArgs) -> Result<(), Failure> {
 
 /// Waits for what a verb does, or for a signal to end.
 pub(super) fn until_cancelled(common: &Common, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let threads = common.thread_count();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;

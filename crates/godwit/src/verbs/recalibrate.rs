@@ -2,9 +2,10 @@
 
 use godwit_pipeline::{RecalibrateOptions, recalibrate};
 
-use super::{cancel_on_signal, command_line};
+use super::command_line;
 use crate::cli::RecalibrateArgs;
 use crate::failure::Failure;
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Recalibrates and tells the outcome.
@@ -25,7 +26,7 @@ pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
         command: command_line(&args.common.configured),
         scanned: None,
     };
-    let report = recalibrate(&options, &progress, &*cancel_on_signal()?)?;
+    let report = recalibrate(&options, &progress, &*interruption::flag())?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

@@ -3,6 +3,7 @@
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::Path;
 
+use godwit_process::Temporary;
 use godwit_query::{Printer, RemoteRows, RowFormat, Rows, ScoredRows};
 
 use super::access::of_server;
@@ -38,11 +39,12 @@ async fn to_file(rows: Answer, format: RowFormat, path: &Path) -> Result<(), Fai
         )
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::NamedTempFile::new_in(directory).map_err(failed)?;
+    let file = tempfile::NamedTempFile::new_in(directory).map(Temporary::new).map_err(failed)?;
     let mut written = write(rows, format, BufWriter::with_capacity(1 << 20, file)).await?;
     written.flush().map_err(failed)?;
     let file = written.into_inner().map_err(|error| failed(error.into_error()))?;
     file.as_file().sync_all().map_err(failed)?;
+    let (file, _listed) = file.into_parts();
     file.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
 }

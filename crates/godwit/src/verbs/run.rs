@@ -6,7 +6,6 @@ use std::sync::Arc;
 use godwit_pipeline::{Observer, SampleNodes, WatchStorage, WorkflowOptions, run_sample, run_workflow};
 
 use super::call::ploidy_table;
-use super::cancel_on_signal;
 use super::fetching::Fetching;
 use super::run_nodes::RunNodes;
 use super::spread::is_restart;
@@ -14,6 +13,7 @@ use super::storage_watch::StorageWatch;
 use crate::cli::{MarkingArgs, RunArgs, Switch};
 use crate::dashboard::Dashboard;
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Runs the workflow and tells the outcome.
@@ -45,7 +45,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         // What an earlier start of the same job did is gone on with.
         resume: args.resume || (args.one_sample.is_some() && is_restart()),
     };
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     if let Some(sample) = &args.one_sample {
         return Ok(run_sample(&options, sample, &job_directory()?, &progress, &cancelled)?);
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit_flight::{FlightError, Tuning};
+use godwit_process::Temporary;
 use godwit_query::{Engine, ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows};
 
 use super::access::{connected_with, of_server};
@@ -116,7 +117,7 @@ fn quoted(name: &str) -> String {
 
 /// What came over stdin, in a file that ends with it: readers of tables go back and forth.
 struct Spooled {
-    _directory: tempfile::TempDir,
+    _directory: Temporary<tempfile::TempDir>,
     file: PathBuf,
 }
 
@@ -127,7 +128,8 @@ impl Spooled {
                 format!("cannot keep stdin in {}: {error}; name another directory with --temp", scratch.display());
             Failure::new(Exit::Machine, problem)
         };
-        let directory = tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch).map_err(failed)?;
+        let directory = tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch);
+        let directory = directory.map(Temporary::new).map_err(failed)?;
         let mut stdin = std::io::stdin().lock();
         let mut start = Vec::new();
         stdin.by_ref().take(16).read_to_end(&mut start).map_err(failed)?;

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 use godwit_formats::columnar::TableFormat;
 use godwit_formats::with_causes;
 use godwit_pipeline::{PipelineError, search_on_nodes};
+use godwit_process::Temporary;
 use godwit_search::{
     Blame, BulkSearch, LocalPlace, Prepared, Search, SearchCommand, SearchError, SearchOptions, Step, Summary,
 };
 
+use super::scratch_of;
 use super::spread::Spreadable;
-use super::{cancel_on_signal, scratch_of};
 use crate::cli::{Common, Place, SearchArgs, SearchEngine, SearchWorkerArgs};
 use crate::failure::{Exit, Failure};
+use crate::interruption;
 use crate::progress::Progress;
 
 /// Bytes of reports that are held in memory where nothing is said.
@@ -28,7 +30,7 @@ const BETWEEN_STEPS: Duration = Duration::from_secs(10);
 /// Searches, and tells what was done.
 pub fn run(args: &SearchArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
-    let cancelled = cancel_on_signal()?;
+    let cancelled = interruption::flag();
     let mut command = SearchCommand::parse(&args.program)?;
     if args.engine == SearchEngine::Alias {
         command = command.with_aliases()?;
@@ -195,8 +197,9 @@ fn tells(common: &Common) -> bool {
 }
 
 /// Queries from standard input, which every worker reads from its beginning.
-fn spool(scratch: &Path) -> Result<tempfile::NamedTempFile, Failure> {
-    let copied = tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch).and_then(|mut file| {
+fn spool(scratch: &Path) -> Result<Temporary<tempfile::NamedTempFile>, Failure> {
+    let copied = tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch).and_then(|file| {
+        let mut file = Temporary::new(file);
         std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
         file.flush()?;
         Ok(file)
@@ -233,8 +236,10 @@ fn write_summary(summary: &Summary, path: &Path) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(summary).map(|text| text + "\n");
     let text = text.map_err(|error| Failure::new(Exit::Bug, format!("cannot write a summary: {error}")))?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = tempfile::NamedTempFile::new_in(directory).and_then(|mut file| {
+    let written = tempfile::NamedTempFile::new_in(directory).and_then(|file| {
+        let mut file = Temporary::new(file);
         file.write_all(text.as_bytes())?;
+        let (file, _listed) = file.into_parts();
         file.persist(path).map(drop).map_err(|error| error.error)
     });
     written.map_err(|error| Failure::new(Exit::Machine, format!("cannot write {}: {error}", path.display())))

@@ -16,24 +16,27 @@ use std::time::Duration;
 use godwit_flight::pool::{Membership, MembershipOptions, answer_names};
 use godwit_flight::web::WebService;
 use godwit_flight::{
-    Address, CallerLimits, Catalog, FileService, Gate, Identities, Node, NodeOptions, Rules, Server, SqlEngine, Tuning,
+    Address, CallerLimits, FileService, Gate, Identities, Node, NodeOptions, Rules, Server, SqlEngine, Tuning,
 };
 use godwit_rules::Rulebook;
-use godwit_serve::{Pages, PagesOptions, Root, Temporary};
+use godwit_serve::{Pages, PagesOptions, Root, SkippedEntry, Temporary};
 use godwit_transfer::{Credentials, Files, FilesOptions, References, RelayCache};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 
 use self::admission::Admission;
 use self::traces::Exporter;
 use super::rules::{keep_fresh, log_of, rulebook_of};
-use super::{cancel_on, cancel_on_signal, closed, root_of};
+use super::{closed, root_of};
 use crate::cli::{ServeArgs, TokenArgs};
 use crate::failure::{Exit, Failure, print};
+use crate::interruption;
 use crate::pool_file::PoolFile;
 
 /// Memory of a statement for each of its threads, at least.
 #[cfg(feature = "sql")]
 const THREAD_BYTES: u64 = 64 << 20;
+/// Entries that are not served and are named when the server starts.
+const MAX_WARNINGS: usize = 20;
 /// After so long without a word a client is asked for a sign of life, and given up after as long again: clients of other makes answer late
 /// while their program is busy with something else, and gRPC's own servers give them 20 s.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -42,7 +45,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Serves until it is told to end.
 pub fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let (cancelled, reload) = signals()?;
+    let reload = hang_up()?;
+    let cancelled = interruption::flag_with_grace(args.drain);
     crate::failure::speak_as(&args.common);
     let address = address_of(&args.listen)?;
     args.keys.take()?;
@@ -55,7 +59,8 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
     let temporary = args.writable.then(|| Temporary::new(&super::scratch_of(&args.common))).transpose()?;
     let root = opened_root(args, temporary.as_ref())?;
     let root = Arc::new(root);
-    let datasets = root.names()?.len();
+    let (datasets, skipped) = root.survey()?;
+    warn_of_skipped(&skipped);
     let (book, log) = (rulebook_of(args, &root)?, log_of(args)?);
     let rules = book.clone().map(|book| book as Arc<dyn Rules>);
     let outcome = runtime.block_on(async {
@@ -122,6 +127,17 @@ fn opened_root(args: &ServeArgs, temporary: Option<&Temporary>) -> Result<Root, 
         Some(temporary) => root.writable(temporary, args.put_memory)?,
         None => root,
     })
+}
+
+/// Names the entries below the root that are not served.
+fn warn_of_skipped(skipped: &[SkippedEntry]) {
+    for entry in skipped.iter().take(MAX_WARNINGS) {
+        crate::failure::tell(&format!("godwit: warning: {} is not served: {}", entry.path.display(), entry.reason));
+    }
+    if skipped.len() > MAX_WARNINGS {
+        let more = skipped.len() - MAX_WARNINGS;
+        crate::failure::tell(&format!("godwit: warning: {more} more entries are not served"));
+    }
 }
 
 /// Answers questions of DNS for the pool's name, where that is wanted.
@@ -286,16 +302,17 @@ fn no_files(status: godwit_flight::Status) -> Failure {
     Failure::new(Exit::Machine, status.message().to_owned())
 }
 
-/// Flags that signals set: to end, and to read again what says who is let in. A terminal that is lost ends a server that was started
-/// at one; to others its signal says to read again, as to all daemons.
-fn signals() -> Result<(Arc<AtomicBool>, Arc<AtomicBool>), Failure> {
+/// The flag that SIGHUP sets: the files that say who may connect are read again. A server that was started at a terminal ends when the
+/// terminal is lost.
+fn hang_up() -> Result<Arc<AtomicBool>, Failure> {
     let reload = Arc::new(AtomicBool::new(false));
     if std::io::stdin().is_terminal() {
-        return Ok((cancel_on_signal()?, reload));
+        interruption::end_with_the_terminal()?;
+        return Ok(reload);
     }
     let registered = signal_hook::flag::register(SIGHUP, reload.clone());
     registered.map_err(|error| Failure::new(Exit::Machine, format!("cannot handle signals: {error}")))?;
-    Ok((cancel_on(&[SIGINT, SIGTERM])?, reload))
+    Ok(reload)
 }
 
 /// Ends when the flag is set.

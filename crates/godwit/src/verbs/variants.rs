@@ -2,14 +2,15 @@
 
 use godwit_pipeline::write_variants;
 
-use super::{cancel_on_signal, or_stdin, print};
+use super::{or_stdin, print};
 use crate::cli::{LogLevel, VariantsArgs};
 use crate::failure::Failure;
+use crate::interruption;
 
 /// Writes the file and says what is in it.
 pub fn run(args: &VariantsArgs) -> Result<(), Failure> {
     let threads = args.common.thread_count();
-    let records = write_variants(&or_stdin(&args.input), &args.out, threads, &*cancel_on_signal()?)?;
+    let records = write_variants(&or_stdin(&args.input), &args.out, threads, &*interruption::flag())?;
     if args.common.quiet || args.common.json || args.common.log < LogLevel::Info {
         return Ok(());
     }

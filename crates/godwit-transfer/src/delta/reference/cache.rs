@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use bytemuck::{Pod, Zeroable};
+use godwit_process::Temporary;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::super::anchors::Anchors;
@@ -216,13 +217,13 @@ impl KeptReader {
 
 /// Writes a file that is there when it is whole.
 struct KeptWriter {
-    file: BufWriter<tempfile::NamedTempFile>,
+    file: BufWriter<Temporary<tempfile::NamedTempFile>>,
     checksum: Xxh3,
 }
 
 impl KeptWriter {
     fn create(reference: &Path) -> io::Result<Self> {
-        let file = tempfile::NamedTempFile::new_in(crate::place::directory_of(reference))?;
+        let file = tempfile::NamedTempFile::new_in(crate::place::directory_of(reference)).map(Temporary::new)?;
         Ok(Self { file: BufWriter::with_capacity(BUFFER_BYTES, file), checksum: Xxh3::new() })
     }
 
@@ -241,6 +242,7 @@ impl KeptWriter {
         let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().set_permissions(fs::metadata(reference)?.permissions())?;
         let path = reference.with_added_extension(extension);
+        let (file, _listed) = file.into_parts();
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     }

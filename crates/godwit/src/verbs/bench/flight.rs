@@ -11,6 +11,7 @@ use godwit_flight::{
     Access, Address, Client, ClientTls, FlightError, Routes, Server, ServerTls, Tuning, make_identity,
 };
 use godwit_formats::with_causes;
+use godwit_process::Temporary;
 use serde_json::{Value, json};
 
 use super::{OwnServer, closed, parse_address, process_seconds, program, tell_stage, threads};
@@ -60,14 +61,14 @@ async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure>
 struct Peer {
     server: OwnServer,
     /// Its socket or certificate; goes with it.
-    _files: tempfile::TempDir,
+    _files: Temporary<tempfile::TempDir>,
     tls: Option<ClientTls>,
 }
 
 impl Peer {
     fn start(socket: BenchSocket, tls: bool) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
-        let files = tempfile::Builder::new().prefix("godwit-bench-").tempdir().map_err(failed)?;
+        let files = tempfile::Builder::new().prefix("godwit-bench-").tempdir().map(Temporary::new).map_err(failed)?;
         let mut command = Command::new(program()?);
         command.args(["bench", "flight", "--until-stdin-closes", "--listen"]);
         command.arg(match socket {

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
 use godwit_flight::make_identity;
+use godwit_process::Temporary;
 use serde_json::{Value, json};
 
 use super::{OwnServer, program, tell_stage};
 use crate::cli::{BenchPathArgs, PathEmulatorArgs, TableFormat};
 use crate::failure::{Exit, Failure, print, print_json};
+use crate::interruption;
 use crate::table::aligned;
-use crate::verbs::cancel_on_signal;
 
 /// Addresses of the two ends; the namespaces know no others.
 const ENDS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
@@ -41,9 +42,9 @@ pub fn emulate(args: &PathEmulatorArgs) -> Result<(), Failure> {
 pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
     check_machine()?;
     // The programs that are started hear of Ctrl-C themselves; what is set up is then taken down here.
-    let _cancelled = cancel_on_signal()?;
+    let _cancelled = interruption::flag();
     let parent = args.temp.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent);
+    let scratch = tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent).map(Temporary::new);
     let scratch = scratch.map_err(|error| {
         Failure::new(
             Exit::Machine,

@@ -1,0 +1,182 @@
+//! Files and directories that must not outlive the process: a stop by a signal removes them where their owner cannot.
+//!
+//! Each owner removes its temporary path when it is dropped. A process that a signal stops while one of its threads is blocked drops
+//! nothing; it calls [`remove_temporary_paths`] instead. A path that a later process continues from is not on the list; what the user has
+//! to do to continue is recorded by [`record_resumable_work`].
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// How often a directory is removed again that a thread still writes to.
+const REMOVAL_ATTEMPTS: u32 = 5;
+/// How often the list is locked again while another thread holds it.
+const LOCK_ATTEMPTS: u32 = 50;
+/// The pause between these.
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// All temporary paths of the process.
+static PATHS: Mutex<Paths> = Mutex::new(Paths { next: 0, paths: BTreeMap::new() });
+/// How to continue from what is on disk.
+static RESUMABLE: Mutex<Option<&'static str>> = Mutex::new(None);
+
+struct Paths {
+    next: u64,
+    paths: BTreeMap<u64, PathBuf>,
+}
+
+fn paths() -> MutexGuard<'static, Paths> {
+    PATHS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An entry of the list of temporary paths. Dropping it takes the path off the list and leaves the file system as it is.
+#[derive(Debug)]
+pub struct TemporaryPath(u64);
+
+impl TemporaryPath {
+    /// Adds a path, of a file or of a directory, which need not exist yet.
+    pub fn new(path: &Path) -> Self {
+        let mut paths = paths();
+        let number = paths.next;
+        paths.next += 1;
+        paths.paths.insert(number, path.to_owned());
+        Self(number)
+    }
+}
+
+impl Drop for TemporaryPath {
+    fn drop(&mut self) {
+        paths().paths.remove(&self.0);
+    }
+}
+
+/// A temporary file or directory whose path is on the list.
+#[derive(Debug)]
+pub struct Temporary<T> {
+    value: T,
+    listed: TemporaryPath,
+}
+
+impl<T: AsRef<Path>> Temporary<T> {
+    /// Adds the path of `value` to the list for as long as `value` lives.
+    pub fn new(value: T) -> Self {
+        Self { listed: TemporaryPath::new(value.as_ref()), value }
+    }
+}
+
+impl<T> Temporary<T> {
+    /// The value, and the entry of the list, which is kept until the value has another name.
+    pub fn into_parts(self) -> (T, TemporaryPath) {
+        (self.value, self.listed)
+    }
+}
+
+impl<T> Deref for Temporary<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Temporary<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T: Write> Write for Temporary<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.value.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.value.flush()
+    }
+}
+
+/// Paths that are temporary until a later process can continue from what they hold.
+#[derive(Debug)]
+pub struct ResumablePaths(Mutex<Vec<TemporaryPath>>);
+
+impl ResumablePaths {
+    /// Adds the paths to the list.
+    pub fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Self {
+        Self(Mutex::new(paths.into_iter().map(TemporaryPath::new).collect()))
+    }
+
+    /// Takes the paths off the list: they hold finished work, from which `--resume` continues.
+    pub fn keep(&self) {
+        let listed = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if !listed.is_empty() {
+            record_resumable_work("what was done is kept: add --resume to the same command to continue");
+        }
+    }
+}
+
+/// Removes all temporary paths of the process, which is about to end: other threads may still write to them.
+pub fn remove_temporary_paths() {
+    let locked = (0..LOCK_ATTEMPTS).find_map(|_| match PATHS.try_lock() {
+        Ok(paths) => Some(paths),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {
+            std::thread::sleep(LOCK_INTERVAL);
+            None
+        }
+    });
+    let Some(locked) = locked else { return };
+    // What was made last may lie in what was made first.
+    for path in locked.paths.values().rev() {
+        remove(path);
+    }
+}
+
+/// Removes a file, or a directory with its content. A path that does not exist has been removed or renamed by its owner.
+fn remove(path: &Path) {
+    for _ in 0..REMOVAL_ATTEMPTS {
+        let removed = match fs::symlink_metadata(path) {
+            Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+            Ok(_) => fs::remove_file(path),
+            Err(_) => return,
+        };
+        if removed.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Records how the user continues from the work that is on disk.
+pub fn record_resumable_work(how: &'static str) {
+    *RESUMABLE.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
+}
+
+/// What was recorded last by [`record_resumable_work`]; `None` also where another thread records at this moment.
+pub fn resumable_work() -> Option<&'static str> {
+    *RESUMABLE.try_lock().ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_the_list_is_removed_and_what_was_taken_off_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for name in ["gone", "stays"] {
+            fs::create_dir(path(name)).unwrap();
+            fs::write(path(name).join("file"), b"x").unwrap();
+        }
+        let file = Temporary::new(tempfile::NamedTempFile::new_in(directory.path()).unwrap());
+        let listed = TemporaryPath::new(&path("gone"));
+        drop(TemporaryPath::new(&path("stays")));
+        remove_temporary_paths();
+        assert!(!path("gone").exists() && !file.path().exists());
+        assert!(path("stays").join("file").exists());
+        drop(listed);
+    }
+}
