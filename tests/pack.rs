@@ -117,6 +117,43 @@ fn regions_are_those_of_samtools_faidx() {
 }
 
 #[test]
+fn regions_of_contigs_named_like_ranges_are_those_of_samtools_faidx() {
+    needs!("samtools");
+    let directory = family("pack-names");
+    let (text, names) = (
+        String::from_utf8(read(&directory, "ref.fa")).expect("FASTA is text"),
+        [("chr2", "chr1:100-200"), ("chr3", "HLA-A*01:01:01:01")],
+    );
+    let renamed = names.iter().fold(text, |text, (from, to)| text.replace(&format!(">{from} "), &format!(">{to} ")));
+    fs::write(directory.join("ref.fa"), renamed).expect("it can be written");
+    godwit().current_dir(&directory).args(["mutate", "ref.fa", "odd.fa", "--seed", "3"]).succeeds();
+    pack(&directory, "odd.fa", "odd.gwp");
+    godwit().current_dir(&directory).args(["collection", "add", "all", "odd.fa", "--reference", "ref.fa"]).succeeds();
+    for region in ["HLA-A*01:01:01:01", "HLA-A*01:01:01:01:5-300", "{chr1:100-200}:7-90", "{chr1}:100-200"] {
+        let expected =
+            Tool::need("samtools").command().current_dir(&directory).args(["faidx", "odd.fa", region]).output();
+        let expected = String::from_utf8(expected.expect("samtools can be started").stdout).expect("FASTA is text");
+        let words = ["unpack", "--reference", "ref.fa", "--region", region, "odd.gwp", "-"];
+        let found = godwit().current_dir(&directory).args(words).succeeds().stdout;
+        // Titles are the regions as they were asked for; here without braces.
+        let bases = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        assert!(!bases(&expected).is_empty() && bases(&found) == bases(&expected), "{region}");
+        assert_eq!(found.lines().next(), Some(format!(">{}", region.replace(['{', '}'], "")).as_str()));
+        let words = ["collection", "region", "all", region, "-", "--reference", "ref.fa"];
+        assert_eq!(
+            bases(&godwit().current_dir(&directory).args(words).succeeds().stdout),
+            bases(&expected),
+            "{region}"
+        );
+    }
+    for (region, words) in [("chr1:100-200", &["ambiguous", "{chr1}:100-200"][..]), ("chr9:1-5", &["chr9", "odd.gwp"])]
+    {
+        let asked = ["unpack", "--reference", "ref.fa", "--region", region, "odd.gwp", "-"];
+        godwit().current_dir(&directory).args(asked).run().refuses(&[2], words);
+    }
+}
+
+#[test]
 fn a_collection_gives_back_genomes_and_a_region_of_all() {
     let directory = family("pack-collection");
     let run = |words: &[&str]| godwit().current_dir(&directory).args(words).run();

@@ -12,6 +12,7 @@ mod call_nodes;
 mod compare;
 mod conduct;
 mod configuration;
+mod contig_names;
 mod demo;
 mod docs;
 mod doctor;

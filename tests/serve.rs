@@ -3,6 +3,7 @@
 pub mod access;
 mod changing;
 mod clients;
+mod contig_names;
 mod encryption;
 mod grpc;
 mod guide;
@@ -13,6 +14,8 @@ mod kinds;
 mod limits;
 mod live;
 mod metrics;
+mod misnamed;
+mod mistakes;
 mod objects;
 mod packed;
 mod page;

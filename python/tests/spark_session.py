@@ -84,12 +84,12 @@ class Regions(unittest.TestCase):
         contig, after = EqualTo(("contig",), "chr1"), GreaterThan(("end_position",), 10)
         below, at_most = LessThan(("position",), 100), LessThanOrEqual(("position",), 100)
         for filters, region in [
-            ([contig], "chr1"),
-            ([contig, below, after], "chr1:10-100"),
-            ([contig, at_most], "chr1:1-101"),
-            ([contig, GreaterThan(("position",), 7)], "chr1:8-"),
+            ([contig], "{chr1}:1-"),
+            ([contig, below, after], "{chr1}:10-100"),
+            ([contig, at_most], "{chr1}:1-101"),
+            ([contig, GreaterThan(("position",), 7)], "{chr1}:8-"),
             ([below, after], None),
-            ([EqualTo(("contig",), "HLA:1")], None),
+            ([EqualTo(("contig",), "HLA-A*01:01"), after], "{HLA-A*01:01}:10-"),
         ]:
             self.assertEqual(region_of(filters), region)
 

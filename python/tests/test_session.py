@@ -1,5 +1,6 @@
 """Sessions, against samtools and pyarrow. GODWIT_TEST_RUN is the directory of a run with `sample.bam`, `sample.parquet` and others."""
 
+import contextlib
 import gc
 import os
 import tempfile
@@ -14,7 +15,6 @@ import pyarrow.parquet
 from oracle import RUN, samtools
 
 import godwit
-from godwit._session import plain
 
 REGIONS = ["chr1:1,000-20,000", "chr2:100-5,000"]
 
@@ -35,13 +35,32 @@ class OfADirectory(unittest.TestCase):
     def test_regions_are_those_of_samtools(self):
         for region in [REGIONS[0], REGIONS, ["chr1"]]:
             listed = [region] if isinstance(region, str) else region
-            expected = [line.split("\t")[0] for line in samtools("-M", RUN / "sample.bam", *map(plain, listed))]
+            expected = [line.split("\t")[0] for line in samtools("-M", RUN / "sample.bam", *listed)]
             for parts in [1, 3]:
                 names = self.session.reads("sample", region=region, columns=["name"], parts=parts).to_arrow()
                 self.assertEqual(names["name"].to_pylist(), expected)
 
+    def test_regions_of_contigs_named_like_ranges_are_found(self):
+        header = "@SQ\tSN:chr1\tLN:1000\n@SQ\tSN:chr1:100-200\tLN:1000\n@SQ\tSN:HLA-A*01:01:01:01\tLN:1000\n"
+        places = [("a", "chr1", 150), ("b", "chr1:100-200", 5), ("c", "HLA-A*01:01:01:01", 7), ("d", "HLA-A*01:01:01:01", 500)]
+        lines = [f"{name}\t0\t{contig}\t{position}\t60\t4M\t*\t0\t0\tACGT\tIIII\n" for name, contig, position in places]
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "odd.sam").write_text(header + "".join(lines))
+            with contextlib.closing(godwit.open(directory)) as session:
+                for region, expected in [
+                    ("HLA-A*01:01:01:01", ["c", "d"]),
+                    ("{HLA-A*01:01:01:01}:1-100", ["c"]),
+                    ("HLA-A*01:01:01:01:1-1,00", ["c"]),
+                    (["{chr1:100-200}", "{chr1}:100-200"], ["a", "b"]),
+                ]:
+                    self.assertEqual(session.reads("odd.sam", region=region).to_arrow()["name"].to_pylist(), expected)
+                    rows = session.reads("odd.sam", region=region, where="mapping_quality > 0").to_arrow()
+                    self.assertEqual(sorted(rows["name"].to_pylist()), expected)
+                with self.assertRaisesRegex(godwit.UsageError, "ambiguous"):
+                    session.reads("odd.sam", region="chr1:100-200").to_arrow()
+
     def test_conditions_are_those_of_samtools(self):
-        expected = [line.split("\t")[0] for line in samtools("-q", "30", "-f", "16", RUN / "sample.bam", plain(REGIONS[0]))]
+        expected = [line.split("\t")[0] for line in samtools("-q", "30", "-f", "16", RUN / "sample.bam", REGIONS[0])]
         query = self.session.reads("sample", region=REGIONS[0], columns=["name"], where="mapping_quality >= 30 AND is_reverse()")
         self.assertEqual(sorted(query.to_arrow()["name"].to_pylist()), sorted(expected))
         self.assertGreater(len(expected), 10)

@@ -293,13 +293,55 @@ fn regions_give_the_records_that_start_in_them() {
     let call = aligned.call_by("2K", &out).arg("--regions").arg(directory.join("a.bed"));
     call.args(["--caller-args", "| -m"]).succeeds();
     assert_same_text(&records(&out), &expected);
-    for (bed, word) in
-        [("chr9\t1\t2\n", "chr9"), ("chr1\t5\n", "line 1"), ("chr1\t9\t3\n", "line 1"), ("chr1\t0\t50001\n", "50000")]
-    {
+    for (bed, word) in [
+        ("chrM\t0\t1\nchr9\t1\t2\n", "line 2: there is no contig \"chr9\""),
+        ("chr1\t5\n", "line 1"),
+        ("chr1\t9\t3\n", "line 1"),
+        ("chr1\t50000\t50001\n", "line 1: chr1:50001-50001 starts beyond"),
+    ] {
         fs::write(directory.join("b.bed"), bed).expect("scratch can be written to");
         let refused = aligned.call(&out).arg("--regions").arg(directory.join("b.bed")).run();
         refused.refuses(&[3], &["b.bed", word]);
     }
+}
+
+#[test]
+fn regions_are_strings_or_files_and_ends_beyond_contigs_are_clipped() {
+    needs!("bcftools", "bgzip", "bash");
+    let aligned = Aligned::get();
+    let directory = scratch::directory("region-strings");
+    let out = directory.join("a.vcf.gz");
+    let whole = String::from_utf8(aligned.bcftools("", "-mv")).expect("VCF is text");
+    let within = |contig: &str, first: u64, last: u64| -> Vec<String> {
+        let is_within = |line: &&str| {
+            let mut fields = line.split('\t');
+            let (name, position) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+            name == contig && position.parse().is_ok_and(|position| (first..=last).contains(&position))
+        };
+        whole.lines().filter(is_within).map(str::to_owned).collect()
+    };
+    let called = |regions: &[&str]| -> (Vec<String>, String) {
+        let call = regions.iter().fold(aligned.call(&out), |call, region| call.args(["--regions", region]));
+        let said = call.succeeds().stderr;
+        let found = String::from_utf8(records(&out)).expect("VCF is text");
+        (found.lines().map(str::to_owned).collect(), said)
+    };
+    let expected = [within("chr1", 1000, 9000), within("chrM", 1, 5000)].concat();
+    assert!(expected.len() > 3);
+    for regions in [&["chr1:1000-9000,chrM"][..], &["chr1:1,000-9,000", "chrM"]] {
+        let (found, said) = called(regions);
+        assert_eq!(found, expected, "{regions:?}");
+        assert!(!said.contains("clipped"), "{said}");
+    }
+    let bed = directory.join("over.bed");
+    fs::write(&bed, "chrX\t15000\t99999\nchr1\t40000\t4294967295\n").expect("scratch can be written to");
+    let (found, said) = called(&[bed.to_str().expect("scratch has a plain name")]);
+    assert_eq!(found, [within("chr1", 40_001, 50_000), within("chrX", 15_001, 20_000)].concat());
+    assert!(said.contains("clipped") && said.contains("line 1 of") && said.contains("over.bed"), "{said}");
+    let refused = |region: &str| aligned.call(&out).args(["--regions", region]).run();
+    refused("chr9:1-100").refuses(&[2], &["--regions", "no contig \"chr9\""]);
+    refused("chr1:50001-50002").refuses(&[2], &["--regions", "starts beyond the end of chr1", "50000"]);
+    refused("nowhere.bed").refuses(&[4], &["nowhere.bed", "neither a file nor a region"]);
 }
 
 #[test]

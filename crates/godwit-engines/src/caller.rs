@@ -14,10 +14,11 @@ pub mod template;
 
 use std::path::{Path, PathBuf};
 
+use godwit_model::Region;
+
 use crate::{Chain, EngineError};
 
 pub use choice::CallerChoice;
-pub use region::Stretch;
 
 /// What a caller is to look at.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ pub struct RegionWork<'a> {
     /// The healthy tissue beside a tumour, which `reads` then are of.
     pub normal: Option<Normal<'a>>,
     /// Stretches of one contig, ascending, apart from each other; at least one.
-    pub stretches: &'a [Stretch],
+    pub stretches: &'a [Region],
     /// Copies of the contig there; `None`: whatever the caller takes for granted.
     pub ploidy: Option<u8>,
     /// A private directory that is this region's alone.

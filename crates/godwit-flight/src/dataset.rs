@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
+use godwit_model::schema::{columnar, variants};
 use godwit_model::{Region, with_causes};
 use serde::{Deserialize, Serialize};
 
@@ -126,9 +127,13 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// Whether rows have a place on a genome, in the columns `contig`, `position` and `end_position`.
     fn has_regions(&self) -> bool;
 
-    /// Whether a region may be on a contig of that name: one on any other is refused. True where that is not known.
-    fn may_have_contig(&self, _name: &str) -> bool {
-        true
+    /// Whether a contig of that name exists; `None` where the list of contigs is not known, or may lack some.
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        let schema = self.schema();
+        let is_listed = contigs_of(&schema).any(|contig| contig == name);
+        // A SAM header lists all contigs (SAMv1 §1.3); in VCF the lines are optional (VCFv4.4 §1.4.7).
+        let is_complete = schema.metadata().contains_key(columnar::HEADER_KEY);
+        (is_listed || is_complete).then_some(is_listed)
     }
 
     /// Columns by which rows are sorted within each part, ascending and nulls last; empty where they are not.
@@ -157,6 +162,39 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// [`DatasetError`].
     fn read(&self, scan: &Scan, part: &Part) -> Result<BatchReader, DatasetError>;
+}
+
+/// Names of contigs in the SAM or VCF header that a schema has as metadata.
+pub(crate) fn contigs_of(schema: &Schema) -> impl Iterator<Item = &str> {
+    contig_lines(schema).filter_map(|line| line.field("SN:", "ID="))
+}
+
+/// A line of a header that describes a contig.
+pub(crate) enum ContigLine<'h> {
+    /// Fields of `@SQ`.
+    Sam(&'h str),
+    /// Fields of `##contig`.
+    Vcf(&'h str),
+}
+
+impl<'h> ContigLine<'h> {
+    /// The value of a field, by its name in SAM and in VCF.
+    pub(crate) fn field(&self, of_sam: &str, of_vcf: &str) -> Option<&'h str> {
+        match self {
+            Self::Sam(fields) => fields.split('\t').find_map(|field| field.strip_prefix(of_sam)),
+            Self::Vcf(fields) => fields.split(',').find_map(|field| field.strip_prefix(of_vcf)),
+        }
+    }
+}
+
+/// Lines that describe contigs in the SAM or VCF header that a schema has as metadata.
+pub(crate) fn contig_lines(schema: &Schema) -> impl Iterator<Item = ContigLine<'_>> {
+    let header = |key: &str| schema.metadata().get(key).map(String::as_str).unwrap_or_default();
+    let of_sam =
+        header(columnar::HEADER_KEY).lines().filter_map(|line| line.strip_prefix("@SQ\t")).map(ContigLine::Sam);
+    let of_vcf = header(variants::HEADER_KEY).lines();
+    let of_vcf = of_vcf.filter_map(|line| line.strip_prefix("##contig=<")?.strip_suffix('>')).map(ContigLine::Vcf);
+    of_sam.chain(of_vcf)
 }
 
 /// What becomes of a dataset of the same name.

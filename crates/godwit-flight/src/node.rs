@@ -27,8 +27,8 @@ use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, Ticket, flight_
 use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::stream;
-use godwit_model::Region;
 use godwit_model::ipc;
+use godwit_model::{Region, suggestion};
 use prost::Message as _;
 use tokio::sync::Semaphore;
 use tonic::Status;
@@ -527,7 +527,10 @@ fn command_in(bytes: &[u8]) -> Result<Command, Status> {
 fn scan_of(command: &DatasetCommand, dataset: &dyn Dataset) -> Result<Scan, Status> {
     let schema = dataset.schema();
     let column = |name: &String| {
-        schema.index_of(name).map_err(|_| Status::invalid_argument(format!("{} has no column {name}", command.dataset)))
+        schema.index_of(name).map_err(|_| {
+            let near = suggestion(name, schema.fields().iter().map(|field| field.name().as_str()));
+            Status::invalid_argument(format!("{} has no column {name}{near}", command.dataset))
+        })
     };
     let columns =
         command.columns.as_ref().map(|names| names.iter().map(column).collect::<Result<Vec<_>, _>>()).transpose()?;
@@ -536,16 +539,17 @@ fn scan_of(command: &DatasetCommand, dataset: &dyn Dataset) -> Result<Scan, Stat
             "name columns once, in the order of the dataset; SQL has them in any order",
         ));
     }
-    let regions = command.regions.as_ref().map(|texts| texts.iter().map(|text| Region::parse(text)).collect());
-    let regions: Option<Result<Vec<Region>, _>> = regions;
-    let regions = regions.transpose().map_err(|error| Status::invalid_argument(error.to_string()))?;
-    if regions.is_some() && !dataset.has_regions() {
+    if command.regions.is_some() && !dataset.has_regions() {
         return Err(Status::invalid_argument(format!(
             "{} is not looked up by regions; ask it with SQL",
             command.dataset
         )));
     }
-    Ok(Scan { columns, regions })
+    let region = |text: &String| Region::parse(text, |contig| dataset.has_contig(contig));
+    let regions: Option<Result<Vec<Region>, _>> =
+        command.regions.as_ref().map(|texts| texts.iter().map(region).collect());
+    let refused = |error| Status::invalid_argument(format!("{}: {error}", command.dataset));
+    Ok(Scan { columns, regions: regions.transpose().map_err(refused)? })
 }
 
 fn scanned_schema(dataset: &dyn Dataset, scan: &Scan) -> Result<SchemaRef, Status> {

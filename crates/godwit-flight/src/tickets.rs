@@ -161,8 +161,10 @@ impl DatasetPart {
     }
 
     pub(crate) fn scan(&self) -> Result<(Scan, Part), Box<Status>> {
-        let regions =
-            self.regions.as_ref().map(|regions| regions.texts.iter().map(|text| Region::parse(text)).collect());
+        let regions = self
+            .regions
+            .as_ref()
+            .map(|regions| regions.texts.iter().map(|text| Region::parse(text, |_| None)).collect());
         let regions: Option<Result<Vec<Region>, _>> = regions;
         let regions = regions.transpose().map_err(|error| Box::new(Status::invalid_argument(error.to_string())))?;
         let columns = self.columns.as_ref().map(|columns| columns.indexes.iter().map(|at| *at as usize).collect());
@@ -225,7 +227,8 @@ mod tests {
     #[test]
     fn tickets_come_back_and_changed_ones_are_refused() {
         let key = TicketKey::new(b"0123456789abcdef0123456789abcdef");
-        let scan = Scan { columns: Some(vec![]), regions: Some(vec![Region::parse("{a:b}:5-9").unwrap()]) };
+        let scan =
+            Scan { columns: Some(vec![]), regions: Some(vec![Region { contig: "a:b".to_owned(), start: 4, end: 9 }]) };
         let part = Part { stretches: vec![(1, 2), (7, u64::MAX)] };
         let mut claim = Claim::new(&Caller::default(), Duration::from_secs(60));
         claim.part = Some(DatasetPart::new("x/y.bam", 5, &scan, &part));

@@ -4,6 +4,7 @@ pub mod bam;
 pub mod bed;
 pub mod bgzf;
 pub mod columnar;
+pub mod content;
 pub mod crypt4gh;
 pub mod csv;
 pub mod fasta;

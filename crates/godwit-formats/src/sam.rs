@@ -17,5 +17,6 @@ pub(crate) mod tests;
 pub use encode::LineEncoder;
 pub use error::{HeaderError, ReadError, SamError, UnusableHeader};
 pub use header::{Header, ReadGroup};
+pub(crate) use reader::format_of;
 pub use reader::{InputFormat, LineChunk, Reader, sniff};
 pub(crate) use tags::append_value;

@@ -1,8 +1,8 @@
-//! Regions as people write them, and sets of spans to look records up in.
+//! Region strings by the rules of samtools, and sets of spans to look records up in.
 
 use std::fmt;
 
-/// A stretch of a contig that is known by name, `[start, end)`, 0-based.
+/// A region of a contig that is known by name, `[start, end)`, 0-based.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region {
     /// The contig.
@@ -13,87 +13,210 @@ pub struct Region {
     pub end: u32,
 }
 
-/// Why a text is no region.
+/// Why a text cannot be read as a region.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no region: {problem}; write it like chr20, chr20:1000001 or chr20:1,000,001-1,010,000")]
-pub struct RegionError {
-    /// The text.
-    pub text: String,
-    /// What is wrong with it.
-    pub problem: &'static str,
+pub enum RegionError {
+    /// It is not written as a region.
+    #[error("{text:?} is not a region: {problem}; write it like chr20, chr20:1000001 or chr20:1,000,001-1,010,000")]
+    Syntax {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// It names a contig that does not exist.
+    #[error("there is no contig {contig:?}{}", or_whole(.contig, .text))]
+    NoContig {
+        /// The contig, without the range where the text has one.
+        contig: String,
+        /// The text.
+        text: String,
+    },
+    /// It is the name of a contig, and also a range of another contig.
+    #[error(
+        "{text:?} is ambiguous: a contig has this name, and it is also a range of contig {contig:?}; write {{{text}}} for \
+         the contig, or {{{contig}}}:{range} for the range"
+    )]
+    Ambiguous {
+        /// The text.
+        text: String,
+        /// The contig of the range.
+        contig: String,
+        /// The range.
+        range: String,
+    },
+    /// It is one region with a thousands separator, and also a list of several.
+    #[error(
+        "{text:?} is ambiguous: the comma may separate thousands or two regions; write the number without commas, or give \
+         each region by itself"
+    )]
+    AmbiguousList {
+        /// The text.
+        text: String,
+    },
+}
+
+/// The second name that a missing contig may have been meant by.
+fn or_whole(contig: &str, text: &str) -> String {
+    if contig == text { String::new() } else { format!(", and none named {text:?}") }
 }
 
 impl Region {
     /// Behind every base that a contig can have (SAMv1 §1.3: lengths below 2^31).
     pub const OPEN_END: u32 = i32::MAX as u32;
 
-    /// Reads what samtools takes for a region (samtools 1.16, "REGIONS" in `samtools-view(1)`): `NAME`, `NAME:FIRST`,
-    /// `NAME:FIRST-LAST` and `NAME:-LAST`, 1-based and closed, with or without commas. Braces around a name
-    /// keep its colons together, as in `{HLA-A*01:01}:1-100`.
+    /// Reads a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib 1.16):
+    /// `NAME`, `NAME:FIRST`, `NAME:FIRST-`, `NAME:FIRST-LAST` and `NAME:-LAST`, 1-based and closed, with or without
+    /// thousands separators. The whole text is tried as the name of a contig first, because names may contain colons. Braces
+    /// quote a name: `{HLA-A*01:01:01:01}:1-100`.
+    ///
+    /// `has_contig` says whether a contig exists; `None` where the list of contigs is not known. Where neither reading names
+    /// a known contig, the text is a range if it is written as one, and a name otherwise.
     ///
     /// # Errors
-    /// [`RegionError`].
+    /// [`RegionError::Syntax`], [`RegionError::NoContig`]; [`RegionError::Ambiguous`] where both readings name a contig.
     ///
     /// ```
     /// use godwit_model::Region;
-    /// let region = Region::parse("chr20:1,001-2,000")?;
+    /// let has_contig = |name: &str| Some(["chr20", "HLA-A*01:01:01:01"].contains(&name));
+    /// let region = Region::parse("chr20:1,001-2,000", has_contig)?;
     /// assert_eq!((region.contig.as_str(), region.start, region.end), ("chr20", 1000, 2000));
     /// assert_eq!(region.to_string(), "chr20:1001-2000");
+    /// assert_eq!(Region::parse("HLA-A*01:01:01:01", has_contig)?.contig, "HLA-A*01:01:01:01");
     /// # Ok::<(), godwit_model::RegionError>(())
     /// ```
-    pub fn parse(text: &str) -> Result<Self, RegionError> {
-        let wrong = |problem| RegionError { text: text.to_owned(), problem };
-        let (contig, range) = match text.strip_prefix('{') {
-            Some(rest) => {
-                let (name, rest) = rest.split_once('}').ok_or_else(|| wrong("its brace is not closed"))?;
-                match rest.strip_prefix(':') {
-                    Some(range) => (name, Some(range)),
-                    None if rest.is_empty() => (name, None),
-                    None => return Err(wrong("a colon is expected behind the brace")),
-                }
+    pub fn parse(text: &str, has_contig: impl Fn(&str) -> Option<bool>) -> Result<Self, RegionError> {
+        let syntax = |problem| RegionError::Syntax { text: text.to_owned(), problem };
+        let no_contig = |contig: &str| RegionError::NoContig { contig: contig.to_owned(), text: text.to_owned() };
+        let of = |contig: &str, (start, end)| Self { contig: contig.to_owned(), start, end };
+        if let Some(quoted) = text.strip_prefix('{') {
+            let (name, rest) = quoted.rsplit_once('}').ok_or_else(|| syntax("its brace is not closed"))?;
+            let range = match rest.strip_prefix(':') {
+                Some(range) => range_of(range).map_err(syntax)?,
+                None if rest.is_empty() => (0, Self::OPEN_END),
+                None => return Err(syntax("a colon is expected behind the brace")),
+            };
+            if name.is_empty() {
+                return Err(syntax("it names no contig"));
             }
-            None => text.rsplit_once(':').map_or((text, None), |(name, range)| (name, Some(range))),
+            return if has_contig(name) == Some(false) { Err(no_contig(name)) } else { Ok(of(name, range)) };
+        }
+        let whole = of(text, (0, Self::OPEN_END));
+        let is_contig = has_contig(text);
+        let Some((contig, range)) = text.rsplit_once(':') else {
+            return match is_contig {
+                _ if text.is_empty() => Err(syntax("it names no contig")),
+                Some(false) => Err(no_contig(text)),
+                _ => Ok(whole),
+            };
         };
-        if contig.is_empty() {
-            return Err(wrong("it names no contig"));
-        }
-        let (mut start, mut end) = (0, Self::OPEN_END);
-        if let Some(range) = range {
-            let (first, last) = range.split_once('-').map_or((range, None), |(first, last)| (first, Some(last)));
-            if !first.is_empty() {
-                start = position(first).ok_or_else(|| wrong("its first base is no number from 1 on"))?;
-            } else if last.is_none_or(str::is_empty) {
-                return Err(wrong("it has a colon but no bases"));
+        match (is_contig, has_contig(contig)) {
+            (Some(true), Some(true)) => {
+                let (text, contig, range) = (text.to_owned(), contig.to_owned(), range.to_owned());
+                Err(RegionError::Ambiguous { text, contig, range })
             }
-            if let Some(last) = last.filter(|last| !last.is_empty()) {
-                // The last base, 1-based, is one past the last, 0-based.
-                end = position(last).ok_or_else(|| wrong("its last base is no number from 1 on"))? + 1;
-            }
+            (Some(true), _) => Ok(whole),
+            _ if contig.is_empty() => Err(syntax("it names no contig")),
+            (_, Some(true)) => range_of(range).map(|range| of(contig, range)).map_err(syntax),
+            // What is not known of either name is decided by how the text is written.
+            (Some(false), Some(false)) => Err(no_contig(contig)),
+            (None, known) if known == Some(false) || !looks_like_range(range) => Ok(whole),
+            _ => range_of(range).map(|range| of(contig, range)).map_err(syntax),
         }
-        if start >= end {
-            return Err(wrong("its first base lies behind its last"));
+    }
+
+    /// Reads a list of regions: one region, or several separated by commas as for `bcftools --regions`. Commas within braces
+    /// belong to a name.
+    ///
+    /// # Errors
+    /// As for [`Region::parse`]; [`RegionError::AmbiguousList`] where the text is one region with a thousands separator and
+    /// also several.
+    pub fn parse_list(text: &str, has_contig: impl Fn(&str) -> Option<bool>) -> Result<Vec<Self>, RegionError> {
+        let one = Self::parse(text, &has_contig);
+        let items = items_of(text);
+        if items.len() == 1 {
+            return Ok(vec![one?]);
         }
-        Ok(Self { contig: contig.to_owned(), start, end })
+        let several: Result<Vec<Self>, RegionError> = items.iter().map(|item| Self::parse(item, &has_contig)).collect();
+        match (one, several) {
+            (Ok(_), Ok(_)) => Err(RegionError::AmbiguousList { text: text.to_owned() }),
+            (Ok(one), Err(_)) => Ok(vec![one]),
+            (Err(_), several) => several,
+        }
     }
 }
 
-/// A 1-based position, commas allowed, as a 0-based one below [`Region::OPEN_END`].
+/// The items of a list that is separated by commas outside braces.
+fn items_of(text: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let is_separator = |letter: char| {
+        match letter {
+            '{' => is_quoted = true,
+            '}' => is_quoted = false,
+            _ => {}
+        }
+        letter == ',' && !is_quoted
+    };
+    text.split(is_separator).collect()
+}
+
+/// Whether a text has no other letters than a range has.
+fn looks_like_range(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_digit() || letter == ',' || letter == '-')
+}
+
+/// `FIRST`, `FIRST-`, `FIRST-LAST` or `-LAST`, 1-based and closed, as `[start, end)`, 0-based. The error is what is wrong with it.
+fn range_of(text: &str) -> Result<(u32, u32), &'static str> {
+    let (first, last) = text.split_once('-').unwrap_or((text, ""));
+    if first.is_empty() && last.is_empty() {
+        return Err("it has a colon but no bases");
+    }
+    let number = |text: &str, without: u32| if text.is_empty() { Some(without) } else { position(text) };
+    // The last base, 1-based, is one past the last, 0-based.
+    let start = number(first, 1).ok_or("its first base is not a number from 1 on")? - 1;
+    let end = number(last, Region::OPEN_END).ok_or("its last base is not a number from 1 on")?;
+    if start >= end {
+        return Err("its first base lies behind its last");
+    }
+    Ok((start, end))
+}
+
+/// A 1-based position with or without commas; what no contig is long enough for is [`Region::OPEN_END`].
 fn position(text: &str) -> Option<u32> {
-    let digits: String = text.chars().filter(|character| *character != ',').collect();
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let pos_1based = digits.parse::<u32>().ok().filter(|_| plain)?;
-    (1..=Region::OPEN_END).contains(&pos_1based).then(|| pos_1based - 1)
+    let is_number = text.bytes().all(|letter| letter.is_ascii_digit() || letter == b',');
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let position_1based = digits
+        .bytes()
+        .try_fold(0u64, |number, digit| Some(number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))))?;
+    let position_1based = position_1based.min(u64::from(Region::OPEN_END)) as u32;
+    Some(position_1based).filter(|position| is_number && !digits.is_empty() && *position > 0)
+}
+
+impl Region {
+    /// The region as a title: as it is displayed, but without braces around the name.
+    pub fn title(&self) -> String {
+        format!("{}{}", self.contig, Range(self))
+    }
 }
 
 impl fmt::Display for Region {
+    /// Writes a text that [`Region::parse`] reads as this region where no list of contigs is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.contig.contains(':') {
-            true => write!(f, "{{{}}}", self.contig)?,
-            false => f.write_str(&self.contig)?,
+        match self.contig.contains(':') || self.contig.starts_with('{') {
+            true => write!(f, "{{{}}}{}", self.contig, Range(self)),
+            false => write!(f, "{}{}", self.contig, Range(self)),
         }
-        match (self.start, self.end) {
-            (0, Self::OPEN_END) => Ok(()),
-            (start, Self::OPEN_END) => write!(f, ":{}-", start + 1),
+    }
+}
+
+/// Displays the range of a region, with the colon before it; nothing for a whole contig.
+struct Range<'r>(&'r Region);
+
+impl fmt::Display for Range<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.start, self.0.end) {
+            (0, Region::OPEN_END) => Ok(()),
+            (start, Region::OPEN_END) => write!(f, ":{}-", start + 1),
             (start, end) => write!(f, ":{}-{end}", start + 1),
         }
     }
@@ -147,31 +270,120 @@ impl SpanSet {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn parsed(text: &str) -> Option<(String, u32, u32)> {
-        Region::parse(text).ok().map(|region| (region.contig, region.start, region.end))
+    const CONTIGS: [&str; 6] = ["chr1", "chr1:100-200", "HLA-A*01:01:01:01", "a,b", "1", "200"];
+
+    fn known(name: &str) -> Option<bool> {
+        Some(CONTIGS.contains(&name))
+    }
+
+    fn shown(region: Result<Region, RegionError>) -> Result<(String, u32, u32), RegionError> {
+        region.map(|region| (region.contig, region.start, region.end))
     }
 
     #[test]
-    fn what_samtools_takes_is_taken() {
+    fn the_whole_text_is_a_name_before_it_is_a_range() {
         let open = Region::OPEN_END;
         for (text, contig, start, end) in [
-            ("chr20", "chr20", 0, open),
-            ("chr20:5", "chr20", 4, open),
-            ("chr20:5-", "chr20", 4, open),
-            ("chr20:-10", "chr20", 0, 10),
-            ("chr20:1,000-2,000", "chr20", 999, 2000),
-            ("{HLA-A*01:01}", "HLA-A*01:01", 0, open),
-            ("{HLA-A*01:01}:7-7", "HLA-A*01:01", 6, 7),
+            ("chr1", "chr1", 0, open),
+            ("chr1:5", "chr1", 4, open),
+            ("chr1:5-", "chr1", 4, open),
+            ("chr1:-10", "chr1", 0, 10),
+            ("chr1:1,000-2,000", "chr1", 999, 2000),
+            ("chr1:7-99999999999", "chr1", 6, open),
+            ("{chr1}:100-200", "chr1", 99, 200),
+            ("{chr1:100-200}", "chr1:100-200", 0, open),
+            ("chr1:100-200:5-6", "chr1:100-200", 4, 6),
+            ("HLA-A*01:01:01:01", "HLA-A*01:01:01:01", 0, open),
+            ("HLA-A*01:01:01:01:7-7", "HLA-A*01:01:01:01", 6, 7),
+            ("{HLA-A*01:01:01:01}:7-7", "HLA-A*01:01:01:01", 6, 7),
+            ("a,b:1-2", "a,b", 0, 2),
         ] {
-            assert_eq!(parsed(text), Some((contig.to_owned(), start, end)), "{text}");
-            assert_eq!(parsed(&Region::parse(text).unwrap().to_string()), parsed(text), "{text}");
+            let region = Region::parse(text, known).unwrap();
+            assert_eq!(shown(Ok(region.clone())).unwrap(), (contig.to_owned(), start, end), "{text}");
+            // What is displayed is read back where no list of contigs is asked.
+            assert_eq!(Region::parse(&region.to_string(), |_| None), Ok(region), "{text}");
         }
-        for text in ["", ":1-2", "a:", "a:-", "a:0-5", "a:9-3", "a:x", "a:1-y", "{a:1", "{a}1", "a:99999999999", "a:+1"]
+    }
+
+    #[test]
+    fn a_text_with_two_readings_is_refused_and_both_are_named() {
+        let error = Region::parse("chr1:100-200", known).unwrap_err().to_string();
+        assert!(error.contains("{chr1:100-200}") && error.contains("{chr1}:100-200"), "{error}");
+        let error = Region::parse_list("1:100,200", known).unwrap_err();
+        assert!(matches!(error, RegionError::AmbiguousList { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_region_is_said() {
+        for text in [
+            "", ":1-2", "chr1:", "chr1:-", "chr1:0-5", "chr1:9-3", "chr1:x", "chr1:1-y", "{chr1:1", "{chr1}1", "{}",
+            "chr1:+1",
+        ] {
+            let error = Region::parse(text, known).unwrap_err();
+            assert!(matches!(error, RegionError::Syntax { .. }), "{text}: {error}");
+        }
+        for (text, said) in [
+            ("chr9:1-2", "there is no contig \"chr9\", and none named \"chr9:1-2\""),
+            ("chr9", "there is no contig \"chr9\""),
+            ("{chr1:1-2}", "there is no contig \"chr1:1-2\""),
+        ] {
+            let error = Region::parse(text, known).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn without_a_list_of_contigs_a_range_is_what_is_written_as_one() {
+        for (text, contig) in
+            [("x:1-2", Some("x")), ("HLA-A*24:02:01:02L", Some("HLA-A*24:02:01:02L")), ("x:9-3", None)]
         {
-            assert_eq!(parsed(text), None, "{text}");
+            assert_eq!(Region::parse(text, |_| None).ok().map(|region| region.contig).as_deref(), contig, "{text}");
         }
+        // A contig that is known is preferred to one that may exist.
+        let some = |name: &str| (name == "chr1").then_some(true);
+        assert_eq!(Region::parse("chr1:5-6", some).unwrap().contig, "chr1");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_displayed_is_read_back(contig in "[!-~]{1,12}", start in 0..1000u32, bases in 1..1000u32, open: bool) {
+            let end = if open { Region::OPEN_END } else { start + bases };
+            let region = Region { contig, start, end };
+            prop_assert_eq!(Region::parse(&region.to_string(), |_| None), Ok(region));
+        }
+
+        #[test]
+        fn any_text_is_a_region_on_a_known_contig_or_refused(text in "[a:{},*1-9-]{0,12}", contigs in vec("[a:,*1-9-]{1,4}", 0..6)) {
+            let has_contig = |name: &str| Some(contigs.iter().any(|contig| contig == name));
+            if let Ok(region) = Region::parse(&text, has_contig) {
+                prop_assert!(contigs.contains(&region.contig) && region.start < region.end);
+            }
+            for region in Region::parse_list(&text, has_contig).into_iter().flatten() {
+                prop_assert!(contigs.contains(&region.contig) && region.start < region.end);
+            }
+        }
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas_outside_braces() {
+        let names = |text| {
+            let regions = Region::parse_list(text, known)?;
+            Ok::<_, RegionError>(regions.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        for (text, regions) in [
+            ("chr1:1-5,{chr1:100-200},1", &["chr1:1-5", "{chr1:100-200}", "1"][..]),
+            ("chr1:1,000-2,000", &["chr1:1000-2000"]),
+            ("{a,b}:1-2,chr1", &["a,b:1-2", "chr1"]),
+            ("a,b", &["a,b"]),
+        ] {
+            assert_eq!(names(text).unwrap(), regions, "{text}");
+        }
+        assert!(names("chr1,chr9:1-5").unwrap_err().to_string().contains("\"chr9\""));
     }
 
     #[test]

@@ -35,14 +35,14 @@ pub struct GridContig {
 
 /// Part of a contig, or some small contigs as a whole, that are called by themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Region {
+pub struct CallingRegion {
     /// The positions that it owns, ascending, apart from each other.
     pub targets: Vec<Span>,
     /// What a caller is shown: the targets with their padding, ascending, apart from each other.
     pub stretches: Vec<Span>,
 }
 
-impl Region {
+impl CallingRegion {
     /// From the first to the last position that it owns on its first contig and on its last one, with those in between that
     /// it does not. Mostly that is one contig.
     pub fn extents(&self) -> [Span; 2] {
@@ -74,7 +74,7 @@ impl Region {
 
 /// Cuts a contig. Regions end in stretches of N and between targets where they can: at the last such gap before
 /// the window is full, if it is at least half full there.
-pub fn cut(contig: &GridContig, options: GridOptions) -> Vec<Region> {
+pub fn cut(contig: &GridContig, options: GridOptions) -> Vec<CallingRegion> {
     let targets = match &contig.targets {
         Some(targets) => merged(targets.iter().map(|(start, end)| (*start, (*end).min(contig.bases))).collect()),
         None => merged(vec![(0, contig.bases)]),
@@ -91,7 +91,7 @@ pub fn cut(contig: &GridContig, options: GridOptions) -> Vec<Region> {
         let spans = |stretches: Vec<(u32, u32)>| {
             stretches.into_iter().map(|(start, end)| Span { contig: contig.id, start, end }).collect::<Vec<_>>()
         };
-        let region = Region { stretches: spans(merged(padded.collect())), targets: spans(owned) };
+        let region = CallingRegion { stretches: spans(merged(padded.collect())), targets: spans(owned) };
         Some(region).filter(|region| !region.targets.is_empty())
     };
     edges.windows(2).filter_map(region).collect()
@@ -183,7 +183,7 @@ mod tests {
         GridContig { id: ContigId(3), bases, targets: None, gaps: gaps.to_vec(), borders: Vec::new() }
     }
 
-    fn extent(region: &Region) -> (u32, u32) {
+    fn extent(region: &CallingRegion) -> (u32, u32) {
         let [first, last] = region.extents();
         (first.start, last.end)
     }
@@ -289,7 +289,7 @@ mod tests {
             for position in 0..2500 {
                 let asked = position < bases
                     && contig.targets.as_ref().is_none_or(|targets| targets.iter().any(|(s, e)| (*s..*e).contains(&position)));
-                let owners: Vec<&Region> = regions.iter().filter(|region| region.owns(ContigId(3), position)).collect();
+                let owners: Vec<&CallingRegion> = regions.iter().filter(|region| region.owns(ContigId(3), position)).collect();
                 prop_assert_eq!(owners.len(), usize::from(asked));
                 for region in owners {
                     let shown = |at: u32| region.stretches.iter().any(|stretch| (stretch.start..stretch.end).contains(&at));
@@ -298,7 +298,7 @@ mod tests {
                 }
             }
             prop_assert!(regions.windows(2).all(|pair| extent(&pair[0]).1 <= extent(&pair[1]).0));
-            let solid = |region: &Region| {
+            let solid = |region: &CallingRegion| {
                 let owned: Vec<(u32, u32)> = region.targets.iter().map(|target| (target.start, target.end)).collect();
                 without(&owned, &contig.gaps).iter().map(|(start, end)| end - start).sum::<u32>()
             };

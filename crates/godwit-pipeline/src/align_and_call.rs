@@ -11,7 +11,7 @@ use godwit_engines::aligner::Identity;
 use serde_json::Value;
 
 use crate::align::{AlignOptions, align_followed};
-use crate::call::{CallOptions, CallReport, EndOfWriting, LiveCalling, call_rest, report_path};
+use crate::call::{CallOptions, CallReport, EndOfWriting, LiveCalling, call_rest, region_files, report_path};
 use crate::error::PipelineError;
 use crate::observer::Observer;
 use crate::reduce::{Follower, Format};
@@ -107,7 +107,8 @@ pub(crate) fn align_first(
     let (reads, out) = files(options, calling)?;
     let (reads, reference) = (vec![reads], options.reference.clone());
     let mut calling = CallOptions { reference, reads, out, resume: options.resume, ..calling.clone() };
-    let files = options.lanes.iter().flatten().chain(&calling.regions).chain([&options.reference]);
+    let files = options.lanes.iter().flatten().chain([&options.reference]).map(PathBuf::as_path);
+    let files = files.chain(region_files(&calling.regions));
     let inputs = files.map(|path| InputFile::of("the input", path)).collect::<Result<Vec<_>, _>>()?;
     check_distinct(&inputs, std::slice::from_ref(&calling.out))?;
     // Blocks of other aligners are aligned again, and nothing is known of whether that gives the same.

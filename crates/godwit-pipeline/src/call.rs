@@ -16,15 +16,16 @@ mod recalibrate;
 mod reference;
 mod report;
 mod spread;
+mod targets;
 mod work;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use godwit_engines::caller::{Caller, CallerChoice};
-use godwit_formats::bed;
 use godwit_formats::crypt4gh::PublicKey;
 use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ pub use recalibrate::{RecalibrateOptions, RecalibrationReport, SLICE_RECORDS, re
 pub use reference::ScannedReference;
 pub(crate) use reference::write_gzi;
 pub use report::{CallReport, CalledRegionReport, CallingNode, Cutting};
+use targets::Targets;
+pub(crate) use targets::files as region_files;
 use work::{Calling, RegionCaller};
 
 /// The option that says how much memory one caller takes.
@@ -78,8 +81,8 @@ pub struct CallOptions {
     pub caller: CallerChoice,
     /// Options of a named caller that change records.
     pub caller_args: String,
-    /// BED file of what is to be called; all where `None`.
-    pub regions: Option<PathBuf>,
+    /// BED files and region strings of what is to be called; everything where there are none.
+    pub regions: Vec<OsString>,
     /// Copies of each contig, and what users know the table by; the caller's own idea where `None`.
     pub ploidy: Option<PloidyTable>,
     /// Name or path of that table.
@@ -122,7 +125,7 @@ impl CallOptions {
             recipients: Vec::new(),
             caller: CallerChoice::Bcftools,
             caller_args: String::new(),
-            regions: None,
+            regions: Vec::new(),
             ploidy: None,
             ploidy_name: None,
             sex: None,
@@ -169,12 +172,15 @@ pub(crate) fn call_rest(
     let reads = CallInputs::open(&options.reads, options.normal.as_deref(), &options.program, &*caller)?;
     let inputs = inputs(options, &reads)?;
     let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), reads.headers())?;
-    let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
-    let regions = plan::regions(options, &caller.habits(), &reads.to_plan(), &reference, bed.as_deref())?;
+    let targets = Targets::read(&options.regions, reads.genome())?;
+    if let Some(targets) = &targets {
+        targets.warn(observer);
+    }
+    let regions = plan::regions(options, &caller.habits(), &reads.to_plan(), &reference, targets.as_ref())?;
     reference.check_for(&options.reference, &*caller)?;
     check_output(&options.out)?;
     reference.prepare(&options.reference, caller.habits().needs_dictionary)?;
-    let mut facts = identity::facts(options, &*caller, &reference, bed.as_deref());
+    let mut facts = identity::facts(options, &*caller, &reference, targets.as_ref());
     facts.extend(identity::of_reads(&reads)?);
     // What else there is, was told when the first of them was called.
     let own = if called_live > 0 { usize::MAX } else { 0 };
@@ -266,7 +272,7 @@ fn inputs(options: &CallOptions, reads: &CallInputs) -> Result<Vec<InputFile>, P
         inputs.push(InputFile::of("the reads", &file.path)?);
         inputs.push(InputFile::of("the index", &file.index)?);
     }
-    if let Some(bed) = &options.regions {
+    for bed in targets::files(&options.regions) {
         inputs.push(InputFile::of("the regions", bed)?);
     }
     check_distinct(&inputs, std::slice::from_ref(&options.out))?;
@@ -528,7 +534,7 @@ impl CallJob<'_> {
         if let Some(sex) = &options.sex {
             command += &format!(" --sex {sex}");
         }
-        if options.regions.is_some() {
+        if !options.regions.is_empty() {
             command += &format!(" --regions {}", fact("--regions"));
         }
         if caller.habits().depends_on_grid {

@@ -51,8 +51,8 @@ impl TableFunctionImpl for CoverageOf {
         if reads.sorted_by().is_empty() {
             return plan_err!("{name} is not sorted by place, as {NAME}() needs it; sort it, as with `samtools sort`");
         }
-        let region = region.map(Region::parse).transpose();
-        let region = region.map_err(|error| DataFusionError::Plan(error.to_string()))?;
+        let region = region.map(|text| Region::parse(text, |contig| reads.has_contig(contig))).transpose();
+        let region = region.map_err(|error| DataFusionError::Plan(format!("{name}: {error}")))?;
         let coverage = Coverage::new(&name, reads, region).map_err(external)?;
         provider(&format!("{NAME}({name})"), Arc::new(coverage))
     }

@@ -19,18 +19,21 @@ use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{Explain, LogicalPlan};
 use datafusion::object_store::ObjectStore;
+use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
-use godwit_flight::{Catalog, Kind, SQL_CATALOG, SQL_SCHEMA, Touched, Touches};
+use godwit_flight::{Catalog, DatasetError, Kind, SQL_CATALOG, SQL_SCHEMA, Touched, Touches};
+use godwit_model::suggestion;
 
 use crate::coverage::{self, CoverageOf};
 use crate::error::QueryError;
 use crate::functions;
 use crate::interval_functions::{Pairing, PairsOf};
+use crate::messages::listed;
 use crate::overlap_rule::{self, OverlapJoins};
 use crate::table::Tables;
 use crate::table_functions::DatasetsOf;
@@ -56,6 +59,7 @@ const CONSUMERS_NAMED: usize = 3;
 /// Runs statements over the datasets of a catalog.
 pub struct Engine {
     context: SessionContext,
+    tables: Tables,
     touches: Touches,
 }
 
@@ -122,20 +126,20 @@ impl Engine {
             .with_runtime_env(runtime)
             .with_catalog_list(catalogs)
             .with_default_features()
+            .with_analyzer_rules(analyzer_rules())
             .with_physical_optimizer_rules(optimizer_rules())
             .build();
         for function in functions::all() {
             state.register_udf(Arc::new(function))?;
         }
-        state.register_function_rewrite(Arc::new(functions::Rewriter))?;
         for kind in [Kind::Reads, Kind::Variants] {
             state.register_udtf(kind.name(), Arc::new(DatasetsOf { kind, tables: tables.clone() }));
         }
         for pairing in [Pairing::Overlaps, Pairing::Nearest] {
             state.register_udtf(pairing.name(), Arc::new(PairsOf { pairing, tables: tables.clone() }));
         }
-        state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables }));
-        Ok(Self { context: SessionContext::new_with_state(state), touches: Touches::default() })
+        state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables: tables.clone() }));
+        Ok(Self { context: SessionContext::new_with_state(state), tables, touches: Touches::default() })
     }
 
     /// With the list of what the catalog adds of the datasets that were opened, for [`Engine::touched`].
@@ -185,9 +189,29 @@ impl Engine {
         if values.is_empty() { Ok(plan) } else { Ok(plan.with_param_values(ParamValues::from(values))?) }
     }
 
+    /// Says which tables there are where a statement names one that does not exist.
+    fn with_tables(&self, error: QueryError) -> QueryError {
+        let name = match error {
+            QueryError::NoTable { name, .. } | QueryError::Dataset(DatasetError::NotFound { name }) => name,
+            error => return error,
+        };
+        let names = self.tables.0.names().unwrap_or_default();
+        let nearest = suggestion(&name, names.iter().map(String::as_str));
+        let listed = match names.is_empty() {
+            true => "; there are none here".to_owned(),
+            false => format!(
+                "{} the tables are {}",
+                if nearest.is_empty() { ";" } else { "" },
+                listed(names.iter().map(String::as_str))
+            ),
+        };
+        QueryError::NoTable { name, known: format!("{nearest}{listed}") }
+    }
+
     pub(crate) async fn plan(&self, sql: &str) -> Result<LogicalPlan, QueryError> {
         let statement = parse(sql)?;
-        let plan = self.context.state().statement_to_plan(statement).await?;
+        let plan = self.context.state().statement_to_plan(statement).await;
+        let plan = plan.map_err(|error| self.with_tables(error.into()))?;
         match plan {
             LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
                 Err(QueryError::Refused { what: "this".to_owned() })
@@ -202,6 +226,13 @@ impl Engine {
 fn groups(plan: &LogicalPlan) -> bool {
     let is_grouping = |node: &LogicalPlan| Ok(matches!(node, LogicalPlan::Aggregate(of) if !of.group_expr.is_empty()));
     plan.exists(is_grouping).unwrap_or_default()
+}
+
+/// The rule that rewrites functions, and behind it the engine's own.
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![Arc::new(functions::Rewriter)];
+    rules.extend(Analyzer::new().rules);
+    rules
 }
 
 /// The engine's own rules, and that which finds joins of intervals.

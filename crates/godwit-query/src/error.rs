@@ -3,6 +3,8 @@
 use datafusion::error::DataFusionError;
 use godwit_flight::DatasetError;
 
+use crate::messages;
+
 /// Why a statement has no rows to give.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -11,6 +13,14 @@ pub enum QueryError {
     Statement {
         /// What is wrong.
         problem: String,
+    },
+    /// It names a table that does not exist.
+    #[error("there is no table {name:?}{known}")]
+    NoTable {
+        /// The name.
+        name: String,
+        /// The nearest name, and those that exist; empty where they are not known.
+        known: String,
     },
     /// It is SQL that is not run here.
     #[error("{what} is not run here: the data are only read; ask with SELECT")]
@@ -48,15 +58,22 @@ impl From<DataFusionError> for QueryError {
         if let Some(found) = dataset_error_of(&error) {
             return Self::Dataset(again(found));
         }
-        let root = error.find_root();
-        let problem = root.strip_backtrace();
-        match root {
-            DataFusionError::SQL(..) | DataFusionError::Plan(_) | DataFusionError::SchemaError(..) => {
-                Self::Statement { problem: first_line(&problem) }
+        match error.find_root() {
+            DataFusionError::SchemaError(error, _) => Self::Statement { problem: messages::of_schema(error) },
+            DataFusionError::SQL(error, _) => Self::Statement { problem: messages::of_parser(error) },
+            DataFusionError::Plan(text) => match messages::missing_table(text) {
+                Some(name) => Self::NoTable { name: name.to_owned(), known: String::new() },
+                None => Self::Statement { problem: messages::of_plan(text) },
+            },
+            DataFusionError::NotImplemented(text) => {
+                Self::Statement { problem: format!("this is not supported: {}", messages::in_words(text)) }
             }
-            DataFusionError::NotImplemented(_) => Self::Statement { problem: first_line(&problem) },
-            DataFusionError::ResourcesExhausted(_) => Self::Memory { problem: first_line(&problem) },
-            _ => Self::Execution { problem },
+            DataFusionError::ResourcesExhausted(text) => Self::Memory { problem: messages::in_words(text) },
+            DataFusionError::ArrowError(error, _) => Self::Execution { problem: messages::of_arrow(error) },
+            DataFusionError::Internal(text) => {
+                Self::Execution { problem: format!("the SQL engine has a fault: {}", messages::in_words(text)) }
+            }
+            root => Self::Execution { problem: messages::in_words(&root.strip_backtrace()) },
         }
     }
 }
@@ -71,11 +88,6 @@ fn dataset_error_of(error: &DataFusionError) -> Option<&DatasetError> {
         cause = error.source();
     }
     None
-}
-
-/// Later lines are hints for those who write planners.
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// The error once more: the engine gives a view of it only.

@@ -9,15 +9,20 @@ use datafusion::arrow::array::builder::{Float64Builder, Int64Builder, StringBuil
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, exec_err, plan_err};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
-    binary_expr, lit,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility, binary_expr, lit,
 };
+use datafusion::optimizer::analyzer::AnalyzerRule;
 use godwit_model::{Region, flags};
+
+use crate::contig_source::ContigSource;
 
 /// Tests of FLAG (SAMv1 §1.4), by their name.
 const FLAG_TESTS: [(&str, u16); 12] = [
@@ -80,49 +85,82 @@ impl ScalarUDFImpl for Rewritten {
     }
 }
 
-/// Makes comparisons of [`Rewritten`] functions.
+/// Makes comparisons of [`Rewritten`] functions. It runs before types are coerced.
 #[derive(Debug)]
 pub(crate) struct Rewriter;
 
-impl FunctionRewrite for Rewriter {
+impl AnalyzerRule for Rewriter {
     fn name(&self) -> &str {
         "godwit_functions"
     }
 
-    fn rewrite(&self, expr: Expr, schema: &DFSchema, _config: &ConfigOptions) -> Result<Transformed<Expr>> {
-        let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else { return Ok(Transformed::no(expr)) };
-        if func.name() == REGION {
-            return overlaps(args, schema).map(Transformed::yes);
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(rewrite).map(|rewritten| rewritten.data)
+    }
+}
+
+/// Rewrites the expressions of one node of a plan.
+fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let is_rewritten = |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(of) if of.func.inner().is::<Rewritten>()));
+    let mut names_one = false;
+    plan.apply_expressions(|expr| {
+        names_one |= expr.exists(is_rewritten)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !names_one {
+        return Ok(Transformed::no(plan));
+    }
+    let schema = match &plan {
+        LogicalPlan::TableScan(scan) => {
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?
         }
-        match FLAG_TESTS.iter().find(|(name, _)| *name == func.name()) {
-            Some((name, mask)) => has_flag(name, *mask, args, schema).map(Transformed::yes),
-            None => Ok(Transformed::no(expr)),
-        }
+        plan => merge_schema(&plan.inputs()),
+    };
+    let (names, before) = (NamePreserver::new(&plan), plan.clone());
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewritten(expr, &before, &schema))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })
+}
+
+fn rewritten(expr: Expr, plan: &LogicalPlan, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else { return Ok(Transformed::no(expr)) };
+    if func.name() == REGION {
+        return overlaps(args, plan, schema).map(Transformed::yes);
+    }
+    match FLAG_TESTS.iter().find(|(name, _)| *name == func.name()) {
+        Some((name, mask)) => has_flag(name, *mask, args, schema).map(Transformed::yes),
+        None => Ok(Transformed::no(expr)),
     }
 }
 
 /// `region('chr20:1-100')` or, where several tables have places, `region(x.contig, 'chr20:1-100')`: the row overlaps it.
-fn overlaps(arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
+fn overlaps(arguments: &[Expr], plan: &LogicalPlan, schema: &DFSchema) -> Result<Expr> {
     let (table, text) = match arguments {
         [Expr::Literal(text, _)] => (None, text),
         [Expr::Column(column), Expr::Literal(text, _)] => (column.relation.clone(), text),
         _ => return plan_err!("region() takes a region in single quotes, such as 'chr20:1-100'"),
     };
     let text = text.try_as_str().flatten().unwrap_or_default();
-    let region = Region::parse(text).map_err(|error| datafusion::error::DataFusionError::Plan(error.to_string()))?;
     let column = |name: &str| match &table {
-        Some(table) => Ok(Expr::Column(Column::new(Some(table.clone()), name))),
+        Some(table) => Ok(Column::new(Some(table.clone()), name)),
         None => only(name, REGION, schema),
     };
+    let contig = column("contig")?;
+    let contigs = ContigSource::of_input(plan, &contig);
+    let region = Region::parse(text, |name| contigs.has_contig(name));
+    let region = region.map_err(|error| DataFusionError::Plan(error.to_string()))?;
+    let column = |name: &str| column(name).map(Expr::Column);
     let starts = column("position")?.lt(lit(region.end as i32));
     let ends = column("end_position")?.gt(lit(region.start as i32));
-    Ok(column("contig")?.eq(lit(region.contig)).and(starts).and(ends))
+    Ok(Expr::Column(contig).eq(lit(region.contig)).and(starts).and(ends))
 }
 
 /// The one column of a name.
-fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Expr> {
+fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Column> {
     match schema.qualified_fields_with_unqualified_name(name)[..] {
-        [(table, field)] => Ok(Expr::Column(Column::new(table.cloned(), field.name()))),
+        [(table, field)] => Ok(Column::new(table.cloned(), field.name())),
         [] => plan_err!("{function}() is for tables with places on a genome; this one has no column {name}"),
         _ => {
             plan_err!("{function}() could mean several tables; write the column first, as in {function}(x.{name}, ..)")
@@ -132,7 +170,7 @@ fn only(name: &str, function: &str, schema: &DFSchema) -> Result<Expr> {
 
 fn has_flag(function: &str, mask: u16, arguments: &[Expr], schema: &DFSchema) -> Result<Expr> {
     let column = match arguments {
-        [] => only("flags", function, schema)?,
+        [] => Expr::Column(only("flags", function, schema)?),
         [column] => column.clone(),
         _ => return plan_err!("{function}() takes the column flags"),
     };

@@ -133,6 +133,12 @@ impl NearestTable {
     }
 }
 
+/// The table of a pair of nearest rows that a column is of; `None` for other tables.
+pub(crate) fn table_of_pair(table: &Arc<dyn TableProvider>, column: &str) -> Option<Arc<dyn TableProvider>> {
+    let nearest = table.downcast_ref::<NearestTable>()?;
+    Some(if nearest.first.schema().index_of(column).is_ok() { nearest.first.clone() } else { nearest.second.clone() })
+}
+
 /// What is read of a table, ascending: columns that are wanted of it, and its place.
 struct Reading(Vec<usize>);
 

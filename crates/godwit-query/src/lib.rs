@@ -5,6 +5,7 @@
 //! columns it names are decoded. Joins of intervals are planned as such. Rows may go by a service that scores them. Nothing but queries is run: files, settings and the network are out of reach.
 
 mod bounds;
+mod contig_source;
 mod coverage;
 mod engine;
 mod error;
@@ -13,6 +14,7 @@ mod interval_functions;
 mod interval_join;
 mod intervals;
 mod isolated;
+mod messages;
 mod overlap_rule;
 mod plain;
 mod print;

@@ -67,6 +67,7 @@ impl From<QueryError> for Status {
         let text = godwit_model::with_causes(&error);
         match error {
             QueryError::Statement { .. } => Self::invalid_argument(text),
+            QueryError::NoTable { .. } => Self::not_found(text),
             QueryError::Refused { .. } => Self::permission_denied(text),
             QueryError::Memory { .. } => Self::resource_exhausted(text),
             QueryError::Execution { .. } => Self::invalid_argument(text),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
+use datafusion::catalog::{CatalogProvider, ScanArgs, ScanResult, SchemaProvider, Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
@@ -61,11 +61,53 @@ pub(crate) fn provider(name: &str, dataset: Arc<dyn Dataset>) -> Result<Arc<dyn 
         Some(urls) => urls.iter().map(ListingTableUrl::parse).collect(),
         None => files.iter().map(|file| url_of(file)).collect(),
     };
-    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
+    let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension("");
     let config = ListingTableConfig::new_with_multi_paths(urls?)
         .with_listing_options(options)
         .with_schema(without_metadata(&dataset.schema()));
-    Ok(Arc::new(ListingTable::try_new(config)?))
+    Ok(Arc::new(ParquetTable { files: ListingTable::try_new(config)?, dataset }))
+}
+
+/// The dataset that a table was made of; `None` for other tables.
+pub(crate) fn dataset_of<'t>(table: &'t (dyn TableProvider + 'static)) -> Option<&'t Arc<dyn Dataset>> {
+    let of_parquet = table.downcast_ref::<ParquetTable>().map(|table| &table.dataset);
+    of_parquet.or_else(|| table.downcast_ref::<DatasetTable>().map(|table| &table.dataset))
+}
+
+/// A dataset of Parquet files, which the engine reads itself.
+#[derive(Debug)]
+struct ParquetTable {
+    files: ListingTable,
+    dataset: Arc<dyn Dataset>,
+}
+
+#[async_trait]
+impl TableProvider for ParquetTable {
+    fn schema(&self) -> SchemaRef {
+        self.files.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.files.scan(session, projection, filters, limit).await
+    }
+
+    async fn scan_with_args<'a>(&self, session: &dyn Session, args: ScanArgs<'a>) -> Result<ScanResult> {
+        self.files.scan_with_args(session, args).await
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.files.supports_filters_pushdown(filters)
+    }
 }
 
 /// The address of a file of this machine.

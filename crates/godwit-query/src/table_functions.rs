@@ -8,7 +8,7 @@ use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, col, lit};
 use godwit_flight::{Dataset, DatasetError, Kind};
-use godwit_model::fits_pattern;
+use godwit_model::Pattern;
 
 use crate::table::{Tables, provider};
 
@@ -64,8 +64,9 @@ impl DatasetsOf {
     /// All datasets that a pattern fits, one below the other, each row with its sample. Columns are those of all of them.
     fn several(&self, pattern: &str) -> Result<Arc<dyn TableProvider>> {
         let names = self.tables.0.names().map_err(external)?;
+        let fitting = Pattern::of_names(pattern);
         let mut whole: Option<LogicalPlanBuilder> = None;
-        for name in names.iter().filter(|name| fits_pattern(pattern, name)) {
+        for name in names.iter().filter(|name| fitting.matches(name)) {
             let dataset = self.tables.0.open(name).map_err(external)?;
             if dataset.kind() != self.kind {
                 continue;

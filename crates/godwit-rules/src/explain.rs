@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use godwit_flight::{Catalog, Dataset, DatasetError, FileUse, FileVerdict};
-use godwit_model::Region;
+use godwit_model::{Region, RegionError};
 
 use crate::catalog::GrantedCatalog;
 use crate::policy::Policy;
@@ -26,8 +26,8 @@ pub struct Question {
     pub dataset: String,
     /// Columns that are asked for.
     pub columns: Vec<String>,
-    /// Regions that are asked for.
-    pub regions: Vec<Region>,
+    /// Regions that are asked for, as users write them.
+    pub regions: Vec<String>,
 }
 
 /// A decision.
@@ -72,10 +72,10 @@ pub fn explain(
     });
     lines.push(format!("writing  {}", if rule.write { "yes" } else { "no" }));
     let mut seen = true;
-    if let Some(dataset) = dataset {
+    if let Some(dataset) = &dataset {
         let view = GrantedCatalog::new(catalog.clone(), grants.clone(), Default::default()).open(&canonical)?;
         for column in &question.columns {
-            let (line, is_seen) = column_told(rule, &*dataset, &*view, column);
+            let (line, is_seen) = column_told(rule, &**dataset, &*view, column);
             lines.push(line);
             seen &= is_seen;
         }
@@ -83,7 +83,8 @@ pub fn explain(
         lines.push("there is no such dataset now; what depends on its columns and samples is not told".to_owned());
     }
     for region in &question.regions {
-        let (line, is_seen) = region_told(rule, region);
+        let (line, is_seen) = region_told(rule, dataset.as_deref(), region)
+            .map_err(|error| DatasetError::Refused { problem: format!("{canonical}: {error}") })?;
         lines.push(line);
         seen &= is_seen;
     }
@@ -194,16 +195,21 @@ fn column_told(rule: &Rule, dataset: &dyn Dataset, view: &dyn Dataset, column: &
     (format!("column   {column} {told}"), is_shown)
 }
 
-fn region_told(rule: &Rule, region: &Region) -> (String, bool) {
-    let Some(regions) = rule.parsed_regions() else { return (format!("region   {region} is seen"), true) };
-    if Places::new(&regions).hold(region) {
-        return (format!("region   {region} is seen"), true);
+fn region_told(rule: &Rule, dataset: Option<&dyn Dataset>, text: &str) -> Result<(String, bool), RegionError> {
+    let has_contig = |contig: &str| dataset?.has_contig(contig);
+    let region = match Region::parse(text, has_contig) {
+        Err(error @ RegionError::NoContig { .. }) => return Ok((format!("region   {text}: {error}"), false)),
+        parsed => parsed?,
+    };
+    let regions = rule.regions_among(has_contig)?;
+    if regions.as_ref().is_none_or(|regions| Places::new(regions).hold(&region)) {
+        return Ok((format!("region   {region} is seen"), true));
     }
     let meets = |other: &Region| other.contig == region.contig && other.start < region.end && region.start < other.end;
-    match regions.iter().any(meets) {
+    Ok(match regions.iter().flatten().any(meets) {
         true => (format!("region   {region} is seen in part: rows that also overlap what may be seen"), true),
         false => (format!("region   {region} is not seen, but for rows that reach into what may be seen"), false),
-    }
+    })
 }
 
 fn mask_told(mask: Mask) -> String {

@@ -230,7 +230,7 @@ fn problem_of(
         return Some("who sees a part only cannot write; make it two rules, for other names".to_owned());
     }
     for text in rule.regions.iter().flatten() {
-        if let Err(error) = Region::parse(text) {
+        if let Err(error) = Region::parse(text, |_| None) {
             return Some(error.to_string());
         }
     }

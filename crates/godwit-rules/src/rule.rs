@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use godwit_model::{Region, fits_pattern};
+use godwit_model::{Pattern, Region, RegionError};
 use serde::{Deserialize, Serialize};
 
 /// Fields of a rule, as they stand in a policy.
@@ -143,7 +143,7 @@ impl DatePart {
 impl Rule {
     /// Whether it is about datasets of that name. What else it asks of them is another question.
     pub(crate) fn covers(&self, name: &str) -> bool {
-        self.datasets.iter().any(|pattern| fits_pattern(pattern, name))
+        self.datasets.iter().any(|pattern| Pattern::of_names(pattern).matches(name))
     }
 
     /// Whether it asks for samples, so that the name of a dataset does not tell whether it is about it.
@@ -173,10 +173,24 @@ impl Rule {
         Self { groups: None, show, mask, ..self.clone() }
     }
 
-    /// Its regions; those of a policy that was checked can be read.
-    pub(crate) fn parsed_regions(&self) -> Option<Vec<Region>> {
-        let regions = self.regions.as_ref()?;
-        Some(regions.iter().filter_map(|text| Region::parse(text).ok()).collect())
+    /// Its regions on the contigs of a dataset; those on other contigs are left out.
+    ///
+    /// # Errors
+    /// [`RegionError`] for one that is ambiguous among these contigs, or is not written as a region.
+    pub(crate) fn regions_among(
+        &self,
+        has_contig: impl Fn(&str) -> Option<bool>,
+    ) -> Result<Option<Vec<Region>>, RegionError> {
+        let Some(texts) = &self.regions else { return Ok(None) };
+        let mut regions = Vec::new();
+        for text in texts {
+            match Region::parse(text, &has_contig) {
+                Ok(region) => regions.push(region),
+                Err(RegionError::NoContig { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(regions))
     }
 
     /// What becomes of a column: `None` where it is shown as it is.
@@ -215,7 +229,7 @@ fn fits_column(pattern: &str, column: &str) -> bool {
     match plain_name(pattern) {
         Some(name) => name == column,
         // Names of columns are no paths.
-        None => fits_pattern(&pattern.replace('*', "**"), column),
+        None => Pattern::of_names(&pattern.replace('*', "**")).matches(column),
     }
 }
 

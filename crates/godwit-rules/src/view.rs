@@ -132,10 +132,8 @@ impl View {
         };
         let has_regions = dataset.has_regions() && PLACE.iter().all(|name| as_it_is(name));
         let sorted_by = dataset.sorted_by().iter().copied().take_while(|name| as_it_is(name)).collect();
-        let mut regions = rule.parsed_regions();
-        if let Some(regions) = &mut regions {
-            regions.retain(|region| dataset.may_have_contig(&region.contig));
-        }
+        let regions = rule.regions_among(|contig| dataset.has_contig(contig));
+        let regions = regions.map_err(|error| unfit(name, rule, &error.to_string()))?;
         let filter = Arc::new(Filter::new(name, &inner, rule, regions.as_deref())?);
         let version = version_of(&*dataset, rule, grants);
         let sample = shown_sample(&*dataset, rule, samples.as_deref(), grants);
@@ -379,6 +377,15 @@ impl Dataset for View {
 
     fn has_regions(&self) -> bool {
         self.has_regions
+    }
+
+    /// Contigs without a region that may be seen are not told from those that do not exist.
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        match &self.regions {
+            Some(regions) => regions.iter().any(|region| region.contig == name).then_some(true),
+            None if self.has_regions => self.dataset.has_contig(name),
+            None => None,
+        }
     }
 
     fn sorted_by(&self) -> &[&'static str] {

@@ -265,7 +265,16 @@ function firstRegion(dataset) {
         return "";
     }
     const [contig, position] = dataset.first;
-    return `${contig}:${Number(position) + 1}-${Number(position) + FIRST_BASES}`;
+    // Braces keep the colons of a name apart from that of the range.
+    const name = contig.includes(":") ? `{${contig}}` : contig;
+    return `${name}:${Number(position) + 1}-${Number(position) + FIRST_BASES}`;
+}
+
+/// First and last base of a region as texts, where it has them: the name of a contig may end as a range does.
+function rangeOf(dataset, region) {
+    const isContig = dataset.contigs?.some(([name]) => name === region);
+    const found = isContig ? null : region.replaceAll(",", "").match(/:(\d+)(?:-(\d+))?$/);
+    return found ? [found[1], found[2]] : [];
 }
 
 async function plotsOf(dataset, region) {
@@ -273,7 +282,7 @@ async function plotsOf(dataset, region) {
     const plots = [];
     if (has(dataset, "position", "end_position")) {
         const found = await query(`SELECT position, end_position ${where} AND position IS NOT NULL`, PLOT_ROWS);
-        plots.push(depth(found, region, dataset.kind));
+        plots.push(depth(found, region, rangeOf(dataset, region), dataset.kind));
     }
     const quality = { reads: "mapping_quality", variants: "quality" }[dataset.kind];
     if (has(dataset, quality)) {
@@ -284,12 +293,11 @@ async function plotsOf(dataset, region) {
 }
 
 /// Mean depth over stretches of a region, or variants in each.
-function depth(found, region, kind) {
+function depth(found, region, [from, to], kind) {
     const places = found.rows.map(([start, end]) => [Number(start), Number(end)]);
     if (!places.length) {
         return element("p", {}, `No ${kind} in ${region}.`);
     }
-    const [, from, to] = region.replaceAll(",", "").match(/:(\d+)(?:-(\d+))?$/) || [];
     const first = from ? Number(from) - 1 : places.reduce((least, [start]) => Math.min(least, start), Infinity);
     const last = to ? Number(to) : places.reduce((most, [, end]) => Math.max(most, end), first + 1);
     const count = Math.max(1, Math.min(BINS, last - first));
@@ -391,6 +399,9 @@ async function referenceOf(dataset) {
     return { format: "chromsizes", fastaURL: URL.createObjectURL(new Blob([sizes], { type: "text/plain" })) };
 }
 
+/// A region as the genome browser takes it: it knows no braces.
+const unbraced = (region) => region.replace(/^\{(.*)\}/, "$1");
+
 async function browse(dataset, region) {
     const ending = dataset.name.match(/\.(bam|vcf\.gz|vcf\.bgz)$/i);
     // Bytes are had by who sees all of a file.
@@ -398,7 +409,7 @@ async function browse(dataset, region) {
         return;
     }
     if (state.browser) {
-        await state.browser.search(region);
+        await state.browser.search(unbraced(region));
         return;
     }
     $("genome").className = "shown";
@@ -414,7 +425,7 @@ async function browse(dataset, region) {
     };
     state.browser = await window.igv.createBrowser($("genome"), {
         reference: { id: "served", name: plain(dataset.name), wholeGenomeView: false, ...(await referenceOf(dataset)) },
-        locus: region,
+        locus: unbraced(region),
         tracks: [track],
         loadDefaultGenomes: false,
     });

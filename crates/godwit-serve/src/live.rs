@@ -124,8 +124,8 @@ impl Dataset for LiveDataset {
         true
     }
 
-    fn may_have_contig(&self, name: &str) -> bool {
-        self.genome.find(name).is_some()
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        Some(self.genome.find(name).is_some())
     }
 
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {

@@ -149,6 +149,10 @@ impl Dataset for PackedDataset {
         true
     }
 
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        Some(self.file.sequences().iter().any(|sequence| sequence.name == name))
+    }
+
     fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {
         Ok(one_part())
     }

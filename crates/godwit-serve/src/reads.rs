@@ -134,8 +134,8 @@ impl Dataset for BamDataset {
         true
     }
 
-    fn may_have_contig(&self, name: &str) -> bool {
-        self.file.genome().find(name).is_some()
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        Some(self.file.genome().find(name).is_some())
     }
 
     fn sorted_by(&self) -> &[&'static str] {

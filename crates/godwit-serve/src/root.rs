@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::SchemaRef;
 use godwit_flight::{Catalog, Dataset, DatasetError, DatasetWriter, Put, TEMPORARY, read_only};
+use godwit_formats::content::FileContent;
 use godwit_formats::crypt4gh;
 use godwit_formats::intervals::IntervalFormat;
 use godwit_transfer::References;
@@ -19,7 +20,7 @@ use crate::live::{self, LiveDataset, LiveRuns};
 use crate::packed::PackedDataset;
 use crate::puts::{Shelf, Shelves, Temporary};
 use crate::reads::{self, BamDataset};
-use crate::store::{Seen, Store};
+use crate::store::{Seen, SeenFile, Store};
 use crate::streamed_reads::{CramAccess, Origin, StreamedReads};
 use crate::tables::{ArrowDataset, CsvDataset, ParquetDataset};
 use crate::variants::{self, VcfDataset};
@@ -45,7 +46,7 @@ pub(crate) fn cannot_open(path: &Path, source: io::Error) -> DatasetError {
     DatasetError::Machine(Box::new(CannotRead { path: path.to_owned(), source }))
 }
 
-/// What a file is, by its name.
+/// What a file is: by its name where it is listed, by its content where it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Bam,
@@ -66,8 +67,7 @@ impl Format {
         let name = name.to_ascii_lowercase();
         // What nobody here has a key for is no dataset, nor what others than this program would have to read.
         if let Some(inner) = name.strip_suffix(crypt4gh::ENDING) {
-            let read_here = |format: &Self| !matches!(format, Self::Cram | Self::Parquet | Self::Packed);
-            return if crypt4gh::has_keys() { Self::of(inner).filter(read_here) } else { None };
+            return if crypt4gh::has_keys() { Self::of(inner).filter(|format| format.is_read_here()) } else { None };
         }
         let is = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
         if is(&[".bam"]) {
@@ -105,6 +105,11 @@ impl Format {
         }
     }
 
+    /// Whether this program reads it itself, and so what is encrypted, too.
+    fn is_read_here(self) -> bool {
+        !matches!(self, Self::Cram | Self::Parquet | Self::Packed)
+    }
+
     /// Endings of its index.
     fn index_endings(self) -> &'static [&'static str] {
         match self {
@@ -121,6 +126,26 @@ impl Format {
     }
 }
 
+impl Format {
+    /// The format of a file by its content, where that shows one: its name decides between formats of text that have no mark.
+    fn by_content(self, content: Option<FileContent>) -> Self {
+        let is_table = matches!(self, Self::Csv(_) | Self::Whole(Content::Intervals(_)));
+        match content {
+            Some(FileContent::Bam) => Self::Bam,
+            Some(FileContent::Cram) => Self::Cram,
+            Some(FileContent::Variants) => Self::Vcf,
+            Some(FileContent::Parquet) => Self::Parquet,
+            Some(FileContent::Arrow) => Self::Arrow,
+            Some(FileContent::Packed) => Self::Packed,
+            // Rows of a table may look like these: BED of twelve columns like SAM without a header.
+            Some(FileContent::Sam) if !is_table => Self::Sam,
+            Some(FileContent::Fasta) if !is_table => Self::Whole(Content::Fasta),
+            Some(FileContent::Fastq) if !is_table => Self::Whole(Content::Fastq),
+            _ => self,
+        }
+    }
+}
+
 /// A dataset that is one file of a format that others know, as it is now.
 #[derive(Debug)]
 pub(crate) struct OneFile {
@@ -130,7 +155,7 @@ pub(crate) struct OneFile {
     pub(crate) seen: Seen,
 }
 
-/// What it is, by its name.
+/// What it is, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Bam,
@@ -155,6 +180,8 @@ pub struct Root {
     /// What genomes were packed with.
     references: Arc<References>,
     open: Mutex<HashMap<String, Arc<dyn Dataset>>>,
+    /// Formats of files by their content, each for one state of its file.
+    formats: Mutex<HashMap<PathBuf, (Vec<u8>, Format)>>,
 }
 
 impl Root {
@@ -180,6 +207,7 @@ impl Root {
             cram,
             references: Arc::new(References::new(Vec::new(), 1)),
             open: Mutex::default(),
+            formats: Mutex::default(),
         })
     }
 
@@ -283,10 +311,36 @@ impl Root {
         })
     }
 
-    /// What lies at a path, as it is now.
-    fn seen(&self, path: &Path, format: Format, name: &str) -> Result<Seen, DatasetError> {
-        let found = self.store.find(path, format.index_endings(), format.is_directory())?;
-        found.ok_or_else(|| DatasetError::NotFound { name: name.to_owned() })
+    /// What lies at a path, as it is now, and its format.
+    fn seen(&self, path: &Path, by_name: Format, name: &str) -> Result<(Seen, Format), DatasetError> {
+        let find = |format: Format| {
+            let found = self.store.find(path, format.index_endings(), format.is_directory())?;
+            found.ok_or_else(|| DatasetError::NotFound { name: name.to_owned() })
+        };
+        let seen = find(by_name)?;
+        let Ok(file) = seen.file() else { return Ok((seen, by_name)) };
+        let format = self.format_of(file, by_name)?;
+        // Another format has other indexes.
+        let seen = if format.index_endings() == by_name.index_endings() { seen } else { find(format)? };
+        Ok((seen, format))
+    }
+
+    /// The format of a file by its content, which is read once for each state of it.
+    fn format_of(&self, file: &SeenFile, by_name: Format) -> Result<Format, DatasetError> {
+        let known = || self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, format)) = known().get(&file.path).filter(|(state, _)| *state == file.state) {
+            return Ok(*format);
+        }
+        let source = self.store.open(file)?;
+        let content = FileContent::read(&*source).map_err(|source| cannot_open(&file.path, source))?;
+        let by_content = by_name.by_content(content);
+        let format = if source.is_decrypted() && !by_content.is_read_here() { by_name } else { by_content };
+        let mut known = known();
+        if known.len() >= MAX_OPEN {
+            known.clear();
+        }
+        known.insert(file.path.clone(), (file.state.clone(), format));
+        Ok(format)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -300,14 +354,14 @@ impl Root {
     pub(crate) fn one_file(&self, name: &str) -> Result<OneFile, DatasetError> {
         let not_found = || DatasetError::NotFound { name: name.to_owned() };
         let canonical = self.canonical_name(name)?;
-        let format = Format::of(&canonical).ok_or_else(not_found)?;
+        let by_name = Format::of(&canonical).ok_or_else(not_found)?;
+        let (seen, format) = self.seen(&self.path_of(&canonical)?, by_name, name)?;
         let kind = match format {
             Format::Bam => FileKind::Bam,
             Format::Cram => FileKind::Cram,
             Format::Vcf => FileKind::Vcf,
             _ => return Err(not_found()),
         };
-        let seen = self.seen(&self.path_of(&canonical)?, format, name)?;
         Ok(OneFile { name: canonical, kind, seen })
     }
 
@@ -440,7 +494,7 @@ impl Catalog for Root {
         if is_live(name) {
             return self.open_run(&self.path_of(name)?, name);
         }
-        let Some(format) = Format::of(name) else {
+        let Some(by_name) = Format::of(name) else {
             let whole = format!("{name}{PUT_ENDING}");
             return self.open(&whole).map_err(|error| match error {
                 DatasetError::NotFound { .. } => not_found(),
@@ -448,16 +502,16 @@ impl Catalog for Root {
             });
         };
         let path = self.path_of(name)?;
-        let mut seen = self.seen(&path, format, name)?;
+        let mut seen = self.seen(&path, by_name, name)?;
         let locked = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..OPENED_AGAIN {
-            if let Some(found) = locked().get(name).filter(|found| found.version() == seen.version) {
+            if let Some(found) = locked().get(name).filter(|found| found.version() == seen.0.version) {
                 return Ok(found.clone());
             }
-            let opened = self.open_fresh(&seen, format);
+            let opened = self.open_fresh(&seen.0, seen.1);
             // One that was replaced in the meantime may be neither this nor that.
-            let then = std::mem::replace(&mut seen, self.seen(&path, format, name)?);
-            if then.version != seen.version {
+            let then = std::mem::replace(&mut seen, self.seen(&path, by_name, name)?);
+            if then.0.version != seen.0.version {
                 continue;
             }
             let dataset = opened?;

@@ -104,10 +104,6 @@ impl Dataset for StreamedReads {
         true
     }
 
-    fn may_have_contig(&self, name: &str) -> bool {
-        self.header.genome().is_ok_and(|genome| genome.find(name).is_some())
-    }
-
     fn sorted_by(&self) -> &[&'static str] {
         self.table.sorted_by()
     }

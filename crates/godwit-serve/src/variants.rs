@@ -104,6 +104,17 @@ impl Dataset for VcfDataset {
         true
     }
 
+    /// The index may have contigs that the header does not describe.
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        let is_listed = self.layout.has_contig(name)
+            || self
+                .lookup
+                .usable()
+                .and_then(|index| index.names())
+                .is_some_and(|names| names.iter().any(|one| one == name));
+        is_listed.then_some(true)
+    }
+
     fn parts(&self, scan: &Scan, most: usize) -> Result<Vec<Part>, DatasetError> {
         let Some(file) = &self.file else { return Ok(one_part()) };
         if let Some(regions) = &scan.regions

@@ -1,6 +1,8 @@
 //! Files that are read from front to back only: FASTA, FASTQ, BED and GFF.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::builder::{BinaryBuilder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -38,6 +40,8 @@ pub(crate) struct WholeFile {
     content: Content,
     schema: SchemaRef,
     version: u64,
+    /// The contigs that rows are on, once somebody has asked; `None` where they cannot be read.
+    contigs: OnceLock<Option<HashSet<String>>>,
 }
 
 impl Content {
@@ -60,7 +64,34 @@ impl Content {
 impl WholeFile {
     pub(crate) fn open(store: &Store, seen: &Seen, content: Content) -> Result<Self, DatasetError> {
         let (store, of, version) = (store.clone(), seen.file()?.clone(), seen.version);
-        Ok(Self { store, of, content, schema: content.schema(), version })
+        Ok(Self { store, of, content, schema: content.schema(), version, contigs: OnceLock::new() })
+    }
+
+    /// Reads the whole file for the contigs that its rows are on: no header lists them.
+    fn read_contigs(&self) -> Result<HashSet<String>, DatasetError> {
+        let mut contigs = HashSet::new();
+        match self.content {
+            Content::Fasta => {
+                let mut reader = FastaReader::new(self.store.open_text(&self.of)?);
+                while let Some(contig) = reader.next_contig().map_err(blamed)? {
+                    contigs.insert(contig);
+                }
+            }
+            Content::Fastq => {}
+            Content::Intervals(format) => {
+                let mut reader = IntervalReader::new(self.store.open_text(&self.of)?, format);
+                let found = RefCell::new(&mut contigs);
+                let note = |interval: &Interval| {
+                    let mut found = found.borrow_mut();
+                    if !found.contains(interval.contig) {
+                        found.insert(interval.contig.to_owned());
+                    }
+                    false
+                };
+                while reader.next_batch(&note).map_err(blamed)?.is_some() {}
+            }
+        }
+        Ok(contigs)
     }
 
     fn contigs(&self, scan: &Scan) -> Result<BatchReader, DatasetError> {
@@ -141,6 +172,12 @@ impl Dataset for WholeFile {
 
     fn has_regions(&self) -> bool {
         self.content != Content::Fastq
+    }
+
+    fn has_contig(&self, name: &str) -> Option<bool> {
+        // A contig of the genome without a row is not in the file: only those that are found are known.
+        let contigs = self.contigs.get_or_init(|| self.read_contigs().ok());
+        contigs.as_ref()?.contains(name).then_some(true)
     }
 
     fn parts(&self, _scan: &Scan, _most: usize) -> Result<Vec<Part>, DatasetError> {

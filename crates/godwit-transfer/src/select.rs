@@ -2,14 +2,10 @@
 
 use std::collections::HashSet;
 
-use glob::{MatchOptions, Pattern};
+use godwit_model::Pattern;
 
 use crate::error::TransferError;
 use crate::manifest::Entry;
-
-/// `*` stays within a part of a path; `**` does not.
-const MATCHING: MatchOptions =
-    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
 /// What is copied of what there is.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +15,7 @@ pub struct Selection {
 }
 
 fn pattern(text: &str) -> Result<Pattern, TransferError> {
-    Pattern::new(text).map_err(|error| TransferError::refused(format!("{text}: {error}")))
+    Pattern::of_paths(text).map_err(|error| TransferError::refused(error.to_string()))
 }
 
 impl Selection {
@@ -57,7 +53,7 @@ fn fits_any(patterns: &[Pattern], path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     patterns.iter().any(|pattern| {
         let text = if pattern.as_str().contains('/') { path } else { name };
-        pattern.matches_with(text, MATCHING)
+        pattern.matches(text)
     })
 }
 
@@ -73,7 +69,7 @@ pub(crate) fn split_glob(path: &str) -> Result<Option<(String, Pattern)>, Transf
 
 /// The part of an entry's path that a pattern fits, where it fits the entry or a directory that it is in.
 pub(crate) fn fitting<'p>(pattern: &Pattern, path: &'p str) -> Option<&'p str> {
-    ancestors(path).find(|path| pattern.matches_with(path, MATCHING))
+    ancestors(path).find(|path| pattern.matches(path))
 }
 
 #[cfg(test)]

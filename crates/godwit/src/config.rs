@@ -186,18 +186,6 @@ fn wrong(origin: &Origin, problem: &str) -> Failure {
     Failure::new(Exit::Usage, format!("{origin}: {problem}"))
 }
 
-/// The known word that comes nearest to one that is not known.
-fn nearest<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    // The measure and the bound by which clap suggests options.
-    let scored = known.map(|candidate| (strsim::jaro(word, candidate), candidate));
-    scored.filter(|(score, _)| *score > 0.7).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
-}
-
-/// `; did you mean X?` where something is near.
-fn suggestion<'w>(word: &str, known: impl Iterator<Item = &'w str>) -> String {
-    nearest(word, known).map(|known| format!("; did you mean {known}?")).unwrap_or_default()
-}
-
 /// Checks values as clap will, for every verb that takes them.
 fn check(root: &Command, verb: Option<&str>, arg: &Arg, values: &[OsString], origin: &Origin) -> Result<(), Failure> {
     let name = arg.get_long().unwrap_or_default();

@@ -40,6 +40,11 @@ def statement_command(sql: str) -> bytes:
     return field(1, name) + field(2, field(1, sql.encode()))
 
 
+def region_text(contig: str, first: int, last: int | None = None) -> str:
+    """The region of some bases, 1-based and closed; to the end of the contig without ``last``. Braces quote the name."""
+    return f"{{{contig}}}:{first}-{'' if last is None else last}"
+
+
 def dataset_command(dataset: str, **options: Any) -> bytes:
     """The JSON command for rows of a dataset; options that are `None` are left out."""
     return json.dumps({"dataset": dataset, **{name: value for name, value in options.items() if value is not None}}).encode()

@@ -91,6 +91,7 @@ class Session:
         Args:
             name: Its path, or its name without directory and ending.
             region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed, with commas or without.
+                Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``.
             columns: Which, in this order; all where nothing is said.
             where: A condition in SQL.
             parts: Streams to fetch over; as many as there are processors where nothing is said, and more of a pool, not all at a time.
@@ -132,7 +133,6 @@ class Session:
         found = self._named(kind, name)
         dataset = found.name
         regions = None if region is None else [region] if isinstance(region, str) else list(region)
-        regions = None if regions is None else [plain(region) for region in regions]
         text = f"{dataset}" + (f" {' '.join(regions)}" if regions else "")
         if where is None:
             ordered = in_order(columns, found.schema)
@@ -173,12 +173,6 @@ def _dataset(name: str, info: flight.FlightInfo) -> Dataset:
         return number if number >= 0 else None
 
     return Dataset(name, info.app_metadata.decode(), known(info.total_records), known(info.total_bytes), info.schema)
-
-
-def plain(region: str) -> str:
-    """A region without the commas that people write into numbers; those in names of contigs stay."""
-    contig, colon, span = region.rpartition(":")
-    return contig + colon + span.replace(",", "") if colon else region
 
 
 def _identifier(name: str) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ._errors import UsageError
-from ._flight import Connection, as_reader
+from ._flight import Connection, as_reader, region_text
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -108,7 +108,8 @@ class Pileups:
         contigs, positions = self._contigs[rows], self._positions[rows]
         half = self.width // 2
         # Regions are 1-based and closed, and begin within the contig.
-        regions = [f"{contig}:{max(0, position - half) + 1}-{position + half + 1}" for contig, position in zip(contigs, positions, strict=True)]
+        places = zip(contigs, positions, strict=True)
+        regions = [region_text(contig, max(0, position - half) + 1, position + half + 1) for contig, position in places]
         reads = _Reads(session.reads(self._reads, region=regions, columns=_COLUMNS, parts=1).to_arrow(), self._left_out)
         pileup = np.zeros((len(contigs), len(CHANNELS), self.depth, self.width), np.uint8)
         for at, (contig, position) in enumerate(zip(contigs, positions, strict=True)):

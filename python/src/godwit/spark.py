@@ -49,9 +49,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from ._errors import UsageError
-from ._flight import Connection, dataset_command, in_order, statement_command
+from ._flight import Connection, dataset_command, in_order, region_text, statement_command
 from ._parts import fetch_part
-from ._session import Session, plain
+from ._session import Session
 
 DEFAULT_PARTS = 8
 # Spark has no numbers without a sign: each becomes the next larger one that has.
@@ -124,7 +124,7 @@ class Asked:
         self.sql = given.get("sql")
         self.dataset = given.get("path", "")
         self.columns = [name.strip() for name in given["columns"].split(",")] if "columns" in given else None
-        self.regions = [plain(region) for region in given.get("region", "").split()]
+        self.regions = given.get("region", "").split()
         self.parts = int(given.get("parts", DEFAULT_PARTS))
 
     def connection(self, url: str | None = None) -> Connection:
@@ -239,10 +239,9 @@ def region_of(filters: Sequence[Filter]) -> str | None:
             first, end = max(first, one.value), smaller(end, one.value + 1)
         elif column == "position" and isinstance(one, LessThan | LessThanOrEqual):
             end = smaller(end, one.value + isinstance(one, LessThanOrEqual))
-    # A name with a colon or a blank could be read as something else.
-    if contig is None or ":" in contig or " " in contig or (end is not None and end <= first):
+    if contig is None or (end is not None and end <= first):
         return None
-    return contig if (first, end) == (0, None) else f"{contig}:{first + 1}-{end if end is not None else ''}"
+    return region_text(contig, first + 1, end)
 
 
 def smaller(known: int | None, value: int) -> int:

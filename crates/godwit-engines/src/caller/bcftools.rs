@@ -113,7 +113,7 @@ impl Caller for Bcftools {
         let mut mpileup = Command::new(&self.program);
         mpileup.args(["mpileup", "-Ou", "-f"]).arg(work.reference);
         match work.told()? {
-            Told::Words(stretch) => mpileup.args(["-r", &stretch.text()]),
+            Told::Words(region) => mpileup.args(["-r", &region.title()]),
             Told::Bed(path) => mpileup.arg("-R").arg(path),
         };
         mpileup.args(&self.mpileup).args(work.reads);

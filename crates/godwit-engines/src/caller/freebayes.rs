@@ -90,7 +90,7 @@ impl Caller for Freebayes {
         let mut command = Command::new(&self.program);
         command.arg("-f").arg(work.reference);
         match work.told()? {
-            Told::Words(stretch) => command.args(["-r", &stretch.text_0based()]),
+            Told::Words(region) => command.args(["-r", &format!("{}:{}-{}", region.contig, region.start, region.end)]),
             Told::Bed(path) => command.arg("-t").arg(path),
         };
         if let Some(ploidy) = work.ploidy {

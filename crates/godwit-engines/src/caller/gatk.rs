@@ -104,7 +104,7 @@ impl Caller for Gatk {
 pub(super) fn tell(command: &mut Command, work: &RegionWork) -> Result<(), EngineError> {
     command.arg("-R").arg(work.reference);
     match work.told()? {
-        Told::Words(stretch) => command.args(["-L", &stretch.text()]),
+        Told::Words(region) => command.args(["-L", &region.title()]),
         Told::Bed(path) => command.arg("-L").arg(path),
     };
     command.args(["--create-output-variant-index", "false"]);

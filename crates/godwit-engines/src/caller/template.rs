@@ -111,7 +111,7 @@ impl Caller for TemplateCaller {
             "normal" => work.normal.map(|normal| show(normal.reads)).unwrap_or_default(),
             "bam" | "tumor" => work.reads.first().map(|reads| show(reads)).unwrap_or_default(),
             "bams" => show(&bams),
-            "region" => work.extent().text(),
+            "region" => work.extent().title(),
             "bed" => show(&bed),
             "out" => show(work.output),
             "ploidy" => work.ploidy.unwrap_or(DIPLOID).to_string(),

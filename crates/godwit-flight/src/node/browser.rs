@@ -11,7 +11,6 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, Schema};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use godwit_model::schema::{columnar, variants};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
@@ -20,7 +19,7 @@ use tonic::{Code, Status};
 
 use super::{Node, blocking};
 use crate::access::{Accessed, DONE, outcome_of};
-use crate::dataset::{Catalog, Dataset, DatasetError, Scan};
+use crate::dataset::{Catalog, ContigLine, Dataset, DatasetError, Scan, contig_lines};
 use crate::gate::Caller;
 use crate::node::recording::shortened;
 use crate::server::Download;
@@ -221,19 +220,9 @@ fn told_problem(error: DatasetError) -> String {
 }
 
 /// Contigs with their lengths, as a header of SAM or VCF has them; none of those without a length.
-fn contigs_of(schema: &Schema) -> Vec<(&str, u64)> {
-    let header = |key: &str| schema.metadata().get(key).map(String::as_str).unwrap_or_default();
-    let of_sam =
-        header(columnar::HEADER_KEY).lines().filter_map(|line| line.strip_prefix("@SQ\t")).filter_map(|line| {
-            let field = |tag: &str| line.split('\t').find_map(|field| field.strip_prefix(tag));
-            Some((field("SN:")?, field("LN:")?.parse().ok()?))
-        });
-    let of_vcf = header(variants::HEADER_KEY).lines().filter_map(|line| {
-        let fields = line.strip_prefix("##contig=<")?.strip_suffix('>')?;
-        let field = |name: &str| fields.split(',').find_map(|field| field.strip_prefix(name));
-        Some((field("ID=")?, field("length=")?.parse().ok()?))
-    });
-    of_sam.chain(of_vcf).take(MOST_CONTIGS).collect()
+fn contigs_of<'s>(schema: &'s Schema) -> Vec<(&'s str, u64)> {
+    let contig = |line: ContigLine<'s>| Some((line.field("SN:", "ID=")?, line.field("LN:", "length=")?.parse().ok()?));
+    contig_lines(schema).filter_map(contig).take(MOST_CONTIGS).collect()
 }
 
 fn columns_of(schema: &Schema) -> Vec<Value> {

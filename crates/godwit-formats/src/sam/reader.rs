@@ -31,7 +31,11 @@ pub enum InputFormat {
 pub fn sniff(input: &mut bgzf::Reader) -> InputFormat {
     input.peek();
     let is_plain = input.is_plain();
-    let head = input.peek();
+    format_of(input.peek(), is_plain)
+}
+
+/// Tells what a file holds by its first bytes, those of its text where it is compressed.
+pub(crate) fn format_of(head: &[u8], is_plain: bool) -> InputFormat {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     // A FASTQ title starts with @ as well, and names may have two letters, but not those of a header's first line with a
     // tag behind them.

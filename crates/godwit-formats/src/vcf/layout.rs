@@ -27,6 +27,11 @@ pub struct VariantLayout {
 }
 
 impl VariantLayout {
+    /// Whether the header describes a contig of that name.
+    pub fn has_contig(&self, name: &str) -> bool {
+        self.contigs.contains_key(name)
+    }
+
     /// The layout for records under a header.
     ///
     /// # Errors

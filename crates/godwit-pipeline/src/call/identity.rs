@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use godwit_engines::caller::Caller;
-use godwit_formats::bed::BedRegion;
 use godwit_formats::crypt4gh::PublicKey;
 
 use super::reads::CallInputs;
 use super::reference::ScannedReference;
+use super::targets::Targets;
 use super::{CallOptions, plan};
 use crate::error::PipelineError;
 use crate::journal::Fact;
@@ -34,13 +34,13 @@ pub(super) fn facts(
     options: &CallOptions,
     caller: &dyn Caller,
     reference: &ScannedReference,
-    bed: Option<&[BedRegion]>,
+    targets: Option<&Targets>,
 ) -> Vec<Fact> {
     let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
     let grid = plan::grid_options(options, &caller.habits());
     let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
     let facts = [
-        ("--regions", bed.map_or("none".to_owned(), |bed| short(&format!("{bed:?}")))),
+        ("--regions", targets.map_or("none".to_owned(), |targets| short(&format!("{:?}", targets.regions)))),
         ("--ploidy", table.unwrap_or("none".to_owned())),
         ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
         ("--grid-size", grid.window_bases.to_string()),

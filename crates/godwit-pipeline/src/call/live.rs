@@ -19,7 +19,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use godwit_engines::caller::Caller;
-use godwit_formats::bed::{self, BedRegion};
 use godwit_formats::index::{IndexBuilder, IndexFormat};
 use godwit_model::{Genome, SortKey};
 
@@ -28,6 +27,7 @@ use super::kept::{CallRun, Effort, Opened};
 use super::plan::{self, PlannedRegion};
 use super::reads::ToPlan;
 use super::reference::ScannedReference;
+use super::targets::Targets;
 use super::work::{RegionCaller, Tally};
 use super::{Budget, CALLER_MEMORY, CallOptions, Workers, check_output, identity, make_directories, tell_dropped};
 use crate::error::PipelineError;
@@ -49,7 +49,7 @@ pub(crate) struct LiveCalling<'r> {
     caller: Box<dyn Caller>,
     workers: Workers,
     reference: Arc<ScannedReference>,
-    bed: Option<Vec<BedRegion>>,
+    targets: Option<Targets>,
     /// Whether equal reads have equal records.
     same_again: bool,
     /// Until the BAM is begun.
@@ -145,12 +145,12 @@ impl<'r> LiveCalling<'r> {
         let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), no_headers)?;
         reference.check_for(&options.reference, &*caller)?;
         reference.prepare(&options.reference, habits.needs_dictionary)?;
-        let bed = options.regions.as_ref().map(|path| bed::read(path)).transpose()?;
+        let targets = Targets::read(&options.regions, &reference.genome(&options.reference)?)?;
         check_output(&options.out)?;
         if !habits.region_alone {
             return Ok(None);
         }
-        let facts = identity::facts(options, &*caller, &reference, bed.as_deref());
+        let facts = identity::facts(options, &*caller, &reference, targets.as_ref());
         make_directories(&options.out, options.temp.as_deref())?;
         // Where only the names of a whole VCF were lacking, there is nothing to call.
         let Opened::Run(run) = CallRun::open(&options.out, &facts, options.resume)? else { return Ok(None) };
@@ -163,7 +163,7 @@ impl<'r> LiveCalling<'r> {
             caller,
             workers,
             reference,
-            bed,
+            targets,
             same_again,
             opened: Mutex::new(Some(*run)),
             begun: OnceLock::new(),
@@ -309,7 +309,7 @@ impl Follower for LiveCalling<'_> {
         }
         let to_plan = ToPlan { genome: bam.genome, path: bam.path, inputs: None };
         let habits = self.caller.habits();
-        let regions = plan::regions(self.options, &habits, &to_plan, &self.reference, self.bed.as_deref())?;
+        let regions = plan::regions(self.options, &habits, &to_plan, &self.reference, self.targets.as_ref())?;
         let tally = Tally::new(&run, regions.len());
         let all: Vec<usize> = (0..regions.len()).collect();
         let growing = Growing {

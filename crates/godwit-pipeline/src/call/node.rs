@@ -13,7 +13,7 @@ use arrow_buffer::Buffer;
 use godwit_engines::caller::CallerChoice;
 use godwit_exchange::{ExchangeError, Gift, Node, NodeId, Order, Report};
 use godwit_formats::with_causes;
-use godwit_model::region_grid::Region;
+use godwit_model::region_grid::CallingRegion;
 use godwit_model::{Genome, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub(crate) struct CallWork {
 /// A region on its way to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RegionJob {
-    pub(super) region: Region,
+    pub(super) region: CallingRegion,
     pub(super) ploidy: Option<u8>,
 }
 

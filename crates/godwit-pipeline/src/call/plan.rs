@@ -1,15 +1,13 @@
 //! What is to be called: the grid over the contigs that reads and reference share, and what each region costs.
 
-use std::path::Path;
-
-use godwit_engines::caller::{Habits, Stretch};
-use godwit_formats::bed::BedRegion;
-use godwit_model::region_grid::{GridContig, GridOptions, Region, cut};
-use godwit_model::{Genome, PloidyTable, Span};
+use godwit_engines::caller::Habits;
+use godwit_model::region_grid::{CallingRegion, GridContig, GridOptions, cut};
+use godwit_model::{Genome, PloidyTable, Region, Span};
 
 use super::CallOptions;
 use super::reads::ToPlan;
 use super::reference::ScannedReference;
+use super::targets::Targets;
 use crate::error::PipelineError;
 
 /// What one base without data counts, in compressed bytes of reads: starting a caller on an empty megabase is not free.
@@ -17,9 +15,9 @@ const BASE_COST: f64 = 0.01;
 
 /// A region with all that a caller needs to know of it.
 pub(super) struct PlannedRegion {
-    pub(super) region: Region,
+    pub(super) region: CallingRegion,
     pub(super) name: String,
-    pub(super) stretches: Vec<Stretch>,
+    pub(super) stretches: Vec<Region>,
     pub(super) ploidy: Option<u8>,
     /// Larger ones are called first.
     pub(super) cost: f64,
@@ -27,14 +25,14 @@ pub(super) struct PlannedRegion {
 
 impl PlannedRegion {
     /// A region of contigs that the genome has.
-    pub(super) fn new(region: Region, genome: &Genome, ploidy: Option<u8>, cost: f64) -> Self {
+    pub(super) fn new(region: CallingRegion, genome: &Genome, ploidy: Option<u8>, cost: f64) -> Self {
         let contig = |span: &Span| genome.contigs()[span.contig.0 as usize].name.clone();
-        let stretch = |span: &Span| Stretch { contig: contig(span), start: span.start, end: span.end };
+        let stretch = |span: &Span| Region { contig: contig(span), start: span.start, end: span.end };
         let stretches = region.stretches.iter().map(stretch).collect();
         let [first, last] = region.extents();
         let name = match first == last {
-            true => stretch(&first).text(),
-            false => format!("{} to {}", stretch(&first).text(), stretch(&last).text()),
+            true => stretch(&first).title(),
+            false => format!("{} to {}", stretch(&first).title(), stretch(&last).title()),
         };
         Self { name, stretches, region, ploidy, cost }
     }
@@ -42,35 +40,29 @@ impl PlannedRegion {
 
 /// A region of the grid, before it has a name.
 struct Drawn {
-    region: Region,
+    region: CallingRegion,
     ploidy: Option<u8>,
     cost: f64,
     /// Whether it is all there is of its contigs, so that it may be called together with others that are.
     whole: bool,
 }
 
-/// Targets of each contig; `None` where all is called.
-type Targets = Option<Vec<Vec<(u32, u32)>>>;
-
 /// The regions, in the order of the genome.
 ///
 /// # Errors
 /// [`PipelineError::Corrupt`] where reads and reference do not belong together, [`PipelineError::Options`] where nothing
-/// is left to call, and for a BED file that is wrong.
+/// is left to call.
 pub(super) fn regions(
     options: &CallOptions,
     habits: &Habits,
     reads: &ToPlan,
     reference: &ScannedReference,
-    bed: Option<&[BedRegion]>,
+    targets: Option<&Targets>,
 ) -> Result<Vec<PlannedRegion>, PipelineError> {
-    let targets = match (bed, &options.regions) {
-        (Some(bed), Some(path)) => Some(targets(bed, path, reads.genome)?),
-        _ => None,
-    };
+    let targets = targets.map(|targets| targets.by_contig(reads.genome));
     let grid = grid_options(options, habits);
     let mut drawn: Vec<Drawn> = Vec::new();
-    for contig in grid_contigs(options, reads, reference, &targets)? {
+    for contig in grid_contigs(options, reads, reference, targets.as_deref())? {
         let name = &reads.genome.contigs()[contig.id.0 as usize].name;
         let regions = cut(&contig, grid);
         let whole = habits.lists && regions.len() == 1;
@@ -130,7 +122,7 @@ fn grid_contigs(
     options: &CallOptions,
     reads: &ToPlan,
     reference: &ScannedReference,
-    targets: &Targets,
+    targets: Option<&[Vec<(u32, u32)>]>,
 ) -> Result<Vec<GridContig>, PipelineError> {
     let apart = |problem: String| PipelineError::Corrupt {
         path: reads.path.to_owned(),
@@ -138,7 +130,7 @@ fn grid_contigs(
     };
     let mut contigs = Vec::new();
     for (index, contig) in reads.genome.contigs().iter().enumerate() {
-        let asked = targets.as_ref().is_none_or(|targets| !targets[index].is_empty());
+        let asked = targets.is_none_or(|targets| !targets[index].is_empty());
         let found = reference.contigs.iter().position(|record| record.name == contig.name);
         let Some(at) = found else {
             if asked && reads.contig_bytes(index) > 0.0 {
@@ -159,7 +151,7 @@ fn grid_contigs(
             contigs.push(GridContig {
                 id: godwit_model::ContigId(index as u32),
                 bases: contig.length,
-                targets: targets.as_ref().map(|targets| targets[index].clone()),
+                targets: targets.map(|targets| targets[index].clone()),
                 gaps: reference.gaps[at].clone(),
                 borders: borders.unwrap_or_default(),
             });
@@ -169,19 +161,4 @@ fn grid_contigs(
         return Err(apart("it has no contig in common with the reference".to_owned()));
     }
     Ok(contigs)
-}
-
-/// The stretches of a BED file (0-based, half-open), by contig.
-fn targets(bed: &[BedRegion], path: &Path, genome: &Genome) -> Result<Vec<Vec<(u32, u32)>>, PipelineError> {
-    let mut targets = vec![Vec::new(); genome.contigs().len()];
-    for BedRegion { contig, start, end } in bed {
-        let wrong = |problem: String| PipelineError::Corrupt { path: path.to_owned(), problem };
-        let id = genome.find(contig).ok_or_else(|| wrong(format!("{contig} is no contig of the reads")))?;
-        let length = genome.contigs()[id.0 as usize].length;
-        if *end > length {
-            return Err(wrong(format!("{start} to {end} is no stretch of {contig}, which has {length} bases")));
-        }
-        targets[id.0 as usize].push((*start, *end));
-    }
-    Ok(targets)
 }

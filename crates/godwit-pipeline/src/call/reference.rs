@@ -9,6 +9,7 @@ use godwit_engines::caller::Caller;
 use godwit_formats::bgzf::BlockTable;
 use godwit_formats::fasta::{self, FaiRecord, FastaError, IndexEvent};
 use godwit_formats::sam::Header;
+use godwit_model::{Contig, Genome, GenomeError};
 
 use crate::error::{AlignmentsError, PipelineError};
 use crate::staging::write_whole;
@@ -150,6 +151,20 @@ impl ScannedReference {
         let checksum = hasher.finalize().to_hex()[..16].to_owned();
         let md5 = md5.map(|md5| md5.finish(path, &contigs));
         Ok(Self { contigs, gaps, checksum, blocks, md5, state })
+    }
+
+    /// Its contigs.
+    ///
+    /// # Errors
+    /// [`PipelineError::Corrupt`] where two have the same name.
+    pub(super) fn genome(&self, path: &Path) -> Result<Genome, PipelineError> {
+        let contig = |record: &FaiRecord| Contig {
+            name: record.name.clone(),
+            length: u32::try_from(record.bases).unwrap_or(u32::MAX),
+            alternate: false,
+        };
+        let wrong = |error: GenomeError| PipelineError::Corrupt { path: path.to_owned(), problem: error.to_string() };
+        Genome::new(self.contigs.iter().map(contig).collect()).map_err(wrong)
     }
 
     /// Refuses a reference that a caller cannot read.

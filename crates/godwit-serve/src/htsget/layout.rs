@@ -13,10 +13,11 @@ use godwit_formats::bgzf::{BgzfError, EOF_BLOCK, VirtualOffset};
 use godwit_formats::index::merge_chunks;
 use godwit_formats::random_access::RandomAccess;
 use godwit_formats::vcf::{VcfError, VcfFile};
+use godwit_model::Region;
 use godwit_model::schema::columnar;
 
 use super::error::HtsgetError;
-use super::question::{Question, WITHOUT_CONTIG, Wanted};
+use super::question::{Question, WITHOUT_CONTIG};
 use crate::batches::blamed;
 use crate::region_lookup::{Lookup, stale};
 use crate::root::{FileKind, OneFile, Root};
@@ -120,8 +121,8 @@ impl Layout {
         Ok(Plan::Parts(parts, end_of_file))
     }
 
-    fn find(&self, regions: &[Wanted], name: &str) -> Result<Vec<(u64, u64)>, HtsgetError> {
-        let no_contig = |wanted: &Wanted| HtsgetError::NotFound {
+    fn find(&self, regions: &[Region], name: &str) -> Result<Vec<(u64, u64)>, HtsgetError> {
+        let no_contig = |wanted: &Region| HtsgetError::NotFound {
             problem: format!("there is no contig {:?} in the header of {name}", wanted.contig),
         };
         let no_index = |command: &str| {
@@ -172,7 +173,7 @@ impl Layout {
 }
 
 /// Whether a slice may hold a read of a region.
-fn holds(entry: &IndexEntry, number: i32, wanted: &Wanted) -> bool {
+fn holds(entry: &IndexEntry, number: i32, wanted: &Region) -> bool {
     if entry.contig == SEVERAL {
         return true;
     }
@@ -352,7 +353,7 @@ mod tests {
             slice_offset: 0,
             slice_bytes: 0,
         };
-        let region = |start, end| Wanted { contig: String::new(), start, end };
+        let region = |start, end| Region { contig: String::new(), start, end };
         // Bases 100 to 199, 0-based.
         let slice = entry(3, 101, 100);
         for (start, end, held) in

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use godwit_model::Region;
 use serde::Deserialize;
 
 use super::error::HtsgetError;
@@ -23,16 +24,7 @@ pub(super) struct Question {
     /// Whether only the header is wanted.
     pub(super) header_only: bool,
     /// `None`: everything.
-    pub(super) regions: Option<Vec<Wanted>>,
-}
-
-/// A region.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) contig: String,
-    pub(super) start: u32,
-    /// `u32::MAX`: that of the contig.
-    pub(super) end: u32,
+    pub(super) regions: Option<Vec<Region>>,
 }
 
 /// The body of a `POST`.
@@ -123,25 +115,24 @@ impl Question {
                 let problem = format!("{} regions; {MOST_REGIONS} are taken at a time", regions.len());
                 return Err(HtsgetError::PayloadTooLarge { problem });
             }
-            regions.into_iter().map(Wanted::of).collect()
+            regions.into_iter().map(region_of).collect()
         });
         Ok(Self { format: body.format, header_only, regions: regions.transpose()? })
     }
 }
 
-impl Wanted {
-    fn of(region: BodyRegion) -> Result<Self, HtsgetError> {
-        let BodyRegion { reference_name: contig, start, end } = region;
-        if contig == WITHOUT_CONTIG && (start.is_some() || end.is_some()) {
-            return Err(HtsgetError::input("reads without a contig have no start and end"));
-        }
-        let (start, end) = (start.unwrap_or(0), end.unwrap_or(u32::MAX));
-        if start > end {
-            let problem = format!("the range from {start} to {end} of {contig} ends before it starts");
-            return Err(HtsgetError::InvalidRange { problem });
-        }
-        Ok(Self { contig, start, end })
+fn region_of(region: BodyRegion) -> Result<Region, HtsgetError> {
+    let BodyRegion { reference_name: contig, start, end } = region;
+    if contig == WITHOUT_CONTIG && (start.is_some() || end.is_some()) {
+        return Err(HtsgetError::input("reads without a contig have no start and end"));
     }
+    let within = |position: Option<u32>, without| position.unwrap_or(without).min(Region::OPEN_END);
+    let (start, end) = (within(start, 0), within(end, Region::OPEN_END));
+    if start > end {
+        let problem = format!("the range from {start} to {end} of {contig} ends before it starts");
+        return Err(HtsgetError::InvalidRange { problem });
+    }
+    Ok(Region { contig, start, end })
 }
 
 /// Text with its percent signs taken for what they stand for (RFC 3986 §2.1); `None` where that is no text.
@@ -174,7 +165,7 @@ mod tests {
     fn a_query_and_a_body_ask_the_same() {
         let query = "format=BAM&referenceName=chr%3a1%2B&start=5&end=9&fields=QNAME,SEQ&tags=&notags=NM&other=x";
         let body = br#"{"format":"BAM","fields":["QNAME"],"notags":["NM"],"regions":[{"referenceName":"chr:1+","start":5,"end":9}]}"#;
-        let wanted = Wanted { contig: "chr:1+".to_owned(), start: 5, end: 9 };
+        let wanted = Region { contig: "chr:1+".to_owned(), start: 5, end: 9 };
         let expected = Question { format: Some("BAM".to_owned()), header_only: false, regions: Some(vec![wanted]) };
         assert_eq!(Question::of_query(query).unwrap(), expected);
         assert_eq!(Question::of_body(body).unwrap(), expected);
@@ -182,7 +173,7 @@ mod tests {
         assert_eq!(Question::of_body(b"{}").unwrap(), Question::default());
         assert!(Question::of_query("class=header").unwrap().header_only);
         let open = Question::of_query("referenceName=a&start=7").unwrap().regions.unwrap();
-        assert_eq!(open, [Wanted { contig: "a".to_owned(), start: 7, end: u32::MAX }]);
+        assert_eq!(open, [Region { contig: "a".to_owned(), start: 7, end: Region::OPEN_END }]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `collection.json` names the reference and the members; it is written last, so that a member is in the list when its file is
 //! whole. Two that add at the same time take turns.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -199,6 +200,27 @@ impl Collection {
         }
     }
 
+    /// The names of the sequences of all members that can be opened; [`Collection::write_region`] reports the others.
+    ///
+    /// # Errors
+    /// [`DeltaError::Cancelled`].
+    pub fn sequence_names(
+        &self,
+        reference: &Reference,
+        cancelled: &AtomicBool,
+    ) -> Result<BTreeSet<String>, DeltaError> {
+        let mut names = BTreeSet::new();
+        for member in &self.list.members {
+            if cancelled.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(DeltaError::Cancelled);
+            }
+            if let Ok(genome) = PackedGenome::open(&self.file(&member.name)?, Some(reference)) {
+                names.extend(genome.sequences().iter().map(|sequence| sequence.name.clone()));
+            }
+        }
+        Ok(names)
+    }
+
     /// Writes a region of a member as FASTA; titles have the member's name before them. Returns whether it has that sequence. Where the
     /// member is damaged, nothing of it is written.
     ///
@@ -216,7 +238,7 @@ impl Collection {
             return Err(DeltaError::Cancelled);
         }
         let mut genome = PackedGenome::open(&self.file(&member.name)?, Some(reference))?;
-        if !genome.sequences().iter().any(|sequence| sequence.name == region.contig) {
+        if !genome.has_sequence(&region.contig) {
             return Ok(false);
         }
         let mut text = Vec::new();

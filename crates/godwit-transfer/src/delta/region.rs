@@ -227,6 +227,11 @@ impl<'r> PackedGenome<'r> {
         Ok(letters)
     }
 
+    /// Whether there is a sequence of that name.
+    pub fn has_sequence(&self, name: &str) -> bool {
+        self.sequences.iter().any(|sequence| sequence.name == name)
+    }
+
     /// Writes a region as FASTA, as `samtools faidx` does: the region as title, lines of 60 bases. `title` comes before it.
     ///
     /// # Errors
@@ -239,7 +244,7 @@ impl<'r> PackedGenome<'r> {
             return Err(DeltaError::BeyondEnd { region: region.to_string(), bases: sequence.residues });
         }
         let bases = self.letters_of(sequence, start, end)?;
-        let mut text = format!(">{title}{region}\n").into_bytes();
+        let mut text = format!(">{title}{}\n", region.title()).into_bytes();
         for line in bases.chunks(LINE_BASES) {
             text.extend_from_slice(line);
             text.push(b'\n');

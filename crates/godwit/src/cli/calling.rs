@@ -1,6 +1,6 @@
 //! How variants are called: options of every verb that calls.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::Args;
 
@@ -13,9 +13,9 @@ pub struct CallingArgs {
     /// Options of the caller that change records, in one string; for bcftools those of mpileup, | and those of call
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub caller_args: String,
-    /// Call only what starts within the stretches of this BED file
-    #[arg(long, value_name = "BED")]
-    pub regions: Option<PathBuf>,
+    /// Call only what starts within these regions: a BED file, or regions such as chr20:1-5000,chr21; may be given several times
+    #[arg(long, value_name = "BED|REGION")]
+    pub regions: Vec<OsString>,
     /// Copies of each contig: 1, 2, X, Y, GRCh37, GRCh38, or a file as for `bcftools call --ploidy-file` [default: the caller's]
     #[arg(long, value_name = "NAME|FILE")]
     pub ploidy: Option<String>,
@@ -41,7 +41,7 @@ impl CallingArgs {
     pub fn given(&self, configured: &[String]) -> Option<&'static str> {
         let given = [
             ("--caller-args", !self.caller_args.is_empty()),
-            ("--regions", self.regions.is_some()),
+            ("--regions", !self.regions.is_empty()),
             ("--ploidy", self.ploidy.is_some()),
             ("--sex", self.sex.is_some()),
             ("--padding", self.padding.is_some()),

@@ -8,8 +8,9 @@ use godwit_engines::gatk;
 use godwit_engines::normalizer::bcftools;
 use godwit_engines::searcher::blast;
 use godwit_engines::trimmer::fastp;
+use godwit_model::nearest;
 
-use super::{Origin, Setting, check, nearest, options, switch, takes_value};
+use super::{Origin, Setting, check, options, switch, takes_value};
 use crate::failure::Failure;
 
 /// Names a configuration file, as `--config` does.

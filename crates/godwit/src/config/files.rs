@@ -7,11 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
+use godwit_model::suggestion;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::environment::CONFIG_VARIABLE;
-use super::{FileKind, Origin, Setting, check, options, suggestion, takes_value, wrong};
+use super::{FileKind, Origin, Setting, check, options, takes_value, wrong};
 use crate::failure::{Exit, Failure};
 
 /// Name of the file of a project, in the working directory.

@@ -73,11 +73,11 @@ pub fn unpack_file(args: &UnpackArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
     let threads = args.common.thread_count();
     let open = |path: &PathBuf| Reference::open(path, Keep::Beside, threads);
-    let region = args.region.as_deref().map(parse_region).transpose()?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Aside::create(&args.out)?);
-    if let Some(region) = region {
+    if let Some(text) = &args.region {
         let reference = args.reference.as_ref().map(open).transpose()?;
         let mut genome = PackedGenome::open(&args.input, reference.as_ref())?;
+        let region = region_of(text, &args.input, |contig| genome.has_sequence(contig))?;
         let bases = genome.write_region(&region, "", &mut out)?;
         finish(out)?;
         return tell_beside(&args.common, &args.out, &format!("{region}: {bases} bases"));
@@ -186,9 +186,10 @@ fn extract(args: &CollectionExtractArgs) -> Result<(), Failure> {
 
 fn region_of_all(args: &CollectionRegionArgs) -> Result<(), Failure> {
     let cancelled = interruption::flag();
-    let region = parse_region(&args.region)?;
     let collection = Collection::open(&args.collection)?;
     let reference = Reference::open(&args.reference, Keep::Beside, args.common.thread_count())?;
+    let names = collection.sequence_names(&reference, &cancelled)?;
+    let region = region_of(&args.region, &args.collection, |contig| names.contains(contig))?;
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, Aside::create(&args.out)?);
     let all = collection.members().len();
     let mut failures = Failures::new(all, "genomes were left out");
@@ -244,8 +245,10 @@ fn open_file(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|source| DeltaError::Io { path: path.to_owned(), source }.into())
 }
 
-fn parse_region(text: &str) -> Result<Region, Failure> {
-    Region::parse(text).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
+/// Reads a region string by the contigs of a file or directory.
+fn region_of(text: &str, of: &Path, has_contig: impl Fn(&str) -> bool) -> Result<Region, Failure> {
+    let region = Region::parse(text, |contig| Some(has_contig(contig)));
+    region.map_err(|error| Failure::new(Exit::Usage, format!("cannot find the region in {}: {error}", of.display())))
 }
 
 /// The name of a genome: that of its file, without endings that say what it is.

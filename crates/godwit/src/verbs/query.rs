@@ -96,7 +96,7 @@ pub(super) fn engine_over(
 impl From<QueryError> for Failure {
     fn from(error: QueryError) -> Self {
         let exit = match error {
-            QueryError::Statement { .. } | QueryError::Refused { .. } => Exit::Usage,
+            QueryError::Statement { .. } | QueryError::NoTable { .. } | QueryError::Refused { .. } => Exit::Usage,
             QueryError::Memory { .. } | QueryError::Output { .. } => Exit::Machine,
             QueryError::Execution { .. } => Exit::Input,
             QueryError::Dataset(error) => return error.into(),

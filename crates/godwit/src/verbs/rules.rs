@@ -27,8 +27,9 @@ pub fn policy(verb: &PolicyVerb) -> Result<(), Failure> {
 
 fn test(args: &PolicyTestArgs) -> Result<(), Failure> {
     let policy = Arc::new(Policy::read(&args.policy)?);
-    let regions: Result<Vec<Region>, _> = args.region.iter().map(|region| Region::parse(region)).collect();
-    let regions = regions.map_err(|error| Failure::new(Exit::Usage, format!("--region: {error}")))?;
+    if let Some(error) = args.region.iter().find_map(|region| Region::parse(region, |_| None).err()) {
+        return Err(Failure::new(Exit::Usage, format!("--region: {error}")));
+    }
     let directory = args.data.as_deref().unwrap_or(Path::new("."));
     let root = Root::new(directory, cram_access(None, &std::env::temp_dir()))?;
     let who = args.who.clone().unwrap_or_default();
@@ -37,7 +38,7 @@ fn test(args: &PolicyTestArgs) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, problem));
     }
     let (dataset, columns, visas) = (args.dataset.clone(), args.column.clone(), args.visa.clone());
-    let question = Question { who, visas, dataset, columns, regions };
+    let question = Question { who, visas, dataset, columns, regions: args.region.clone() };
     let explained = explain(&policy, Arc::new(root), &question)?;
     print(&explained.text)?;
     match explained.seen {

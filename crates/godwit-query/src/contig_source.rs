@@ -1,0 +1,80 @@
+//! The datasets that the values of a column come from, so that a region string is read by the contigs that they have.
+
+use std::sync::Arc;
+
+use datafusion::common::Column;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use godwit_flight::Dataset;
+
+use crate::interval_functions::table_of_pair;
+use crate::table::dataset_of;
+
+/// The datasets of a column of contigs.
+#[derive(Debug, Default)]
+pub(crate) struct ContigSource {
+    datasets: Vec<Arc<dyn Dataset>>,
+    /// Whether the column also has values of other origin.
+    is_partial: bool,
+}
+
+impl ContigSource {
+    /// The datasets from which a plan takes a column that its expressions name.
+    pub(crate) fn of_input(plan: &LogicalPlan, column: &Column) -> Self {
+        let mut source = Self::default();
+        match plan {
+            // The conditions of a scan are about its own columns.
+            LogicalPlan::TableScan(_) => source.follow(plan, column),
+            _ => source.follow_inputs(plan, column),
+        }
+        source
+    }
+
+    /// Whether there is a contig of that name; `None` where that is not known.
+    pub(crate) fn has_contig(&self, name: &str) -> Option<bool> {
+        let known: Vec<Option<bool>> = self.datasets.iter().map(|dataset| dataset.has_contig(name)).collect();
+        match known.contains(&Some(true)) {
+            true => Some(true),
+            false if self.is_partial || known.is_empty() || known.contains(&None) => None,
+            false => Some(false),
+        }
+    }
+
+    fn follow_inputs(&mut self, plan: &LogicalPlan, column: &Column) {
+        match plan.inputs().into_iter().find(|input| input.schema().has_column(column)) {
+            Some(input) => self.follow(input, column),
+            None => self.is_partial = true,
+        }
+    }
+
+    /// Follows a column of a plan's output to the tables.
+    fn follow(&mut self, plan: &LogicalPlan, column: &Column) {
+        let at = plan.schema().maybe_index_of_column(column);
+        let input_column = |input: &LogicalPlan| Some(Column::from(input.schema().qualified_field(at?)));
+        match plan {
+            LogicalPlan::TableScan(scan) => {
+                let table = source_as_provider(&scan.source).ok();
+                let table = table.map(|table| table_of_pair(&table, &column.name).unwrap_or(table));
+                match table.as_deref().and_then(dataset_of) {
+                    Some(dataset) => self.datasets.push(dataset.clone()),
+                    None => self.is_partial = true,
+                }
+            }
+            LogicalPlan::SubqueryAlias(_) | LogicalPlan::Union(_) => {
+                for input in plan.inputs() {
+                    match input_column(input) {
+                        Some(column) => self.follow(input, &column),
+                        None => self.is_partial = true,
+                    }
+                }
+            }
+            LogicalPlan::Projection(projection) => {
+                match at.and_then(|at| projection.expr.get(at)).map(|expr| expr.clone().unalias_nested().data) {
+                    Some(Expr::Column(column)) => self.follow(&projection.input, &column),
+                    _ => self.is_partial = true,
+                }
+            }
+            _ => self.follow_inputs(plan, column),
+        }
+    }
+}

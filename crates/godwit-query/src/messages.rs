@@ -1,0 +1,267 @@
+//! Errors of the engine in the words of users: names that are not known with those that are, types as what they hold, and no text
+//! that was written for programmers.
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{Column, SchemaError};
+use datafusion::sql::sqlparser::parser::ParserError;
+use godwit_flight::{SQL_CATALOG, SQL_SCHEMA};
+use godwit_model::{nearest, suggestion};
+
+/// Functions that give tables.
+const TABLE_FUNCTIONS: [&str; 5] = ["reads", "variants", "overlaps", "nearest", "coverage"];
+/// Names of a list that a message shows.
+const NAMES_SHOWN: usize = 40;
+/// Columns that other formats and tools know by another name, and the name here: of SAM, of VCF, and of BED.
+const OTHER_NAMES: [(&str, &str); 23] = [
+    ("qname", "name"),
+    ("read_name", "name"),
+    ("flag", "flags"),
+    ("rname", "contig"),
+    ("chrom", "contig"),
+    ("chromosome", "contig"),
+    ("chr", "contig"),
+    ("pos", "position"),
+    ("start", "position"),
+    ("end", "end_position"),
+    ("stop", "end_position"),
+    ("mapq", "mapping_quality"),
+    ("rnext", "mate_contig"),
+    ("pnext", "mate_position"),
+    ("tlen", "template_length"),
+    ("insert_size", "template_length"),
+    ("seq", "bases"),
+    ("sequence", "bases"),
+    ("qual", "qualities"),
+    ("qual", "quality"),
+    ("id", "identifiers"),
+    ("ref", "reference"),
+    ("alt", "alternates"),
+];
+/// What texts of errors begin with that says which part of the engine they are from.
+const PREFIXES: [&str; 17] = [
+    "Arrow error: ",
+    "Arrow: ",
+    "Parquet error: ",
+    "Parquet argument error: ",
+    "External error: ",
+    "External: ",
+    "Execution error: ",
+    "Error during planning: ",
+    "Compute error: ",
+    "Cast error: ",
+    "Parser error: ",
+    "Invalid argument error: ",
+    "Schema error: ",
+    "Internal error: ",
+    "Optimizer rule failed: ",
+    "Error evaluating filter predicate: ",
+    "This feature is not implemented: ",
+];
+
+/// A list of names, as a message shows it.
+pub(crate) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let shown = names[..names.len().min(NAMES_SHOWN)].join(", ");
+    match names.len().checked_sub(NAMES_SHOWN) {
+        Some(more @ 1..) => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+/// What is wrong with the columns of a statement.
+pub(crate) fn of_schema(error: &SchemaError) -> String {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => no_column(field, valid_fields),
+        SchemaError::AmbiguousReference { field } => {
+            let name = &field.name;
+            format!("column {name} is in several tables; write the table before it, as in x.{name}")
+        }
+        SchemaError::DuplicateUnqualifiedField { name } | SchemaError::DuplicateQualifiedField { name, .. } => {
+            format!("two columns are named {name}; give one another name with AS")
+        }
+    }
+}
+
+fn no_column(field: &Column, valid: &[Column]) -> String {
+    let written = match &field.relation {
+        Some(table) => format!("{table}.{}", field.name),
+        None => field.name.clone(),
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for column in valid {
+        if !names.contains(&column.name.as_str()) {
+            names.push(&column.name);
+        }
+    }
+    if names.is_empty() {
+        return format!(
+            "there is no column {written}: the statement names no table; add FROM, or write text in single quotes"
+        );
+    }
+    let lower = field.name.to_ascii_lowercase();
+    let known_as =
+        OTHER_NAMES.iter().find(|(other, name)| *other == lower && names.contains(name)).map(|(_, name)| *name);
+    let tables: Vec<&str> =
+        valid.iter().filter_map(|column| column.relation.as_ref().map(|table| table.table())).collect();
+    // The table may be what is wrong, and not the column.
+    let wrong_table = field
+        .relation
+        .as_ref()
+        .filter(|table| !tables.contains(&table.table()) && names.contains(&field.name.as_str()));
+    let hint = match (wrong_table, known_as.or_else(|| nearest(&field.name, names.iter().copied()))) {
+        (Some(table), _) => format!("; no table of the statement is named {table}."),
+        (None, Some(name)) => format!("; did you mean {name}?"),
+        (None, None) => "; text is written in single quotes.".to_owned(),
+    };
+    format!("there is no column {written}{hint} The columns are {}", listed(names))
+}
+
+/// What is wrong with the text of a statement.
+pub(crate) fn of_parser(error: &ParserError) -> String {
+    let problem = match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
+        ParserError::RecursionLimitExceeded => "it is nested too deeply",
+    };
+    let mut letters = problem.chars();
+    let problem: String = letters.next().into_iter().flat_map(char::to_lowercase).chain(letters).collect();
+    let problem = problem
+        .replace(" at Line: ", " at line ")
+        .replace(", Column: ", ", column ")
+        .replace("expected: ", "expected ");
+    format!("the statement cannot be read as SQL: {}", problem.replace("found: ", "found "))
+}
+
+/// The name of a table that a message of the engine says is not there.
+pub(crate) fn missing_table(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("table '")?.strip_suffix("' not found")?;
+    let prefix = format!("{SQL_CATALOG}.{SQL_SCHEMA}.");
+    Some(name.strip_prefix(&prefix).unwrap_or(name))
+}
+
+/// What is wrong with a statement whose plan cannot be made.
+pub(crate) fn of_plan(text: &str) -> String {
+    let text = plain(text);
+    if let Some(rest) = text.strip_prefix("Invalid function '") {
+        let (name, rest) = rest.split_once('\'').unwrap_or((rest, ""));
+        let near = rest.split_once("mean '").and_then(|(_, near)| near.split('\'').next());
+        let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        return format!("there is no function {name}{near}");
+    }
+    if let Some(name) =
+        text.to_ascii_lowercase().strip_prefix("table function '").and_then(|rest| rest.strip_suffix("' not found"))
+    {
+        let near = suggestion(name, TABLE_FUNCTIONS);
+        let near = if near.is_empty() { ";" } else { &near };
+        return format!("there is no function {name} that gives a table{near} there are {}", listed(TABLE_FUNCTIONS));
+    }
+    in_words(&text)
+}
+
+/// Why values cannot be computed.
+pub(crate) fn of_arrow(error: &ArrowError) -> String {
+    match error {
+        ArrowError::DivideByZero => "a number is divided by zero; use NULLIF(.., 0) for the divisor".to_owned(),
+        ArrowError::ArithmeticOverflow(text) => format!("a number becomes too large for its type: {}", in_words(text)),
+        error => in_words(&error.to_string()),
+    }
+}
+
+/// A text of the engine without what was written for programmers.
+pub(crate) fn in_words(text: &str) -> String {
+    let text = plain(text);
+    if text == "Divide by zero error" {
+        return of_arrow(&ArrowError::DivideByZero);
+    }
+    if let Some((value, wanted)) =
+        text.strip_prefix("Cannot cast string '").and_then(|rest| rest.rsplit_once("' to value of "))
+    {
+        let wanted = with_words_for_types(wanted.strip_suffix(" type").unwrap_or(wanted));
+        let article = if wanted == "true or false" { "" } else { "a " };
+        return format!(
+            "the text '{value}' cannot be read as {article}{wanted}; a column of text is compared with text in single quotes, as in column = '5'"
+        );
+    }
+    let first = text.lines().next().unwrap_or_default();
+    with_words_for_types(first)
+}
+
+/// The message within an error that was printed for programmers, and without the names of the parts that passed it on.
+fn plain(text: &str) -> String {
+    let mut text = innermost(text).unwrap_or_else(|| text.to_owned());
+    while let Some(rest) = PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
+        text = rest.to_owned();
+    }
+    text
+}
+
+/// The last quoted text of `..Error("..")`, as Rust prints errors for programmers.
+fn innermost(text: &str) -> Option<String> {
+    let start = text.rfind("Error(\"")? + "Error(\"".len();
+    let mut message = String::new();
+    let mut letters = text[start..].chars();
+    loop {
+        match letters.next()? {
+            '"' => return Some(message),
+            '\\' => match letters.next()? {
+                'n' => message.push('\n'),
+                't' => message.push('\t'),
+                other => message.push(other),
+            },
+            other => message.push(other),
+        }
+    }
+}
+
+/// A text with types of Arrow named by what they hold.
+fn with_words_for_types(text: &str) -> String {
+    let mut words = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let is_boundary = !words.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_' || letter == '\'');
+        match word_for_type(rest).filter(|_| is_boundary) {
+            Some((length, word)) => {
+                words.push_str(word);
+                rest = &rest[length..];
+            }
+            None => {
+                words.push(letter);
+                rest = &rest[letter.len_utf8()..];
+            }
+        }
+    }
+    words
+}
+
+/// What the type holds that a text begins with, and how long its name is.
+fn word_for_type(text: &str) -> Option<(usize, &'static str)> {
+    let end = text.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let word = match &text[..end] {
+        "Utf8" | "LargeUtf8" | "Utf8View" => "text",
+        "Int8" | "Int16" | "Int32" | "Int64" | "UInt8" | "UInt16" | "UInt32" | "UInt64" => "whole number",
+        "Float16" | "Float32" | "Float64" | "Decimal128" | "Decimal256" => "number",
+        "Boolean" => "true or false",
+        "Date32" | "Date64" => "date",
+        "Timestamp" => "time",
+        "Binary" | "LargeBinary" | "BinaryView" => "bytes",
+        "Dictionary" => "text",
+        "List" | "LargeList" => "list",
+        _ => return None,
+    };
+    // What is in parentheses behind the name says more than a user has to know.
+    let arguments = text[end..].starts_with('(').then(|| closing(&text[end..])).flatten().unwrap_or(0);
+    Some((end + arguments, word))
+}
+
+/// The length of a text in parentheses at the start of another.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' if depth == 1 => return Some(at + 1),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}

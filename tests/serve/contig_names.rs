@@ -1,0 +1,225 @@
+//! Contigs whose names have colons, asterisks, commas and equals signs, as those of the HLA genes in GRCh38, and one that is named
+//! like a range of another: regions of them are those of samtools, however they are asked for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::random::Random;
+use godwit_tests::served::Served;
+use godwit_tests::tool::Tool;
+use godwit_tests::{needs, scratch};
+
+use super::regions::samtools;
+use super::web::text;
+use crate::run::formats::{assert_same_lines, lines, run_python};
+
+/// Names and bases.
+const CONTIGS: [(&str, i64); 7] = [
+    ("chr1", 1000),
+    ("chr1:100-200", 900),
+    ("HLA-A*01:01:01:01", 3503),
+    ("HLA-A*24:02:01:02L", 3500),
+    ("b=c,d", 1000),
+    ("1", 1000),
+    ("200", 1000),
+];
+/// Names that are not those of contigs.
+const UNKNOWN: [&str; 4] = ["chr2", "HLA-A*01:01:01", "chr1:100", "b=c"];
+
+/// Reads on all of these contigs, as BAM, SAM and Parquet.
+pub(super) fn data() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let directory = scratch::directory("contig-names");
+        let mut random = Random::new(41);
+        let mut sam = "@HD\tVN:1.6\tSO:coordinate\n".to_owned();
+        for (name, bases) in CONTIGS {
+            sam += &format!("@SQ\tSN:{name}\tLN:{bases}\n");
+        }
+        for (name, bases) in CONTIGS {
+            let mut positions: Vec<i64> = (0..40).map(|_| random.between(1, bases - 40)).collect();
+            positions.sort_unstable();
+            for (number, position) in positions.into_iter().enumerate() {
+                let letters = String::from_utf8(random.bases(30)).expect("bases are letters");
+                sam += &format!("{name}-{number}\t0\t{name}\t{position}\t60\t30M\t*\t0\t0\t{letters}\t*\n");
+            }
+        }
+        fs::write(directory.join("odd.sam"), sam).expect("it can be written");
+        let bam = directory.join("odd.bam");
+        Tool::need("samtools").run(["view", "-b", "-o", text(&bam), text(&directory.join("odd.sam"))]);
+        Tool::need("samtools").run(["index", text(&bam)]);
+        let parquet = directory.join("odd.parquet");
+        godwit().args(["markdup", text(&bam), "--metrics", "off", "--out", text(&parquet)]).succeeds();
+        directory
+    })
+}
+
+fn ask(sql: &str) -> Finished {
+    godwit().arg("query").arg(sql).arg("--data").arg(data()).args(["--format", "tsv", "--threads", "1"]).run()
+}
+
+fn names_in(sql: &str) -> Vec<String> {
+    let asked = ask(sql);
+    assert!(asked.status.success(), "{sql}: {}", asked.report());
+    lines(&asked.stdout).split_off(1)
+}
+
+/// Names of the reads of a region; `None` where samtools refuses it.
+fn expected(region: &str) -> Option<Vec<String>> {
+    let said = Tool::need("samtools").command().args(["view", text(&data().join("odd.bam")), region]).output();
+    let said = said.expect("samtools can be started");
+    if String::from_utf8_lossy(&said.stderr).contains("invalid region or unknown reference") {
+        return None;
+    }
+    let rows = String::from_utf8(said.stdout).expect("samtools prints text");
+    Some(rows.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect())
+}
+
+/// Regions of contigs that exist and that do not, in all forms in which they may be written.
+fn drawn(count: usize) -> Vec<String> {
+    let mut random = Random::new(43);
+    let mut regions = ["chr1:100-200", "{chr1:100-200}", "{chr1}:100-200", "HLA-A*01:01:01:01", "{chr1", "{chr1}5", ""]
+        .map(str::to_owned)
+        .to_vec();
+    while regions.len() < count {
+        let name = match random.below(5) {
+            0 => *random.pick(&UNKNOWN),
+            _ => random.pick(&CONTIGS).0,
+        };
+        let (first, last) = (random.between(1, 1100), random.between(1, 1100));
+        let range = match random.below(7) {
+            0 => String::new(),
+            1 => format!(":{first}"),
+            2 => format!(":{first}-"),
+            3 => format!(":-{last}"),
+            4 => format!(":1,{first:03}-9,{last:03}"),
+            5 => ":x".to_owned(),
+            _ => format!(":{first}-{last}"),
+        };
+        regions.push(if random.below(3) == 0 { format!("{{{name}}}{range}") } else { format!("{name}{range}") });
+    }
+    regions
+}
+
+#[test]
+fn region_strings_are_read_as_samtools_reads_them() {
+    needs!("samtools");
+    data();
+    let (mut taken, mut refused) = (0, 0);
+    for region in drawn(70) {
+        let sql = format!("SELECT name FROM reads('odd.bam') WHERE region('{region}')");
+        match expected(&region) {
+            Some(expected) => {
+                assert_same_lines(&names_in(&sql), &expected, &region);
+                taken += 1;
+            }
+            None => {
+                ask(&sql).refuses(&[2], &[]);
+                refused += 1;
+            }
+        }
+    }
+    assert!(taken > 20 && refused > 10, "{taken} {refused}");
+    let told = ask("SELECT name FROM reads('odd.bam') WHERE region('chr1:100-200')");
+    told.refuses(&[2], &["ambiguous", "{chr1:100-200}", "{chr1}:100-200"]);
+}
+
+#[test]
+fn statements_find_the_contigs_of_the_tables_that_a_region_is_about() {
+    needs!("samtools");
+    let region = "HLA-A*01:01:01:01";
+    let expected = expected(region).expect("samtools knows it");
+    let condition = format!("WHERE region('{region}')");
+    for from in [
+        "\"odd.bam\"",
+        "reads('odd.sam')",
+        "reads('odd.parquet')",
+        "reads('o*d.bam')",
+        "(SELECT contig, position, end_position, name FROM reads('odd.bam') LIMIT 1000)",
+        "(SELECT name, contig, position, end_position FROM reads('odd.bam') UNION ALL \
+          SELECT name, contig, position, end_position FROM reads('odd.sam') WHERE contig = '1')",
+    ] {
+        let mut found = names_in(&format!("SELECT name FROM {from} {condition} ORDER BY position"));
+        let mut expected = expected.clone();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_same_lines(&found, &expected, from);
+    }
+    let joined = format!(
+        "SELECT x.name FROM reads('odd.bam') x JOIN reads('odd.sam') y ON x.name = y.name \
+         WHERE region(y.contig, '{{{region}}}:1-500') ORDER BY x.position"
+    );
+    let of_range = samtools(&data().join("odd.bam"), &[&format!("{region}:1-500")]);
+    assert_eq!(names_in(&joined).len(), of_range.len());
+    let depth =
+        names_in(&format!("SELECT sum(depth * (end_position - position)) FROM coverage('odd.bam', '{region}')"));
+    assert_eq!(depth, [(expected.len() * 30).to_string()]);
+    for (from, word) in [("reads('odd.bam')", "chr9"), ("coverage('odd.bam', 'chr9:1-5')", "chr9")] {
+        ask(&format!("SELECT * FROM {from} WHERE region('chr9:1-5')")).refuses(&[2], &[word]);
+    }
+}
+
+#[test]
+fn contigs_of_text_files_are_found_by_their_whole_names() {
+    let directory = scratch::directory("contig-names-text");
+    fs::write(directory.join("a.fa"), ">HLA-A*01:01:01:01 x\nACGTACGT\n>chr1\nACGT\n").expect("it can be written");
+    fs::write(directory.join("a.bed"), "HLA-A*01:01:01:01\t3\t5\nchr1\t0\t2\n").expect("it can be written");
+    fs::write(
+        directory.join("a.vcf"),
+        "##fileformat=VCFv4.2\n##contig=<ID=HLA-A*01:01:01:01,length=8>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n\
+         HLA-A*01:01:01:01\t4\t.\tA\tC\t.\t.\t.\nchr1\t1\t.\tA\tC\t.\t.\t.\n",
+    )
+    .expect("it can be written");
+    for table in ["a.fa", "a.bed", "a.vcf"] {
+        for (region, rows) in [
+            ("HLA-A*01:01:01:01", "1"),
+            ("HLA-A*01:01:01:01:4-4", "1"),
+            ("{HLA-A*01:01:01:01}:6-7", if table == "a.fa" { "1" } else { "0" }),
+            ("chr1:1-1", "1"),
+        ] {
+            let sql = format!("SELECT count(*) FROM \"{table}\" WHERE region('{region}')");
+            let asked =
+                godwit().arg("query").arg(sql).arg("--data").arg(&directory).args(["--format", "tsv"]).succeeds();
+            assert_eq!(lines(&asked.stdout)[1], rows, "{table} {region}");
+        }
+    }
+}
+
+#[test]
+fn servers_read_regions_as_samtools_does() {
+    needs!("samtools", "python3");
+    let served = Served::start(data(), &[]);
+    let fetched = |region: &str, how: &str| {
+        let command = format!("{{\"dataset\":\"odd.bam\",\"regions\":[\"{region}\"],\"parts\":1}}");
+        lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, how, &command])).join(" ")
+    };
+    for region in
+        ["HLA-A*01:01:01:01", "HLA-A*01:01:01:01:1-1,000", "{chr1:100-200}:100-300", "{chr1}:100-200", "b=c,d"]
+    {
+        let rows = expected(region).expect("samtools knows it").len();
+        assert!(fetched(region, "fetched").starts_with(&format!("{rows} ")), "{region}");
+        let sql = format!("SELECT count(*) AS n FROM reads('odd.bam') WHERE region('{region}')");
+        let at = format!("grpc+tcp://{}", served.address);
+        let told = godwit().args(["query", &sql, "--at", &at, "--format", "tsv"]).succeeds().stdout;
+        assert_eq!(lines(&told)[1], rows.to_string(), "{region}");
+    }
+    let told = fetched("chr1:100-200", "unreadable");
+    assert!(told.contains("ambiguous") && told.contains("{chr1}:100-200"), "{told}");
+    let told = fetched("chr9:1-2", "unreadable");
+    assert!(told.contains("no contig") && told.contains("chr9"), "{told}");
+    for (name, range, region) in [
+        ("HLA-A*01:01:01:01", "", "HLA-A*01:01:01:01"),
+        ("HLA-A*01:01:01:01", "&start=9&end=300", "{HLA-A*01:01:01:01}:10-300"),
+        ("chr1:100-200", "&start=9&end=300", "{chr1:100-200}:10-300"),
+    ] {
+        let url = format!("http://{}/reads/odd.bam?format=BAM&referenceName={name}{range}", served.address);
+        let found = samtools(Path::new(&url), &[]);
+        let found: Vec<String> =
+            found.iter().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect();
+        let expected = expected(region).expect("samtools knows it");
+        assert!(expected.iter().all(|name| found.contains(name)), "{region}: {found:?}");
+        assert!(found.iter().all(|read| read.starts_with(&format!("{name}-"))), "{region}: {found:?}");
+    }
+}
