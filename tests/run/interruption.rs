@@ -241,8 +241,9 @@ fn a_second_signal_ends_a_verb_at_once_and_in_order() {
     let sample = sample();
     let directory = scratch::directory("two-signals");
     let rows = fifo(&directory, "reads.fq");
-    let run = identity::align(&sample, &AlignOptions::default(), &directory.join("out"));
-    let run = marked(run.arg("--reads").arg(&rows), &directory).start();
+    let run = godwit().arg("align").arg("--reference").arg(sample.indexed_by_godwit()).arg("--reads").arg(&rows);
+    let run = run.args(["--sample", "s", "--out"]).arg(directory.join("out"));
+    let run = marked(run, &directory).start();
     wait_until("it to wait", || is_idle(run.process_id()));
     signal(run.process_id(), libc::SIGINT);
     signal(run.process_id(), libc::SIGINT);

@@ -91,7 +91,6 @@ impl Inputs {
             ),
             format!("query SELECT·sum(value)·FROM·generate_series(1,·100000000)·AS·t(value) --at {url}"),
             format!("copy {url}/aligned/s.bam out/"),
-            format!("copy {bam} {} out/", at("ref.fa.bwt")),
             format!("pack --reference {reference} {other} out/o.gwp"),
             format!("unpack --reference {reference} {packed} out/o.fa"),
             format!("collection add out/genomes {other} --reference {reference}"),
@@ -104,10 +103,10 @@ impl Inputs {
                 at("policy.toml"),
                 self.directory.display()
             ),
-            format!("token alice --tokens out/tokens"),
-            format!("bench flight --at {url} --streams 1 --rounds 1"),
+            "token alice --tokens out/tokens".to_owned(),
+            "bench flight --streams 1 --rounds 1 --rows 100000".to_owned(),
             format!("bench query SELECT·1 --at {url} --rounds 2"),
-            format!("bench shuffle --nodes 2 --bytes 8M --rounds 1"),
+            "bench shuffle --nodes 2 --bytes 8M --rounds 1".to_owned(),
         ];
         if self.directory.join("proteins.pin").exists() {
             let (database, query) = (at("proteins"), at("proteins.fa"));
