@@ -1,7 +1,6 @@
 //! `run.json`: what ran, on what, how long, and what came out.
 
 use std::collections::HashMap;
-use std::fs::FileType;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -348,10 +347,10 @@ pub(crate) fn utc(moment: SystemTime) -> String {
 /// # Errors
 /// [`PipelineError::Options`].
 pub fn check_distinct(inputs: &[InputFile], outputs: &[PathBuf]) -> Result<(), PipelineError> {
-    // Pipes too: what is read under two names is missing from both. A device such as /dev/null is as empty the second time.
-    let is_read = |kind: FileType| !kind.is_dir() && !kind.is_char_device();
+    // Pipes too: what is read under two names is missing from both. /dev/null, named as such, is as empty the second time.
+    let is_device = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_char_device());
     let identity = |path: &Path| {
-        let found = std::fs::metadata(path).ok().filter(|found| is_read(found.file_type()))?;
+        let found = std::fs::metadata(path).ok().filter(|found| !found.is_dir() && !is_device(path))?;
         Some((found.dev(), found.ino()))
     };
     let mut seen: HashMap<(u64, u64), &Path> = HashMap::new();
