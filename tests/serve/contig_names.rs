@@ -51,7 +51,7 @@ pub(super) fn data() -> &'static Path {
         Tool::need("samtools").run(["view", "-b", "-o", text(&bam), text(&directory.join("odd.sam"))]);
         Tool::need("samtools").run(["index", text(&bam)]);
         let parquet = directory.join("odd.parquet");
-        godwit().args(["markdup", text(&bam), "--metrics", "off", "--out", text(&parquet)]).succeeds();
+        godwit().args(["markdup", text(&bam), "--out", text(&parquet)]).succeeds();
         directory
     })
 }

@@ -154,7 +154,22 @@ pub(crate) fn of_plan(text: &str) -> String {
         let near = if near.is_empty() { ";" } else { &near };
         return format!("there is no function {name} that gives a table{near} there are {}", listed(TABLE_FUNCTIONS));
     }
-    in_words(&text)
+    if let Some((expr, kind)) = between(&text, "non-boolean predicate '", "' returning ") {
+        return format!("WHERE takes a condition that is true or false; {expr} is {}", with_words_for_types(kind));
+    }
+    if let Some((column, _)) = between(&text, "column \"", "\" must appear in the GROUP BY") {
+        return format!(
+            "{column} is neither grouped nor aggregated; add it to GROUP BY, or take min({column}) or another aggregate"
+        );
+    }
+    // What functions take, without all their signatures.
+    let text = text.split(" No function matches").next().unwrap_or_default();
+    in_words(&text.replace("expects Numeric", "takes numbers").replace(" but received String", ", not text"))
+}
+
+/// The text between two others, and what is behind the second.
+fn between<'t>(text: &'t str, before: &str, behind: &str) -> Option<(&'t str, &'t str)> {
+    text.split_once(before)?.1.split_once(behind)
 }
 
 /// Why values cannot be computed.
