@@ -21,7 +21,7 @@ use crate::ahead::Shares;
 use crate::control::{Control, Credentials, lost_session, told};
 use crate::error::TransferError;
 use crate::genomes::references::References;
-use crate::inbox::Inbox;
+use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
 use crate::manifest::{Entry, list};
 use crate::place::Place;
 use crate::plan::{Item, Naming, Plan, naming_of, server_of};
@@ -111,6 +111,8 @@ struct Copy<'c> {
     /// The destination: a path here, or below the server's root.
     base: String,
     downloads: bool,
+    /// Where downloads go, from when it is known what there is. It is released with the copy.
+    inbox: Option<CopyInbox>,
     /// Checksums that files have to have, by their paths below the destination.
     sums: HashMap<String, Sum>,
     /// What came before it.
@@ -174,7 +176,7 @@ pub async fn copy(
     }
     let sums = if options.check.is_empty() { HashMap::new() } else { sums_of(&plan, &sums, observer)? };
     let packed = Packed::default();
-    let mut copy = Copy { options, observer, control, mirrors, relay, plan, base, downloads, sums, packed };
+    let mut copy = Copy { options, observer, control, mirrors, relay, plan, base, downloads, inbox: None, sums, packed };
     if !downloads && !options.dry_run {
         check_sources(&copy.plan.items, &copy.sums).await?;
     }
@@ -356,7 +358,7 @@ impl Copy<'_> {
     }
 
     /// What the destination has of each file.
-    async fn begin(&self, entries: &[Entry]) -> Result<(Direction, Vec<Have>), TransferError> {
+    async fn begin(&mut self, entries: &[Entry]) -> Result<(Direction, Vec<Have>), TransferError> {
         let dry_run = self.options.dry_run;
         if !self.downloads {
             let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
@@ -366,9 +368,10 @@ impl Copy<'_> {
             return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
         }
         let inbox = Inbox::new(Path::new(&self.base), self.options.strict).expecting(self.sums.clone());
-        let inbox = Arc::new(inbox);
+        let inbox = self.inbox.insert(CopyInbox::new(inbox)).share();
         let (keeper, entries) = (inbox.clone(), entries.to_vec());
         let have = blocking(move || {
+            wait_for_ended_copies();
             let begun = (0..).zip(entries).map(|(file, entry)| match dry_run {
                 true => keeper.look(&entry),
                 false => keeper.begin(file, entry),

@@ -3,8 +3,10 @@
 //! A file of one block is written, made durable and named when it comes. A longer one has a journal beside it; it is named when
 //! the source has proved it. Nothing is written that its hash does not vouch for.
 
+mod ending;
 mod whole;
 
+pub(crate) use ending::{CopyInbox, wait_for_ended_copies};
 pub(crate) use whole::Whole;
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +14,8 @@ use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
@@ -44,6 +47,10 @@ pub(crate) struct Inbox {
     touched: Mutex<BTreeSet<PathBuf>>,
     /// Checksums that files have to have before they get their names, by their paths below the base.
     sums: HashMap<String, Sum>,
+    /// Whether the copy has ended: no operation begins any more.
+    ended: AtomicBool,
+    /// Read by each operation that is under way.
+    operations: RwLock<()>,
 }
 
 /// A file on its way in.
@@ -52,6 +59,8 @@ pub(crate) struct Incoming {
     target: PathBuf,
     entry: Entry,
     state: Mutex<State>,
+    /// Read while a block is written.
+    writing: RwLock<()>,
 }
 
 #[derive(Debug)]
@@ -83,12 +92,16 @@ impl Incoming {
         matches!(*lock(&self.state), State::Open(_))
     }
 
-    /// Gives the place up for another copy.
+    /// Gives the place up for another copy. When this returns, nothing more is written to it, and its lock is released.
     pub(crate) fn give_up(&self) {
         let mut state = lock(&self.state);
-        if matches!(*state, State::Open(_)) {
-            *state = State::TakenOver;
+        if !matches!(*state, State::Open(_)) {
+            return;
         }
+        let open = std::mem::replace(&mut *state, State::TakenOver);
+        drop(state);
+        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        drop(open);
     }
 }
 
@@ -126,6 +139,8 @@ impl Inbox {
             directories: Mutex::default(),
             touched: Mutex::default(),
             sums: HashMap::new(),
+            ended: AtomicBool::new(false),
+            operations: RwLock::default(),
         }
     }
 
@@ -180,6 +195,7 @@ impl Inbox {
 
     /// As [`Self::begin`]; `take_over`: also where another process has begun, which is lost to whoever sends the file.
     pub(crate) fn begin_over(&self, file: u32, entry: Entry, take_over: bool) -> Result<Have, TransferError> {
+        let _operation = self.operation()?;
         let target = self.target_of(&entry)?;
         if entry.directory {
             fs::create_dir_all(&target).map_err(TransferError::file("make", &target))?;
@@ -201,13 +217,13 @@ impl Inbox {
                 (Have::All, State::Plain)
             }
             _ if block_count(entry.size_bytes) == 1 => (Have::Nothing, State::Plain),
-            _ => open(&target, &entry, take_over)?,
+            _ => open(&target, &entry, take_over, &self.ended)?,
         };
         let mut files = lock(&self.files);
         if files.len() <= file as usize {
             files.resize(file as usize + 1, None);
         }
-        files[file as usize] = Some(Arc::new(Incoming { target, entry, state: Mutex::new(state) }));
+        files[file as usize] = Some(Arc::new(Incoming { target, entry, state: Mutex::new(state), writing: RwLock::default() }));
         Ok(have)
     }
 
@@ -221,6 +237,7 @@ impl Inbox {
     /// # Errors
     /// Where the batch is none of blocks, or this machine cannot write. What is wrong with single files or blocks is in the answer.
     pub(crate) fn take(&self, batch: &RecordBatch) -> Result<Taken, TransferError> {
+        let _operation = self.operation()?;
         let mut taken = Taken::default();
         for came in CameBlocks::of(batch)?.iter() {
             let (file, block) = (came.file, came.block);
@@ -242,6 +259,7 @@ impl Inbox {
 
     /// Writes a block; false where it is damaged.
     fn take_block(&self, incoming: &Incoming, came: &CameBlock<'_>) -> Result<bool, TransferError> {
+        let _writing = incoming.writing.read().unwrap_or_else(PoisonError::into_inner);
         let size_bytes = incoming.entry.size_bytes;
         if came.block >= block_count(size_bytes) {
             return Ok(false);
@@ -315,6 +333,7 @@ impl Inbox {
     /// name; else those that are others are forgotten, and told. With `keep_only` blocks of an earlier state are sorted so, and the file is not
     /// finished.
     pub(crate) fn prove(&self, file: u32, hashes: &[BlockHash], keep_only: bool) -> Result<RangeSet, TransferError> {
+        let _operation = self.operation()?;
         let unknown = || TransferError::refused(format!("file {file} was never begun"));
         let incoming = self.incoming(file).ok_or_else(unknown)?;
         let entry = &incoming.entry;
@@ -356,6 +375,7 @@ impl Inbox {
 
     /// Ends: directories get their modes and times, and names are made durable.
     pub(crate) fn end(&self) -> Result<(), TransferError> {
+        let _operation = self.operation()?;
         let mut directories = std::mem::take(&mut *lock(&self.directories));
         // What is in a directory changes its time: the deepest come first.
         directories.sort_by(|one, other| other.0.cmp(&one.0));
@@ -373,6 +393,7 @@ impl Inbox {
 
     /// Removes a file, or an empty directory, that the source does not have.
     pub(crate) fn remove(&self, path: &str) -> Result<(), TransferError> {
+        let _operation = self.operation()?;
         let target = self.path_of(path)?;
         let removed =
             if target.is_dir() && !target.is_symlink() { fs::remove_dir(&target) } else { fs::remove_file(&target) };
@@ -412,7 +433,12 @@ fn time_of(entry: &Entry) -> SystemTime {
 }
 
 /// A file of several blocks: its part and its journal, where they are from before.
-fn open(target: &Path, entry: &Entry, take_over: bool) -> Result<(Have, State), TransferError> {
+fn open(
+    target: &Path,
+    entry: &Entry,
+    take_over: bool,
+    ended: &AtomicBool,
+) -> Result<(Have, State), TransferError> {
     let (journal_path, part_path) = (beside(target, JOURNAL_ENDING), beside(target, PART_ENDING));
     let header = Header::new(entry.size_bytes, entry.version);
     let (mut journal, found, seized) = match Journal::open(&journal_path) {
@@ -440,7 +466,7 @@ fn open(target: &Path, entry: &Entry, take_over: bool) -> Result<(Have, State), 
             // The last block of a file of another size has other bytes.
             known.resize(blocks, None);
             if !before.is_of_this_boot() {
-                check_again(&part, &mut known, before.size_bytes);
+                check_again(&part, &mut known, before.size_bytes, ended)?;
             }
             (is_stale, known)
         }
@@ -459,9 +485,12 @@ fn open(target: &Path, entry: &Entry, take_over: bool) -> Result<(Have, State), 
 }
 
 /// Forgets blocks that are not what they were before the machine went down.
-fn check_again(part: &File, known: &mut Known, size_bytes: u64) {
+fn check_again(part: &File, known: &mut Known, size_bytes: u64, ended: &AtomicBool) -> Result<(), TransferError> {
     let mut data = Vec::new();
     for (block, hash) in (0..).zip(known) {
+        if ended.load(Ordering::Relaxed) {
+            return Err(TransferError::Interrupted);
+        }
         let Some(expected) = hash else { continue };
         let (start, end) = block_span(block, size_bytes);
         data.resize(end.saturating_sub(start) as usize, 0);
@@ -471,6 +500,7 @@ fn check_again(part: &File, known: &mut Known, size_bytes: u64) {
             *hash = None;
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod service;
 mod source;
 mod streams;
 mod sums;
+mod task;
 mod third_party;
 mod write_back;
 

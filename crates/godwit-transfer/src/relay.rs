@@ -24,6 +24,7 @@ use crate::error::TransferError;
 use crate::place::{Place, Remote};
 use crate::protocol::{READ, RelayRequest, RelayWriteCommand, SCHEMA, WRITE, marked};
 use crate::source::schema;
+use crate::task::Task;
 use crate::tune;
 
 pub use cache::{RELAY_CACHE_LEAST_BYTES, RelayCache};
@@ -139,7 +140,7 @@ impl Relay {
         tune::steer(client.wire(), command.manner);
         let described = FlightDescriptor::new_cmd(marked(WRITE, &command.write)?);
         let (sender, answers) = client.upload(&described, &SCHEMA)?;
-        let forwarding = Forwarding(tokio::spawn(forward(sender, first, upload)));
+        let forwarding = Task::spawn(forward(sender, first, upload));
         Ok(Box::pin(answered(answers, server, forwarding)))
     }
 
@@ -172,15 +173,6 @@ async fn passed_on(client: Client, server: String, request: &RelayRequest) -> Re
     Ok(Download { schema: schema(), batches: Box::pin(forwarded) })
 }
 
-/// What sends on an upload, as long as its answers are wanted.
-struct Forwarding(tokio::task::JoinHandle<()>);
-
-impl Drop for Forwarding {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// Sends on the batches of an upload, each when there is room for it.
 async fn forward(mut sender: Sender, first: Option<Chunk>, mut upload: Upload) {
     // The other server answers nothing before it has heard something; why it wants no more is in its answers.
@@ -210,7 +202,7 @@ async fn forward(mut sender: Sender, first: Option<Chunk>, mut upload: Upload) {
 fn answered(
     answers: impl Future<Output = Result<Answered, FlightError>> + Send + 'static,
     server: String,
-    kept: Forwarding,
+    kept: Task<()>,
 ) -> impl Stream<Item = Result<bytes::Bytes, Status>> + Send {
     let failed = |error, server: &str| Status::from(on_other_half(error, server));
     let opened = async move {

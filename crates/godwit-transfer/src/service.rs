@@ -3,10 +3,11 @@
 //! Nothing that a ticket says is taken on trust: paths are looked at, and the state of files is compared, on every call. So nothing is
 //! lost when a server starts anew but what was being taken, of which the journals beside the files know.
 
+mod sessions;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::genomes::serving::Genomes;
 use crate::grants::{GrantKey, check_reading, check_unlimited, check_writing};
-use crate::inbox::{Inbox, Incoming};
+use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
 use crate::manifest::{Entry, below, list, open_for_reading, walk};
 use crate::protocol::{
     AHEAD, AheadRequest, AheadSpan, BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH,
@@ -34,11 +35,10 @@ use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::{FetchRequest, Happened, fetch};
 use crate::tree::{BLOCK_BYTES, block_count};
 use crate::tune::{self, Manner};
+use sessions::{Session, Sessions};
 
 /// Batches between the disk and the connection.
 const BATCHES_AHEAD: usize = 2;
-/// Sessions that nobody has used for so long are forgotten when another begins; their journals stay.
-const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 /// Hashes in a message, 32 bytes each.
 const HASHES_PER_MESSAGE: usize = 1 << 15;
 
@@ -85,21 +85,9 @@ struct Inner {
     grants: GrantKey,
     hashes: Arc<Hashes>,
     genomes: Genomes,
-    sessions: Mutex<HashMap<String, Arc<Taking>>>,
+    sessions: Sessions,
     /// What happens to what is being fetched, by who has it fetched and its name.
     fetching: Mutex<HashMap<(String, String), Weak<Happened>>>,
-    /// Who writes where.
-    owners: Mutex<HashMap<PathBuf, (String, Weak<Incoming>)>>,
-}
-
-/// Files that a client sends.
-#[derive(Debug)]
-struct Taking {
-    caller: String,
-    /// Where, below the root.
-    base: String,
-    inbox: Inbox,
-    used: Mutex<Instant>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -128,9 +116,8 @@ impl Files {
             grants: GrantKey::random()?,
             hashes: Arc::default(),
             genomes: Genomes::new(Arc::new(references)),
-            sessions: Mutex::default(),
+            sessions: Sessions::default(),
             fetching: Mutex::default(),
-            owners: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -162,7 +149,7 @@ impl Inner {
         }
         if kind == action(GRANT_WRITING) {
             let request: WriteCommand = parse(body)?;
-            self.session(caller, &request.session)?;
+            self.sessions.find(caller, &request.session)?;
             return Ok(vec![json(&self.grants.grant_writing(caller, &request.session)?)?.into()]);
         }
         if kind == action(HAPPENED) {
@@ -178,19 +165,19 @@ impl Inner {
             let wrong = || TransferError::refused("the hashes of blocks cannot be read");
             let hashes = hashes_from_text(&request.hashes).ok_or_else(wrong)?;
             let proof = Proof {
-                wrong: self.session(caller, &request.session)?.inbox.prove(request.file, &hashes, request.keep_only)?,
+                wrong: self.sessions.find(caller, &request.session)?.inbox.prove(request.file, &hashes, request.keep_only)?,
             };
             return Ok(vec![json(&proof)?.into()]);
         }
         if kind == action(END) {
             let request: EndRequest = parse(body)?;
-            let taking = self.session(caller, &request.session)?;
+            let taking = self.sessions.find(caller, &request.session)?;
             for path in &request.remove {
                 self.check_rules(caller, &joined(&taking.base, path), FileUse::Write)?;
                 taking.inbox.remove(path)?;
             }
             taking.inbox.end()?;
-            lock(&self.sessions).remove(&request.session);
+            self.sessions.end(&request.session);
             return Ok(Vec::new());
         }
         Err(TransferError::refused(format!("{kind} is not done here; is the other end of another version?")))
@@ -269,20 +256,17 @@ impl Inner {
             return Ok(vec![json(&Begun { session: String::new(), have: have? })?.into()]);
         }
         let (session, taking) = match request.session {
-            Some(session) => (session.clone(), self.session(caller, &session)?),
-            None => self.new_session(caller, &request.base, Inbox::new(&base, true))?,
+            Some(session) => (session.clone(), self.sessions.find(caller, &session)?),
+            None => self.sessions.begin(caller, &request.base, Inbox::new(&base, true))?,
         };
+        wait_for_ended_copies();
         let mut have = Vec::new();
+        let beginning = lock(&taking.beginning);
         for (file, entry) in (request.first..).zip(request.entries) {
             let target = if entry.path.is_empty() { base.clone() } else { below(&base, &entry.path)? };
-            self.take_over(caller, &target);
-            let is_long = block_count(entry.size_bytes) > 1;
-            have.push(taking.inbox.begin_over(file, entry, request.take_over)?);
-            if is_long && let Some(incoming) = taking.inbox.incoming(file).filter(|incoming| incoming.is_open()) {
-                let owner = (caller.name().to_owned(), Arc::downgrade(&incoming));
-                lock(&self.owners).insert(incoming.target().to_owned(), owner);
-            }
+            have.push(self.sessions.begin_file(&taking, (file, entry), target, request.take_over)?);
         }
+        drop(beginning);
         Ok(vec![json(&Begun { session, have })?.into()])
     }
 
@@ -377,34 +361,6 @@ impl Inner {
         let references = self.genomes.references();
         let fetched = fetch(request, |path| below(&self.root, path), authority, references, &happened).await?;
         Ok(vec![json(&fetched)?.into()])
-    }
-
-    fn new_session(&self, caller: &Caller, base: &str, inbox: Inbox) -> Result<(String, Arc<Taking>), TransferError> {
-        let session = random_name()?;
-        let (caller, base) = (caller.name().to_owned(), base.to_owned());
-        let taking = Arc::new(Taking { caller, base, inbox, used: Mutex::new(Instant::now()) });
-        let mut sessions = lock(&self.sessions);
-        sessions.retain(|_, taking| lock(&taking.used).elapsed() < SESSION_LIFETIME);
-        lock(&self.owners).retain(|_, (_, owner)| owner.strong_count() > 0);
-        sessions.insert(session.clone(), taking.clone());
-        Ok((session, taking))
-    }
-
-    /// A client that was cut off comes back as somebody new: what it had open before is its own.
-    fn take_over(&self, caller: &Caller, target: &PathBuf) {
-        let owners = lock(&self.owners);
-        if let Some((_, owner)) = owners.get(target).filter(|(name, _)| name == caller.name())
-            && let Some(incoming) = owner.upgrade()
-        {
-            incoming.give_up();
-        }
-    }
-
-    fn session(&self, caller: &Caller, session: &str) -> Result<Arc<Taking>, TransferError> {
-        let found = lock(&self.sessions).get(session).filter(|taking| taking.caller == caller.name()).cloned();
-        let taking = found.ok_or_else(|| TransferError::Elsewhere { problem: UNKNOWN_SESSION.to_owned() })?;
-        *lock(&taking.used) = Instant::now();
-        Ok(taking)
     }
 }
 
@@ -507,7 +463,7 @@ impl FileService for Files {
                 inner.check_writable()?;
                 let command: UnpackCommand = parse(command)?;
                 inner.check_rules(&caller, &joined(&command.base, &command.entry.path), FileUse::Write)?;
-                let inbox = Arc::new(Inbox::new(&below(&inner.root, &command.base)?, true));
+                let inbox = CopyInbox::new(Inbox::new(&below(&inner.root, &command.base)?, true));
                 return Ok(inner.genomes.take(inbox, command, first, upload).await?);
             }
             if let Some(command) = behind(&command, RELAY_WRITE) {
@@ -517,7 +473,7 @@ impl FileService for Files {
             let unknown = || Status::invalid_argument("this upload of files is not known here");
             let command: WriteCommand = parse(behind(&command, WRITE).ok_or_else(unknown)?)?;
             check_writing(&caller, &command.session)?;
-            let taking = inner.session(&caller, &command.session)?;
+            let taking = inner.sessions.find(&caller, &command.session)?;
             Ok(taken(taking, first, upload))
         })
     }
@@ -551,7 +507,7 @@ fn sent(reader: BlockReader, wire: Wire) -> Download {
 }
 
 /// What became of the batches of an upload, one answer for each.
-fn taken(taking: Arc<Taking>, first: Option<Chunk>, upload: Upload) -> Answers {
+fn taken(taking: Arc<Session>, first: Option<Chunk>, upload: Upload) -> Answers {
     let answers = stream::try_unfold((first, upload, taking), |(first, mut upload, taking)| async move {
         let mut next = first;
         loop {
@@ -566,7 +522,7 @@ fn taken(taking: Arc<Taking>, first: Option<Chunk>, upload: Upload) -> Answers {
             let Some(batch) = chunk.batch else { continue };
             let keeper = taking.clone();
             let taken = blocking(move || {
-                *lock(&keeper.used) = Instant::now();
+                keeper.touch();
                 keeper.inbox.take(&batch)
             });
             let answer = Bytes::from(json(&taken.await?)?);

@@ -5,6 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use godwit_flight::{AccessLog, Accessed, Pending, Status};
@@ -52,10 +53,13 @@ struct Torn {
 /// Who waits for a line.
 type Waiting = Option<oneshot::Sender<Result<(), String>>>;
 
-/// A record of accesses in a file, which this process alone writes.
+/// A record of accesses in a file, which this process alone writes. When it is dropped, all that it was given is written and the file is free.
 #[derive(Debug)]
 pub struct Audit {
-    sender: Sender<(Accessed, Waiting)>,
+    /// Taken when it is dropped.
+    sender: Option<Sender<(Accessed, Waiting)>>,
+    /// The thread that writes, until it is dropped.
+    writer: Option<JoinHandle<()>>,
 }
 
 impl Audit {
@@ -81,29 +85,43 @@ impl Audit {
         File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)?;
         let (sender, receiver) = channel();
         let started = std::thread::Builder::new().name("audit".to_owned()).spawn(move || book.keep(&receiver));
-        started.map_err(failed)?;
-        Ok(Self { sender })
+        let writer = started.map_err(failed)?;
+        Ok(Self { sender: Some(sender), writer: Some(writer) })
+    }
+
+    fn send(&self, access: Accessed, waiting: Waiting) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.send((access, waiting)).is_ok())
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.sender = None;
+        // A thread that panicked has told so.
+        let _ = self.writer.take().map(JoinHandle::join);
     }
 }
 
 impl AccessLog for Audit {
     fn record(&self, access: Accessed) -> Pending<'_, ()> {
         let (told, kept) = oneshot::channel();
-        let sent = self.sender.send((access, Some(told)));
+        let is_sent = self.send(access, Some(told));
         Box::pin(async move {
             let cannot = |problem: String| {
                 Status::unavailable(format!(
                     "accesses cannot be recorded, and without that nothing is served: {problem}"
                 ))
             };
-            sent.map_err(|_| cannot("the record is closed".to_owned()))?;
+            if !is_sent {
+                return Err(cannot("the record is closed".to_owned()));
+            }
             kept.await.unwrap_or_else(|_| Err("the record is closed".to_owned())).map_err(cannot)
         })
     }
 
     fn note(&self, access: Accessed) {
         // A record that is closed has told so to everybody who waits.
-        let _ = self.sender.send((access, None));
+        self.send(access, None);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::plan::{Naming, name_of};
 use crate::protocol::{AHEAD, AheadRequest, AheadSpan, FileState, ReadSpan, marked, parse};
 use crate::select::split_glob;
 use crate::session::StreamId;
+use crate::task::Task;
 use crate::tune::{self, Manner};
 
 /// What a copy seems to be of.
@@ -52,23 +53,17 @@ impl Guess {
         let (path, streams, manner) = (self.path.clone(), self.streams, self.manner);
         let ticket = marked(AHEAD, &AheadRequest { path, stream, streams, manner }).ok()?;
         let client = client.clone();
-        Some(Ahead(tokio::spawn(async move { client.download(ticket).await })))
+        Some(Ahead(Task::spawn(async move { client.download(ticket).await })))
     }
 }
 
 /// Blocks that were asked for. Dropping it lets them go.
-pub(crate) struct Ahead(tokio::task::JoinHandle<Result<Batches, FlightError>>);
-
-impl Drop for Ahead {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+pub(crate) struct Ahead(Task<Result<Batches, FlightError>>);
 
 impl Ahead {
     /// The blocks, where they are these; `None` where they have to be asked for again.
-    pub(crate) async fn batches(mut self, spans: &[ReadSpan]) -> Option<Batches> {
-        let mut batches = (&mut self.0).await.ok()?.ok()?;
+    pub(crate) async fn batches(self, spans: &[ReadSpan]) -> Option<Batches> {
+        let mut batches = self.0.await.ok()?.ok()?;
         let said = batches.next_chunk().await.ok()??;
         let come: Vec<AheadSpan> = parse(&said.app_metadata).ok()?;
         let wanted = spans.iter().map(|span| {

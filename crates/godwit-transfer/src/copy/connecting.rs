@@ -11,6 +11,7 @@ use super::sources::Mirror;
 use super::{CopyOptions, RelayWay};
 use crate::control::Control;
 use crate::session::StreamId;
+use crate::task::Task;
 use crate::tune;
 
 /// A connection, and what it was asked for ahead.
@@ -25,8 +26,8 @@ impl From<Client> for Made {
     }
 }
 
-/// Connections that are being made.
-pub(crate) type Connecting = HashMap<StreamId, tokio::task::JoinHandle<Result<Made, FlightError>>>;
+/// Connections that are being made. They end with the copy.
+pub(crate) type Connecting = HashMap<StreamId, Task<Result<Made, FlightError>>>;
 
 /// A server that has not answered for so long is far away.
 const IS_FAR: Duration = Duration::from_millis(5);
@@ -54,7 +55,7 @@ impl Early {
                 let ahead = guess.and_then(|guess| guess.ask(&client, stream));
                 Ok(Made { client, ahead })
             };
-            (stream, tokio::spawn(connecting))
+            (stream, Task::spawn(connecting))
         });
         Self { connecting: connecting.collect(), guess }
     }
@@ -64,21 +65,14 @@ impl Early {
         let Some(client) = control.current().filter(|_| rtt >= IS_FAR) else { return };
         let Some(ahead) = self.guess.as_ref().and_then(|guess| guess.ask(&client, 0)) else { return };
         let made = Made { client, ahead: Some(ahead) };
-        self.connecting.insert(0, tokio::spawn(std::future::ready(Ok(made))));
+        self.connecting.insert(0, Task::spawn(std::future::ready(Ok(made))));
     }
 
     /// Those that are among so many connections over a path of that round-trip time, and what they were asked for.
     pub(super) fn of(mut self, streams: u32, rtt: Duration) -> (Connecting, Option<Guess>) {
-        let mut wanted = std::mem::take(&mut self.connecting);
-        self.connecting = wanted.extract_if(|stream, _| *stream >= streams || tune::is_near(rtt)).collect();
-        let is_asked = wanted.contains_key(&0);
-        (wanted, self.guess.take().filter(|_| is_asked))
-    }
-}
-
-impl Drop for Early {
-    fn drop(&mut self) {
-        self.connecting.values().for_each(tokio::task::JoinHandle::abort);
+        self.connecting.retain(|stream, _| *stream < streams && !tune::is_near(rtt));
+        let is_asked = self.connecting.contains_key(&0);
+        (self.connecting, self.guess.filter(|_| is_asked))
     }
 }
 
@@ -97,7 +91,7 @@ pub(super) fn connect_more(
     };
     for stream in 1..streams {
         let control = servers[stream as usize % servers.len()].clone();
-        let connect = || tokio::spawn(async move { Ok(control.another().await?.into()) });
+        let connect = || Task::spawn(async move { Ok(control.another().await?.into()) });
         early.entry(stream).or_insert_with(connect);
     }
     early

@@ -22,7 +22,7 @@ use crate::genomes::pieces::{PIECES_AHEAD, Piece, SCHEMA};
 use crate::genomes::references::{Loaded, References};
 use crate::genomes::serving::Stop;
 use crate::genomes::source::Packing;
-use crate::inbox::Inbox;
+use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
 use crate::manifest::Entry;
 use crate::plan::Item;
 use crate::protocol::{Have, PACKED, PackedRequest, UNPACK, UnpackCommand, marked, parse};
@@ -255,12 +255,16 @@ impl Copy<'_> {
         let (path, version) = (item.origin.clone(), item.entry.version);
         let request = PackedRequest { path, version, reference: shared.there.clone(), manner: self.manner_of_one() };
         let mut batches = client.download(marked(PACKED, &request)?).await?;
-        let inbox = Arc::new(Inbox::new(Path::new(&self.base), self.options.strict));
+        let owner = CopyInbox::new(Inbox::new(Path::new(&self.base), self.options.strict));
+        let inbox = owner.share();
         let (stop, entry) = (Arc::new(AtomicBool::new(false)), item.entry.clone());
         let landing = Landing { inbox, entry, loaded: shared.loaded.clone(), threads, stop: stop.clone(), done_bytes };
         let _stop = Stop(stop);
         let (sender, mut receiver) = mpsc::channel(PIECES_AHEAD);
-        let unpacking = tokio::task::spawn_blocking(move || landing.run(&mut receiver));
+        let unpacking = tokio::task::spawn_blocking(move || {
+            wait_for_ended_copies();
+            landing.run(&mut receiver)
+        });
         let mut sent_bytes = 0;
         let came = loop {
             let (batch, said) = match batches.next().await {

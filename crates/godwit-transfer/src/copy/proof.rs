@@ -13,6 +13,7 @@ use crate::service::blocking;
 use crate::session::{Event, FileId};
 use crate::source::Hashes;
 use crate::streams::{Direction, Note};
+use crate::task::Task;
 use crate::tree::BlockHash;
 
 /// What came of a proof.
@@ -53,18 +54,12 @@ pub(super) struct Proof {
 type Said = (u32, Result<Vec<BlockHash>, TransferError>);
 
 /// Hashes of a file that have been asked for. Dropping it gives them up.
-pub(super) struct Foretold(tokio::task::JoinHandle<Result<Said, TransferError>>);
-
-impl Drop for Foretold {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+pub(super) struct Foretold(Task<Result<Said, TransferError>>);
 
 impl Foretold {
     /// Asks who can prove a file for its hashes. What they say holds for the state of it that is being fetched, whenever that is.
     pub(super) fn ask(provers: Vec<Prover>, patience: Duration) -> Self {
-        Self(tokio::spawn(async move { tree(&provers, patience).await }))
+        Self(Task::spawn(async move { tree(&provers, patience).await }))
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use godwit_flight::Client;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::climb::Climb;
 use super::proof::{Foretold, Proof, Prover};
@@ -19,6 +20,7 @@ use crate::protocol::{FileState, ReadSpan};
 use crate::session::{Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Sources, Span, StreamId};
 use crate::source::{Hashes, SourceSpan};
 use crate::streams::{Asked, Direction, Note, Notes, Spans, Stream};
+use crate::task::Task;
 use crate::tree::{BlockHash, block_span, root};
 use crate::tune::{Manner, info};
 
@@ -38,7 +40,7 @@ struct Slot {
     /// What went over it when it was last looked at.
     moved_bytes: u64,
     /// The task that works on it, which ends with it.
-    task: Option<Task>,
+    task: Option<Task<()>>,
 }
 
 impl Slot {
@@ -46,15 +48,6 @@ impl Slot {
     fn close(&mut self) {
         self.attempt += 1;
         (self.asks, self.client, self.task) = (None, None, None);
-    }
-}
-
-/// A task that ends when it is dropped.
-struct Task(tokio::task::JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
@@ -69,6 +62,8 @@ pub(super) struct Runner<'r, 'c> {
     notes: Notes,
     heard: mpsc::UnboundedReceiver<Note>,
     slots: Vec<Slot>,
+    /// Proofs of files that are under way. They end with the copy.
+    proofs: JoinSet<()>,
     /// How many of them are asked for blocks.
     streams: u32,
     troubles: Vec<TransferError>,
@@ -112,6 +107,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             notes,
             heard,
             slots: Vec::new(),
+            proofs: JoinSet::new(),
             streams: 0,
             troubles: Vec::new(),
             unavailable: HashMap::new(),
@@ -334,8 +330,8 @@ impl<'r, 'c> Runner<'r, 'c> {
         };
         let (attempt, notes, manner) = (slot.attempt, self.notes.clone(), self.manner);
         let worker = Stream { stream, attempt, source, through, notes, manner };
-        let task = tokio::spawn(worker.run(connect, self.direction.clone(), asked));
-        self.slots[stream as usize].task = Some(Task(task));
+        let task = Task::spawn(worker.run(connect, self.direction.clone(), asked));
+        self.slots[stream as usize].task = Some(task);
     }
 
     fn ask(&mut self, stream: StreamId, request: RequestId, ahead: bool, spans: &[Span]) {
@@ -404,7 +400,8 @@ impl<'r, 'c> Runner<'r, 'c> {
         let foretold = self.foretold.remove(&file);
         let proof = Proof { provers, patience, direction, hashes, item, file, foretold };
         let notes = self.notes.clone();
-        tokio::spawn(async move {
+        while self.proofs.try_join_next().is_some() {}
+        self.proofs.spawn(async move {
             let _ = notes.send(proof.note().await);
         });
     }

@@ -118,6 +118,7 @@ impl Landing {
     /// [`TransferError::Damaged`] where it becomes another file; [`TransferError::Packing`], [`TransferError::File`], [`TransferError::Busy`];
     /// [`TransferError::Interrupted`] where nothing more comes.
     pub(crate) fn run(&self, pieces: &mut mpsc::Receiver<Piece>) -> Result<Landed, TransferError> {
+        let _operation = self.inbox.operation()?;
         let Some(whole) = self.inbox.begin_whole(&self.entry)? else { return Ok(Landed::Here) };
         let blocks: Shared<VecDeque<ToMake>> = Rc::default();
         let packed = io::Cursor::default();

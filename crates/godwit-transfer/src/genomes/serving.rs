@@ -15,7 +15,7 @@ use super::pieces::{PIECES_AHEAD, Piece, SCHEMA};
 use super::references::{Loaded, References};
 use super::source::Packing;
 use crate::error::TransferError;
-use crate::inbox::Inbox;
+use crate::inbox::{CopyInbox, wait_for_ended_copies};
 use crate::protocol::{PackedRequest, ReferenceRequest, UnpackCommand, json};
 use crate::service::blocking;
 
@@ -95,7 +95,7 @@ impl Genomes {
     /// Takes a file; the answer says what became of it.
     pub(crate) async fn take(
         &self,
-        inbox: Arc<Inbox>,
+        inbox: CopyInbox,
         command: UnpackCommand,
         first: Option<Chunk>,
         upload: Upload,
@@ -103,9 +103,10 @@ impl Genomes {
         let (loaded, permit) = self.load(command.reference).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let (threads, entry) = (self.references.threads(), command.entry);
-        let landing = Landing { inbox, entry, loaded, threads, stop: stop.clone(), done_bytes: Arc::default() };
+        let shared = inbox.share();
+        let landing = Landing { inbox: shared, entry, loaded, threads, stop: stop.clone(), done_bytes: Arc::default() };
         let answer = async move {
-            let _stop = Stop(stop);
+            let (_inbox, _stop) = (inbox, Stop(stop));
             let landed = take(landing, permit, first, upload).await?;
             Ok(Bytes::from(json(&landed)?))
         };
@@ -122,6 +123,7 @@ async fn take(
     let (sender, mut receiver) = mpsc::channel(PIECES_AHEAD);
     let unpacking = tokio::task::spawn_blocking(move || {
         let _permit = permit;
+        wait_for_ended_copies();
         landing.run(&mut receiver)
     });
     let mut next = first;

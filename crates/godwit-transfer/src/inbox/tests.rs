@@ -108,3 +108,60 @@ fn a_lost_server_does_not_name_an_earlier_state_over_a_later_one() {
     assert!(matches!(lost.prove(0, &before.1, false), Err(TransferError::Busy { .. })));
     sent.assert_is_there();
 }
+
+#[test]
+fn a_copy_that_has_ended_holds_no_lock_and_writes_nothing_whatever_still_shares_its_inbox() {
+    let sent = Sent::new();
+    let copy = CopyInbox::new(sent.server());
+    assert_eq!(copy.begin(0, sent.entry()).unwrap(), Have::Nothing);
+    sent.send(&copy, (0, 1));
+    // A task that is to be aborted, and is not yet.
+    let lingering = copy.share();
+    drop(copy);
+    let next = CopyInbox::new(sent.server());
+    assert_eq!(next.begin(0, sent.entry()).unwrap(), Have::Part(RangeSet::of(0, 1)));
+    let span = SourceSpan { file: 0, path: sent.source.clone(), version: sent.entry().version, blocks: (1, 3) };
+    for read in BlockReader::new(vec![span], Arc::default(), false) {
+        assert!(matches!(lingering.take(&read.unwrap().0), Err(TransferError::Interrupted)));
+    }
+    assert!(matches!(lingering.begin(0, sent.entry()), Err(TransferError::Interrupted)));
+    sent.send(&next, (1, 3));
+    assert!(sent.prove(&next).unwrap().is_empty());
+    sent.assert_is_there();
+}
+
+#[test]
+fn a_copy_that_is_begun_again_waits_for_what_the_one_before_is_still_doing() {
+    let sent = Sent::new();
+    let copy = CopyInbox::new(sent.server());
+    copy.begin(0, sent.entry()).unwrap();
+    let lingering = copy.share();
+    let operation = lingering.operation().unwrap();
+    drop(copy);
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| {
+            wait_for_ended_copies();
+            sent.server().begin(0, sent.entry())
+        });
+        // Others are refused until the operation ends.
+        assert!(matches!(sent.server().begin(0, sent.entry()), Err(TransferError::Busy { .. })));
+        drop(operation);
+        assert_eq!(next.join().unwrap().unwrap(), Have::Nothing);
+    });
+}
+
+#[test]
+fn a_file_is_given_up_when_the_block_that_is_being_written_is() {
+    let sent = Sent::new();
+    let (earlier, later) = (sent.server(), sent.server());
+    earlier.begin(0, sent.entry()).unwrap();
+    let incoming = earlier.incoming(0).unwrap();
+    let writing = incoming.writing.read().unwrap();
+    std::thread::scope(|scope| {
+        let giving_up = scope.spawn(|| incoming.give_up());
+        assert!(matches!(later.begin(0, sent.entry()), Err(TransferError::Busy { .. })));
+        drop(writing);
+        giving_up.join().unwrap();
+    });
+    assert_eq!(later.begin(0, sent.entry()).unwrap(), Have::Nothing);
+}

@@ -22,6 +22,7 @@ use crate::error::TransferError;
 use crate::protocol::{CameBlocks, READ, ReadRequest, ReadSpan, SentBlock, Taken, batch_of, marked, packed, parse};
 use crate::service::blocking;
 use crate::source::{BATCH_BYTES, schema};
+use crate::task::Task;
 
 /// Blocks of a request, at most: larger ones go through as they are.
 const BLOCKS_OF_A_REQUEST: u64 = 1 << 16;
@@ -175,15 +176,6 @@ impl Asked {
     }
 }
 
-/// The work for one caller, which ends when nobody wants it any more.
-struct Work(tokio::task::JoinHandle<Result<(), Ended>>);
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Serving {
     /// Begins to answer a request of blocks of a server. What the other server says at once, it says here.
     ///
@@ -206,7 +198,7 @@ impl Serving {
         let batches = client.download(asked.ticket(&sorted.fetched, true)?).await?;
         let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
         let serving = Self { asked, client, server: server.to_owned(), refused: HashSet::new(), sender };
-        let work = Work(tokio::spawn(serving.run(sorted, batches)));
+        let work = Task::spawn(serving.run(sorted, batches));
         let batches = stream::unfold((receiver, work), |(mut receiver, work)| async move {
             receiver.recv().await.map(|item| (item, (receiver, work)))
         });
