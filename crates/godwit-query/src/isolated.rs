@@ -67,7 +67,7 @@ struct Pool {
 
 /// A process. Dropping it kills it.
 struct Worker {
-    child: Child,
+    process: WorkerProcess,
     /// The one view that it serves.
     view: Vec<u8>,
     client: Client,
@@ -75,11 +75,14 @@ struct Worker {
     _directory: Temporary<tempfile::TempDir>,
 }
 
-impl Drop for Worker {
+/// The process of a worker, which ends when this is dropped: also where a statement is given up while its worker starts.
+struct WorkerProcess(Child);
+
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // Both fail only for a child that is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -243,7 +246,7 @@ impl Pool {
     async fn worker(self: Arc<Self>, view: &[u8]) -> Result<Worker, Status> {
         let waiting = self.waiting(view);
         if let Some(mut worker) = waiting
-            && matches!(worker.child.try_wait(), Ok(None))
+            && matches!(worker.process.0.try_wait(), Ok(None))
         {
             return Ok(worker);
         }
@@ -251,18 +254,11 @@ impl Pool {
             |problem: String| Status::unavailable(format!("a process for the statement cannot be started: {problem}"));
         let pool = self.clone();
         let started = tokio::task::spawn_blocking(move || pool.start()).await;
-        let (child, directory, socket) =
+        let (process, directory, socket) =
             started.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
         let client = Client::connect(&Address::Unix(socket), Access::default(), Tuning::default()).await;
-        match client {
-            Ok(client) => Ok(Worker { child, view: view.to_vec(), client, _directory: directory }),
-            Err(error) => {
-                let mut child = child;
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(failed(error.to_string()))
-            }
-        }
+        let client = client.map_err(|error| failed(error.to_string()))?;
+        Ok(Worker { process, view: view.to_vec(), client, _directory: directory })
     }
 
     /// A worker of the view that waits. Where there is none, those of other views make room: whoever asks has a place, and there
@@ -278,20 +274,21 @@ impl Pool {
         None
     }
 
-    fn start(&self) -> std::io::Result<(Child, Temporary<tempfile::TempDir>, PathBuf)> {
+    fn start(&self) -> std::io::Result<(WorkerProcess, Temporary<tempfile::TempDir>, PathBuf)> {
         let directory = tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch).map(Temporary::new)?;
         let socket = directory.path().join("s");
         let mut command = (self.command)(&socket);
         // Its stdin is held by this process, so that it sees its end.
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut process = WorkerProcess(child);
         let mut line = String::new();
-        let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
+        let read = process.0.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
         if !matches!(read, Some(Ok(1..))) {
-            let _ = child.kill();
-            let status = child.wait()?;
+            let _ = process.0.kill();
+            let status = process.0.wait()?;
             return Err(std::io::Error::other(format!("it ended with {status}")));
         }
-        Ok((child, directory, socket))
+        Ok((process, directory, socket))
     }
 
     fn too_long(&self) -> Status {
@@ -305,7 +302,7 @@ impl Pool {
         {
             return *status.clone();
         }
-        let ended = wait_briefly(&mut worker.child).await;
+        let ended = wait_briefly(&mut worker.process.0).await;
         let memory_mib = self.limits.memory_bytes >> 20;
         match ended.and_then(|status| status.signal()) {
             Some(libc::SIGABRT | libc::SIGKILL | libc::SIGSEGV | libc::SIGBUS) => Status::resource_exhausted(format!(
@@ -332,5 +329,40 @@ async fn wait_briefly(child: &mut Child) -> Option<std::process::ExitStatus> {
             return None;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_is_given_up_while_its_worker_starts_leaves_no_process() {
+        let scratch = tempfile::tempdir().unwrap();
+        let named = scratch.path().join("process");
+        let written = named.clone();
+        let command = move |_: &std::path::Path| {
+            let mut shell = Command::new("sh");
+            // It starts when it is told to, and does not end by itself.
+            shell.args(["-c", "echo $$ > \"$0.new\"; mv \"$0.new\" \"$0\"; until [ -e \"$0.go\" ]; do sleep 0.01; done; echo; exec sleep 1000"]);
+            shell.arg(&written);
+            shell
+        };
+        let (memory_bytes, rows, time) = (1 << 30, u64::MAX, Duration::from_secs(600));
+        let limits = StatementLimits { memory_bytes, time, rows, at_a_time: 1 };
+        let isolated = Isolated::new(command, limits, scratch.path().to_owned());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let running = isolated.run(&Caller::default(), "SELECT 1".to_owned(), None);
+            tokio::select! {
+                _ = running => panic!("its worker has not started"),
+                () = async { while !named.exists() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
+            }
+        });
+        let process = std::fs::read_to_string(&named).unwrap().trim().to_owned();
+        std::fs::write(named.with_added_extension("go"), "").unwrap();
+        // The runtime ends when what it began on other threads has ended.
+        drop(runtime);
+        assert!(!std::path::Path::new("/proc").join(&process).exists(), "process {process} is left");
     }
 }
