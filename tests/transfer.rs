@@ -5,3 +5,4 @@ mod faults;
 mod genomes;
 mod path;
 mod relays;
+mod trees;

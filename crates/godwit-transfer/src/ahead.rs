@@ -33,7 +33,7 @@ impl Shares {
     /// Of what is listed.
     pub(crate) fn of(entries: &[Entry], streams: u32) -> Self {
         match entries {
-            [only] if !only.directory => Self::of_file(only.size_bytes, streams),
+            [only] if only.is_file() => Self::of_file(only.size_bytes, streams),
             _ => Self::of_directory(streams),
         }
     }
@@ -47,7 +47,7 @@ impl Shares {
     pub(crate) fn spans(&self, entries: &[Entry], stream: u32) -> Vec<Span> {
         let (mut at, mut spans) = (0, Vec::<Span>::new());
         let (first, last) = (u64::from(stream) * self.bytes, (u64::from(stream) + 1) * self.bytes);
-        for (file, entry) in (0..).zip(entries).filter(|(_, entry)| !entry.directory) {
+        for (file, entry) in (0..).zip(entries).filter(|(_, entry)| entry.is_file()) {
             for block in 0..block_count(entry.size_bytes) {
                 if at >= last {
                     return spans;
@@ -72,7 +72,7 @@ mod tests {
 
     fn entry(size_bytes: u64, directory: bool) -> Entry {
         let path = String::new();
-        Entry { path, directory, size_bytes, mode: 0, modified_s: 0, modified_ns: 0, version: 0 }
+        Entry { path, directory, size_bytes, mode: 0, modified_s: 0, modified_ns: 0, version: 0, link: None }
     }
 
     #[test]

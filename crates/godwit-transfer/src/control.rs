@@ -12,12 +12,13 @@ use godwit_flight::{Access, Address, Client, ClientTls, Code, FlightError, Token
 
 use crate::copy::{CopyEvent, CopySummary};
 use crate::error::TransferError;
-use crate::manifest::Entry;
+use crate::manifest::{Entry, EntryFailure, Links, Listing};
+use crate::names::shown;
 use crate::place::Remote;
 use crate::protocol::{
-    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FinishRequest, GRANT,
-    GRANT_WRITING, HAPPENED, Have, LIST, ListRequest, Proof, REFERENCE, ReferenceRequest, TREE, TreeRequest,
-    WriteCommand, action, hashes_to_text, json, parse,
+    BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH, FailureMessage, FinishRequest,
+    GRANT, GRANT_WRITING, HAPPENED, Have, LIST, ListEnd, ListRequest, Proof, REFERENCE, ReferenceRequest, TREE,
+    TreeRequest, WriteCommand, action, hashes_to_text, json, parse,
 };
 use crate::ranges::RangeSet;
 use crate::service::UNKNOWN_SESSION;
@@ -319,13 +320,35 @@ impl Control {
     }
 
     /// What is below a path.
-    pub(crate) async fn list(&self, path: &str) -> Result<Vec<Entry>, TransferError> {
-        let body = json(&ListRequest { path: path.to_owned() })?;
-        let mut entries = Vec::new();
-        for message in self.act(LIST, body).await.map_err(told)? {
-            entries.extend(parse::<Vec<Entry>>(&message)?);
+    ///
+    /// # Errors
+    /// [`TransferError::Refused`] where the server is of an earlier version and would follow links that are not to be followed.
+    pub(crate) async fn list(&self, path: &str, links: Links) -> Result<Listing, TransferError> {
+        let (listing, knows_links) = self.list_as_it_can(path, links).await?;
+        if knows_links || links == Links::Follow {
+            return Ok(listing);
         }
-        Ok(entries)
+        let server = self.remote.server();
+        Err(TransferError::refused(format!(
+            "{server} is of an earlier version, which follows links; leave --links out"
+        )))
+    }
+
+    /// What is below a path, and whether the server knows what to do with links: those of earlier versions follow them.
+    pub(crate) async fn list_as_it_can(&self, path: &str, links: Links) -> Result<(Listing, bool), TransferError> {
+        let body = json(&ListRequest { path: path.to_owned(), links, each: true })?;
+        let (mut listing, mut knows_links) = (Listing::default(), false);
+        for message in self.act(LIST, body).await.map_err(told)? {
+            if message.starts_with(b"{") {
+                let ListEnd { failures, skipped_links } = parse(&message)?;
+                listing.failures.extend(failures.into_iter().map(FailureMessage::into_failure));
+                listing.skipped_links.extend(skipped_links);
+                knows_links = true;
+            } else {
+                listing.entries.extend(parse::<Vec<Entry>>(&message)?);
+            }
+        }
+        Ok((listing, knows_links))
     }
 
     /// Hashes of all blocks of a file in one state of it; `None` where it is another by now.
@@ -346,24 +369,36 @@ impl Control {
         parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
-    /// Begins to send files; a session and what is there of each.
+    /// Whether the server takes links and names of any bytes, and answers for each file by itself.
+    pub(crate) async fn answers_for_each(&self, base: &str) -> Result<bool, TransferError> {
+        let (session, base, entries) = (None, base.to_owned(), Vec::new());
+        let request = BeginRequest { session, base, first: 0, entries, dry_run: true, take_over: false, each: true };
+        let messages = self.act(BEGIN, json(&request)?).await.map_err(told)?;
+        Ok(parse::<Begun>(messages.first().map(|message| &message[..]).unwrap_or_default())?.each)
+    }
+
+    /// Begins to send files; a session, and what is there of each, or why it cannot be sent.
     pub(crate) async fn begin(
         &self,
         base: &str,
         entries: &[Entry],
         dry_run: bool,
-    ) -> Result<(String, Vec<Have>), TransferError> {
+    ) -> Result<(String, Vec<Result<Have, TransferError>>), TransferError> {
         let mut have = Vec::new();
         let mut session: Option<String> = None;
         for (number, some) in entries.chunks(ENTRIES_PER_MESSAGE).enumerate() {
             let first = (number * ENTRIES_PER_MESSAGE) as u32;
             let (base, entries) = (base.to_owned(), some.to_vec());
             let take_over = self.has_begun_elsewhere();
-            let request = BeginRequest { session: session.clone(), base, first, entries, dry_run, take_over };
+            let request =
+                BeginRequest { session: session.clone(), base, first, entries, dry_run, take_over, each: true };
             let messages = self.act(BEGIN, json(&request)?).await.map_err(told)?;
             let begun: Begun = parse(messages.first().map(|message| &message[..]).unwrap_or_default())?;
             session = Some(begun.session).filter(|session| !session.is_empty());
-            have.extend(begun.have);
+            have.extend(begun.have.into_iter().zip(some).map(|(have, entry)| match have {
+                Have::Refused(why) => Err(why.into_error(&shown(&entry.path))),
+                have => Ok(have),
+            }));
         }
         if let Way::Pool(_, seat) = &self.way {
             seat.began.fetch_or(!dry_run, Ordering::Relaxed);
@@ -397,7 +432,10 @@ impl Control {
 
     /// A token that lets another server read below a path.
     pub(crate) async fn grant(&self, path: &str) -> Result<String, TransferError> {
-        let messages = self.act(GRANT, json(&ListRequest { path: path.to_owned() })?).await.map_err(told)?;
+        let messages = self
+            .act(GRANT, json(&ListRequest { path: path.to_owned(), links: Links::Follow, each: false })?)
+            .await
+            .map_err(told)?;
         parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
@@ -409,10 +447,14 @@ impl Control {
         messages.first().and_then(|message| parse(message).ok()).ok_or(malformed)
     }
 
-    /// Has the server fetch files from another, to the end.
-    pub(crate) async fn fetch(&self, request: &FetchRequest) -> Result<CopySummary, TransferError> {
+    /// Has the server fetch files from another, to the end; and what it could not fetch.
+    pub(crate) async fn fetch(
+        &self,
+        request: &FetchRequest,
+    ) -> Result<(CopySummary, Vec<EntryFailure>), TransferError> {
         let messages = self.act(FETCH, json(request)?).await.map_err(told)?;
-        parse(messages.first().map(|message| &message[..]).unwrap_or_default())
+        let summary = parse(messages.first().map(|message| &message[..]).unwrap_or_default())?;
+        Ok((summary, failures_in(messages.get(1))?))
     }
 
     /// What happened to what the server fetches under a name, since it was last asked. Nothing is tried again.
@@ -422,10 +464,15 @@ impl Control {
         parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
-    /// Ends a session.
-    pub(crate) async fn end(&self, session: &str, remove: Vec<String>) -> Result<(), FlightError> {
-        let request = EndRequest { session: session.to_owned(), remove };
-        let Ok(body) = json(&request) else { return Err(FlightError::Malformed { problem: "its end cannot be said" }) };
-        self.act(END, body).await.map(drop)
+    /// Ends a session; returns what could not be ended.
+    pub(crate) async fn end(&self, session: &str, remove: Vec<String>) -> Result<Vec<EntryFailure>, TransferError> {
+        let body = json(&EndRequest { session: session.to_owned(), remove, each: true })?;
+        failures_in(self.act(END, body).await?.first())
     }
+}
+
+/// What a server says that it could not copy. Servers of earlier versions say nothing.
+fn failures_in(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, TransferError> {
+    let failures: Vec<FailureMessage> = message.map_or(Ok(Vec::new()), |message| parse(message))?;
+    Ok(failures.into_iter().map(FailureMessage::into_failure).collect())
 }

@@ -4,6 +4,7 @@ pub(crate) mod ahead;
 mod checks;
 mod climb;
 pub(crate) mod connecting;
+mod ending;
 mod events;
 mod packed;
 mod proof;
@@ -11,18 +12,19 @@ mod runner;
 mod sources;
 mod through;
 
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::ahead::Shares;
-use crate::control::{Control, Credentials, lost_session, told};
+use crate::control::{Control, Credentials, told};
 use crate::error::TransferError;
 use crate::genomes::references::References;
 use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
-use crate::manifest::{Entry, list};
+use crate::manifest::{Entry, EntryFailure, Links};
+use crate::names::{path_of, printable, shown, text_of};
 use crate::place::Place;
 use crate::plan::{Item, Naming, Plan, naming_of, server_of};
 use crate::protocol::Have;
@@ -37,9 +39,10 @@ use crate::third_party;
 use crate::tree::{block_count, block_span};
 use crate::tune::{self, CopyMode, Manner};
 use ahead::Guess;
-use checks::{check_has_no_list, check_has_no_relay, check_is_plain, check_is_possible, check_pools, check_sources};
+use checks::{check_has_no_list, check_has_no_relay, check_is_plain, check_is_possible, check_pools};
 use climb::Climb;
 use connecting::{Connecting, Early, connect_more};
+pub(crate) use ending::CopyOutcome;
 pub use events::{CopyEvent, CopyObserver, CopySummary};
 use packed::Packed;
 use runner::Runner;
@@ -75,6 +78,8 @@ pub struct CopyOptions {
     pub relay: Option<Place>,
     /// Lists of checksums that files have to have.
     pub check: Vec<PathBuf>,
+    /// What becomes of symbolic links at the source.
+    pub links: Links,
 }
 
 /// What becomes of data on the way.
@@ -117,13 +122,27 @@ struct Copy<'c> {
     sums: HashMap<String, Sum>,
     /// What came before it.
     packed: Packed,
+    /// What cannot be copied, besides what the plan says.
+    failures: Vec<EntryFailure>,
+}
+
+/// What is to be done about an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    /// Blocks of it are to be copied.
+    Copy,
+    /// The file is there.
+    Same,
+    /// Nothing besides its beginning and its end: it is a directory or a link, or it cannot be copied.
+    Nothing,
 }
 
 /// Copies files from this machine to a server, from a server to this machine, or has a server fetch them from another. What is there from an earlier run that was stopped is
-/// kept; every block is verified before it is written; no file has its name before it is whole.
+/// kept; every block is verified before it is written; no file has its name before it is whole. A file that cannot be copied keeps no other from being copied.
 ///
 /// # Errors
-/// [`TransferError`]; what has arrived by then is kept.
+/// [`TransferError::Some`] where some files could not be copied, of which [`CopyEvent::NotCopied`] tells; what is wrong with it where there is one file only. Any
+/// other [`TransferError`] ends the copy; what has arrived by then is kept.
 pub async fn copy(
     sources: &[Place],
     destination: &Place,
@@ -132,6 +151,19 @@ pub async fn copy(
     observer: &dyn CopyObserver,
     cancelled: &AtomicBool,
 ) -> Result<CopySummary, TransferError> {
+    let outcome = copy_each(sources, destination, credentials, options, observer, cancelled).await?;
+    outcome.report(observer)
+}
+
+/// As [`copy`]; what could not be copied is in the answer.
+pub(crate) async fn copy_each(
+    sources: &[Place],
+    destination: &Place,
+    credentials: &Credentials,
+    options: &CopyOptions,
+    observer: &dyn CopyObserver,
+    cancelled: &AtomicBool,
+) -> Result<CopyOutcome, TransferError> {
     let started = Instant::now();
     let selection = Selection::new(&options.include, &options.exclude)?;
     let downloads = matches!(destination, Place::Here(_));
@@ -142,9 +174,9 @@ pub async fn copy(
         check_is_plain(options)?;
         check_has_no_list(options)?;
         check_has_no_relay(options)?;
-        let mut summary = third_party::delegate(sources, remote, credentials, options, observer).await?;
+        let (mut summary, failures) = third_party::delegate(sources, remote, credentials, options, observer).await?;
         summary.seconds = started.elapsed().as_secs_f64();
-        return Ok(summary);
+        return Ok(CopyOutcome { summary, failures });
     }
     check_is_possible(sources, downloads, options)?;
     let sums = Sums::read(&options.check)?;
@@ -167,32 +199,32 @@ pub async fn copy(
     };
     let (early, guess) = early.of(streams, rtt);
     let connecting = connect_more(streams, &control, &mirrors, relay.as_ref(), early);
-    let plan = Plan::of(sources, Some(&control), &selection, naming).await?;
-    let base = base_of(destination)?;
+    let plan = Plan::of(sources, Some(&control), &selection, naming, options.links).await?;
+    let base = base_of(destination);
     if let Some(Place::There(lead)) = sources.first().filter(|_| !mirrors.is_empty()) {
         for mirror in &mut mirrors {
-            mirror.look(&plan.items, lead.path.trim_matches('/')).await?;
+            mirror.look(&plan.items, lead.path.trim_matches('/'), options.links).await?;
         }
     }
     let sums = if options.check.is_empty() { HashMap::new() } else { sums_of(&plan, &sums, observer)? };
-    let packed = Packed::default();
-    let mut copy = Copy { options, observer, control, mirrors, relay, plan, base, downloads, inbox: None, sums, packed };
-    if !downloads && !options.dry_run {
-        check_sources(&copy.plan.items, &copy.sums).await?;
-    }
-    let hidden = if downloads { 0 } else { copy.plan.leave_out_hidden() };
-    if hidden > 0 {
-        let message =
-            format!("{hidden} files and directories are left out: servers take none whose names begin with a dot");
-        observer.event(&CopyEvent::Warning { message });
+    let (packed, inbox, failures) = (Packed::default(), None, Vec::new());
+    let mut copy =
+        Copy { options, observer, control, mirrors, relay, plan, base, downloads, inbox, sums, packed, failures };
+    if !downloads {
+        copy.prepare_upload().await?;
     }
     if let (Compression::Delta(references), false) = (&options.compress, options.dry_run) {
         copy.packed = copy.send_packed(references, cancelled).await?;
     }
-    let mut summary = copy.run(streams, rtt, connecting, guess, cancelled).await?;
+    let mut summary = match copy.plan.items.is_empty() {
+        true => CopySummary::default(),
+        false => copy.run(streams, rtt, connecting, guess, cancelled).await?,
+    };
     copy.add_packed(&mut summary);
+    summary.skipped_links = copy.plan.skipped_links.len();
     summary.seconds = started.elapsed().as_secs_f64();
-    Ok(summary)
+    let failures = std::mem::take(&mut copy.plan.failures).into_iter().chain(copy.failures).collect();
+    Ok(CopyOutcome { summary, failures })
 }
 
 /// Connections that a copy may have in its mode; that it has fewer than somebody wanted is told.
@@ -208,23 +240,21 @@ fn weight_of(options: &CopyOptions, rtt: Duration, observer: &dyn CopyObserver) 
 }
 
 /// The destination as text: a path here, or below the server's root.
-fn base_of(destination: &Place) -> Result<String, TransferError> {
+fn base_of(destination: &Place) -> String {
     match destination {
-        Place::Here(path) => {
-            path.to_str().map(str::to_owned).ok_or_else(|| TransferError::refused("the destination must be UTF-8"))
-        }
-        Place::There(remote) => Ok(remote.path.trim_matches('/').to_owned()),
+        Place::Here(path) => text_of(path),
+        Place::There(remote) => remote.path.trim_matches('/').to_owned(),
     }
 }
 
 /// Checksums by the paths of files below the destination; files without one are told.
 fn sums_of(plan: &Plan, sums: &Sums, observer: &dyn CopyObserver) -> Result<HashMap<String, Sum>, TransferError> {
-    let files: Vec<&Item> = plan.items.iter().filter(|item| !item.entry.directory).collect();
+    let files: Vec<&Item> = plan.items.iter().filter(|item| item.entry.is_file()).collect();
     let found = sums.of(&files.iter().map(|item| item.origin.as_str()).collect::<Vec<_>>())?;
     let without = found.iter().filter(|sum| sum.is_none()).count();
     if let Some((item, _)) = files.iter().zip(&found).find(|(_, sum)| sum.is_none()) {
         let others = if without > 1 { format!(" and {} more", without - 1) } else { String::new() };
-        let message = format!("no checksum is listed for {}{others}", item.origin);
+        let message = format!("no checksum is listed for {}{others}", shown(&item.origin));
         observer.event(&CopyEvent::Warning { message });
     }
     Ok(files.iter().zip(found).filter_map(|(item, sum)| Some((item.entry.path.clone(), sum?))).collect())
@@ -281,25 +311,30 @@ impl Copy<'_> {
         let surplus = if self.options.sync { self.surplus().await? } else { Vec::new() };
         let (direction, have) = self.begin(&entries).await?;
         if self.options.dry_run {
-            return Ok(self.tell_plan(&have, &surplus));
+            return Ok(self.tell_plan(have, &surplus));
         }
         let hashes = match &direction {
             Direction::Upload { hashes, .. } => hashes.clone(),
             Direction::Download { .. } => Arc::default(),
         };
-        let mut work = Vec::new();
+        let (mut work, mut links) = (Vec::new(), 0);
         for (file, (entry, have)) in (0..).zip(entries.iter().zip(have)) {
-            let settled = entry.directory || have == Have::All;
-            let missing = match have {
-                Have::All => RangeSet::default(),
-                _ if entry.directory => RangeSet::default(),
-                Have::Nothing => RangeSet::of(0, block_count(entry.size_bytes)),
-                Have::Part(blocks) => blocks.gaps(block_count(entry.size_bytes)),
-                Have::Stale(blocks) => self.still_missing(file, blocks, &direction, &hashes).await?,
+            links += usize::from(entry.link.is_some() && matches!(have, Ok(Have::Nothing)));
+            let wanted = match have {
+                Ok(have) => self.wanted(file, have, &direction, &hashes).await,
+                Err(why) => Err(why),
             };
-            work.push((FileWork { size_bytes: entry.size_bytes, missing, sources: self.sources_of(file) }, settled));
+            let (state, missing) = match wanted {
+                Err(why) if why.is_of_one_file() => {
+                    self.failures.push(EntryFailure { path: entry.path.clone(), why });
+                    (Work::Nothing, RangeSet::default())
+                }
+                wanted => wanted?,
+            };
+            work.push((FileWork { size_bytes: entry.size_bytes, missing, sources: self.sources_of(file) }, state));
         }
-        let summary = self.tell_start(&entries, &work, streams, rtt);
+        let mut summary = self.tell_start(&entries, &work, streams, rtt);
+        summary.files += links;
         let sources = 1 + self.mirrors.len() as u32;
         let ahead = self.ahead(guess.as_ref(), &entries, &work);
         let patience = self.options.patience;
@@ -314,17 +349,23 @@ impl Copy<'_> {
         let climbs = self.options.mode == CopyMode::Fast && self.options.streams.is_none() && !tune::is_near(rtt);
         let climb = (climbs && manner.bytes_per_s.is_none() && sources == 1).then(|| Climb::new(streams, rtt));
         let mut runner = Runner::new(self, direction, hashes, manner, summary, connecting, climb);
-        let outcome = runner.run(work, options, cancelled).await;
-        let (summary, direction) = runner.finished();
+        let work = work.into_iter().map(|(work, state)| match state {
+            Work::Copy => work,
+            // Nothing is missing of it.
+            Work::Same | Work::Nothing => FileWork { size_bytes: 0, ..work },
+        });
+        let outcome = runner.run(work.collect(), options, cancelled).await;
+        let (summary, direction, failures) = runner.finished();
         outcome?;
+        self.failures.extend(failures);
         self.end(direction, surplus, summary).await
     }
 
     /// What each connection was asked for ahead, where all of it is to be copied.
-    fn ahead(&self, guess: Option<&Guess>, entries: &[Entry], work: &[(FileWork, bool)]) -> Vec<Vec<Span>> {
+    fn ahead(&self, guess: Option<&Guess>, entries: &[Entry], work: &[(FileWork, Work)]) -> Vec<Vec<Span>> {
         let Some(guess) = guess else { return Vec::new() };
-        let is_missing = |(work, settled): &(FileWork, bool)| {
-            !settled && work.missing == RangeSet::of(0, block_count(work.size_bytes))
+        let is_missing = |(work, state): &(FileWork, Work)| {
+            *state == Work::Copy && work.missing == RangeSet::of(0, block_count(work.size_bytes))
         };
         let shares = Shares::of(entries, guess.streams());
         let spans: Vec<_> = (0..guess.streams()).map(|stream| shares.spans(entries, stream)).collect();
@@ -357,8 +398,11 @@ impl Copy<'_> {
         others.fold(Sources::only(0), |sources, (source, _)| sources.and(source))
     }
 
-    /// What the destination has of each file.
-    async fn begin(&mut self, entries: &[Entry]) -> Result<(Direction, Vec<Have>), TransferError> {
+    /// What the destination has of each file, or why it cannot be there.
+    async fn begin(
+        &mut self,
+        entries: &[Entry],
+    ) -> Result<(Direction, Vec<Result<Have, TransferError>>), TransferError> {
         let dry_run = self.options.dry_run;
         if !self.downloads {
             let (session, have) = self.control.begin(&self.base, entries, dry_run).await?;
@@ -367,18 +411,47 @@ impl Copy<'_> {
             }
             return Ok((Direction::Upload { hashes: Arc::new(Hashes::default()), session }, have));
         }
-        let inbox = Inbox::new(Path::new(&self.base), self.options.strict).expecting(self.sums.clone());
+        let inbox = Inbox::new(&self.directory(), self.options.strict).expecting(self.sums.clone());
         let inbox = self.inbox.insert(CopyInbox::new(inbox)).share();
         let (keeper, entries) = (inbox.clone(), entries.to_vec());
         let have = blocking(move || {
             wait_for_ended_copies();
-            let begun = (0..).zip(entries).map(|(file, entry)| match dry_run {
-                true => keeper.look(&entry),
-                false => keeper.begin(file, entry),
+            let begun = (0..).zip(entries).map(|(file, entry)| {
+                let is_base = entry.path.is_empty();
+                let have = if dry_run { keeper.look(&entry) } else { keeper.begin(file, entry) };
+                match have {
+                    Err(why) if is_base || !why.is_of_one_file() => Err(why),
+                    have => Ok(have),
+                }
             });
             begun.collect::<Result<Vec<_>, _>>()
         });
         Ok((Direction::Download { inbox }, have.await?))
+    }
+
+    /// The destination, where that is on this machine.
+    fn directory(&self) -> PathBuf {
+        path_of(&self.base).unwrap_or_else(|| PathBuf::from(&self.base))
+    }
+
+    /// What is to be done about a file, and which of its blocks are missing.
+    async fn wanted(
+        &self,
+        file: u32,
+        have: Have,
+        direction: &Direction,
+        hashes: &Arc<Hashes>,
+    ) -> Result<(Work, RangeSet), TransferError> {
+        let Item { entry, origin } = &self.plan.items[file as usize];
+        let missing = match have {
+            _ if !entry.is_file() => return Ok((Work::Nothing, RangeSet::default())),
+            Have::All => return Ok((Work::Same, RangeSet::default())),
+            Have::Refused(why) => return Err(why.into_error(&shown(origin))),
+            Have::Nothing => RangeSet::of(0, block_count(entry.size_bytes)),
+            Have::Part(blocks) => blocks.gaps(block_count(entry.size_bytes)),
+            Have::Stale(blocks) => self.still_missing(file, blocks, direction, hashes).await?,
+        };
+        Ok((Work::Copy, missing))
     }
 
     /// Blocks to be fetched of a file of which an earlier state is there.
@@ -389,15 +462,16 @@ impl Copy<'_> {
         direction: &Direction,
         hashes: &Arc<Hashes>,
     ) -> Result<RangeSet, TransferError> {
-        let Item { entry, origin } = &self.plan.items[file as usize];
-        let changed = || TransferError::Changed { place: origin.clone() };
+        let item = &self.plan.items[file as usize];
+        let Item { entry, origin } = item;
+        let changed = || TransferError::Changed { place: shown(origin) };
         let wrong = match direction {
             Direction::Download { inbox } => {
                 let tree = self.control.tree(origin, entry.version).await?.ok_or_else(changed)?;
                 inbox.prove(file, &tree, true)?
             }
             Direction::Upload { session, .. } => {
-                let (hashes, path, version) = (hashes.clone(), PathBuf::from(origin), entry.version);
+                let (hashes, path, version) = (hashes.clone(), item.path(), entry.version);
                 let tree = blocking(move || hashes.all(&path, version)).await?;
                 self.control.finish(session, file, &tree, true).await.map_err(told)?
             }
@@ -409,57 +483,38 @@ impl Copy<'_> {
         Ok(kept.gaps(block_count(entry.size_bytes)))
     }
 
-    /// Paths at the destination that the source does not have, what is in a directory before it.
-    async fn surplus(&self) -> Result<Vec<String>, TransferError> {
-        if self.plan.is_one_file() {
-            return Ok(Vec::new());
-        }
-        let there = if self.downloads {
-            let base = PathBuf::from(&self.base);
-            blocking(move || if base.exists() { list(&base) } else { Ok(Vec::new()) }).await?
-        } else {
-            match self.control.list(&self.base).await {
-                Ok(entries) => entries,
-                // It is made by this copy.
-                Err(TransferError::Refused { .. }) => Vec::new(),
-                Err(error) => return Err(error),
-            }
-        };
-        let wanted: HashSet<&str> = self.plan.items.iter().map(|item| item.entry.path.as_str()).collect();
-        let surplus = there.into_iter().map(|entry| entry.path);
-        let mut surplus: Vec<String> =
-            surplus.filter(|path| !path.is_empty() && !wanted.contains(path.as_str())).collect();
-        surplus.reverse();
-        Ok(surplus)
-    }
-
-    fn tell_plan(&self, have: &[Have], surplus: &[String]) -> CopySummary {
+    fn tell_plan(&mut self, have: Vec<Result<Have, TransferError>>, surplus: &[String]) -> CopySummary {
         let mut summary = CopySummary::default();
         for (item, have) in self.plan.items.iter().zip(have) {
             let what = match have {
-                Have::All => {
+                Err(why) => {
+                    self.failures.push(EntryFailure { path: item.entry.path.clone(), why });
+                    continue;
+                }
+                Ok(Have::All) => {
                     summary.same += usize::from(!item.entry.directory);
                     continue;
                 }
-                _ if item.entry.directory => "make",
-                Have::Nothing => "copy",
-                Have::Part(_) | Have::Stale(_) => "go on with",
+                Ok(_) if item.entry.directory => "make",
+                Ok(Have::Nothing | Have::Refused(_)) => "copy",
+                Ok(Have::Part(_) | Have::Stale(_)) => "go on with",
             };
-            let (path, bytes) = (item.entry.path.clone(), item.entry.size_bytes);
+            let (path, bytes) = (printable(&item.entry.path), item.entry.size_bytes);
             self.observer.event(&CopyEvent::Would { what: what.to_owned(), path, bytes });
         }
         for path in surplus {
-            self.observer.event(&CopyEvent::Would { what: "remove".to_owned(), path: path.clone(), bytes: 0 });
+            self.observer.event(&CopyEvent::Would { what: "remove".to_owned(), path: printable(path), bytes: 0 });
         }
         summary
     }
 
-    fn tell_start(&self, entries: &[Entry], work: &[(FileWork, bool)], streams: u32, rtt: Duration) -> CopySummary {
+    fn tell_start(&self, entries: &[Entry], work: &[(FileWork, Work)], streams: u32, rtt: Duration) -> CopySummary {
         let mut summary = CopySummary::default();
         let mut total = 0;
-        for (entry, (work, settled)) in entries.iter().zip(work).filter(|(entry, _)| !entry.directory) {
-            if *settled {
-                summary.same += usize::from(!self.packed.landed.contains(&entry.path));
+        for (entry, (work, state)) in entries.iter().zip(work) {
+            if *state != Work::Copy {
+                let is_same = *state == Work::Same && !self.packed.landed.contains(&entry.path);
+                summary.same += usize::from(is_same);
                 continue;
             }
             summary.files += 1;
@@ -494,40 +549,5 @@ impl Copy<'_> {
             let saved_bytes = bytes.saturating_sub(sent_bytes);
             self.observer.event(&CopyEvent::Saved { files, bytes, sent_bytes, saved_bytes });
         }
-    }
-
-    /// Ends what was sent; at another server of a pool where the first one was lost after it had named the last file.
-    async fn end_upload(&self, session: &str, surplus: Vec<String>) -> Result<(), TransferError> {
-        match self.control.end(session, surplus.clone()).await {
-            Err(error) if lost_session(&error) && self.control.has_moved() => {
-                let entries: Vec<Entry> = self.plan.items.iter().map(|item| item.entry.clone()).collect();
-                let (session, have) = self.control.begin(&self.base, &entries, false).await?;
-                if have.iter().any(|have| *have != Have::All) {
-                    return Err(told(error));
-                }
-                self.control.end(&session, surplus).await.map_err(told)
-            }
-            ended => ended.map_err(told),
-        }
-    }
-
-    async fn end(
-        &self,
-        direction: Direction,
-        surplus: Vec<String>,
-        mut summary: CopySummary,
-    ) -> Result<CopySummary, TransferError> {
-        summary.removed = surplus.len();
-        match direction {
-            Direction::Download { inbox } => {
-                blocking(move || {
-                    surplus.iter().try_for_each(|path| inbox.remove(path))?;
-                    inbox.end()
-                })
-                .await?;
-            }
-            Direction::Upload { session, .. } => self.end_upload(&session, surplus).await?,
-        }
-        Ok(summary)
     }
 }

@@ -1,8 +1,9 @@
 //! What can go wrong when files are copied.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use crate::copy::CopySummary;
 use crate::delta::DeltaError;
 use godwit_flight::{FlightError, Status};
 
@@ -18,6 +19,12 @@ pub enum TransferError {
     /// What was asked for cannot be done in this way.
     #[error("{problem}")]
     Refused {
+        /// What, and what to do.
+        problem: String,
+    },
+    /// What is to be copied is of a kind that is not copied.
+    #[error("{problem}")]
+    Unsupported {
         /// What, and what to do.
         problem: String,
     },
@@ -73,16 +80,18 @@ pub enum TransferError {
         #[source]
         source: Option<Box<TransferError>>,
     },
-    /// Some files could not be copied.
-    #[error("{failed} of {files} files were not copied, the first because: {first}")]
+    /// Some files could not be copied. All others are.
+    #[error("{failed} of {files} files were not copied; the first of them")]
     Some {
-        /// How many.
+        /// Number of entries that were not copied.
         failed: usize,
-        /// Of how many.
+        /// Number of all entries that are not directories, and of directories that were not copied.
         files: usize,
-        /// Why the first was not.
+        /// Why the first of them was not.
         #[source]
         first: Box<TransferError>,
+        /// What was done.
+        summary: Box<CopySummary>,
     },
     /// Packing, unpacking, or reading a reference.
     #[error("{place}")]
@@ -116,6 +125,34 @@ impl TransferError {
     pub(crate) fn refused(problem: impl Into<String>) -> Self {
         Self::Refused { problem: problem.into() }
     }
+
+    /// Whether it keeps one file from being copied, and no others.
+    pub(crate) fn is_of_one_file(&self) -> bool {
+        match self {
+            // A disk that is full, or that fails, is so for all files.
+            Self::File { source, .. } => {
+                let is_full = matches!(
+                    source.kind(),
+                    ErrorKind::StorageFull
+                        | ErrorKind::QuotaExceeded
+                        | ErrorKind::FileTooLarge
+                        | ErrorKind::ReadOnlyFilesystem
+                );
+                let fails = [libc::EIO, libc::ENFILE, libc::EMFILE].map(Some).contains(&source.raw_os_error());
+                !is_full && !fails
+            }
+            Self::NotFound { .. }
+            | Self::Refused { .. }
+            | Self::Unsupported { .. }
+            | Self::Changed { .. }
+            | Self::Damaged { .. }
+            | Self::Unlike { .. }
+            | Self::Elsewhere { .. }
+            | Self::Busy { .. }
+            | Self::Packing { .. } => true,
+            Self::Silent { .. } | Self::Some { .. } | Self::Flight(_) | Self::Interrupted | Self::Bug { .. } => false,
+        }
+    }
 }
 
 impl From<TransferError> for Status {
@@ -123,7 +160,7 @@ impl From<TransferError> for Status {
         let text = godwit_model::with_causes(&error);
         match error {
             TransferError::NotFound { .. } => Self::not_found(text),
-            TransferError::Refused { .. } => Self::permission_denied(text),
+            TransferError::Refused { .. } | TransferError::Unsupported { .. } => Self::permission_denied(text),
             TransferError::Changed { .. } => Self::failed_precondition(text),
             TransferError::Busy { .. } => Self::aborted(text),
             TransferError::Damaged { .. } | TransferError::Unlike { .. } => Self::data_loss(text),

@@ -3,9 +3,12 @@
 //! A file of one block is written, made durable and named when it comes. A longer one has a journal beside it; it is named when
 //! the source has proved it. Nothing is written that its hash does not vouch for.
 
+mod beside;
 mod ending;
+mod links;
 mod whole;
 
+pub(crate) use beside::is_begun;
 pub(crate) use ending::{CopyInbox, wait_for_ended_copies};
 pub(crate) use whole::Whole;
 
@@ -22,13 +25,15 @@ use arrow_array::RecordBatch;
 
 use crate::error::TransferError;
 use crate::journal::{Header, Journal, Known, has_name};
-use crate::manifest::{Entry, JOURNAL_ENDING, PART_ENDING, below, is_unfinished};
+use crate::manifest::{Entry, EntryFailure, JOURNAL_ENDING, PART_ENDING, below, is_unfinished};
+use crate::names::{path_of, shown, text_of};
 use crate::place::directory_of;
 use crate::protocol::{CameBlock, CameBlocks, Have, Taken, Trouble};
 use crate::ranges::RangeSet;
 use crate::sums::Sum;
 use crate::tree::{BlockHash, block_count, block_span, hash_block};
 use crate::write_back;
+use beside::beside;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,6 +48,8 @@ pub(crate) struct Inbox {
     files: Mutex<Vec<Option<Arc<Incoming>>>>,
     /// Directories, whose modes and times are set at the end.
     directories: Mutex<Vec<(PathBuf, Entry)>>,
+    /// Links, which are made at the end.
+    links: Mutex<Vec<(PathBuf, Entry)>>,
     /// Directories in which names changed.
     touched: Mutex<BTreeSet<PathBuf>>,
     /// Checksums that files have to have before they get their names, by their paths below the base.
@@ -61,6 +68,24 @@ pub(crate) struct Incoming {
     state: Mutex<State>,
     /// Read while a block is written.
     writing: RwLock<()>,
+}
+
+/// What became of blocks that came.
+#[derive(Debug, Default)]
+pub(crate) struct BlockOutcomes {
+    /// File and block of those that are written.
+    pub(crate) written: Vec<(u32, u64)>,
+    /// Of those that were damaged.
+    pub(crate) damaged: Vec<(u32, u64)>,
+    /// Files that cannot be written, and why.
+    pub(crate) refused: Vec<(u32, TransferError)>,
+}
+
+impl From<BlockOutcomes> for Taken {
+    fn from(written: BlockOutcomes) -> Self {
+        let refused = written.refused.iter().map(|(file, why)| (*file, Trouble::of(why))).collect();
+        Self { written: written.written, damaged: written.damaged, refused }
+    }
 }
 
 #[derive(Debug)]
@@ -82,11 +107,6 @@ struct Open {
 }
 
 impl Incoming {
-    /// Where it will be.
-    pub(crate) fn target(&self) -> &Path {
-        &self.target
-    }
-
     /// Whether it has a journal that is in use.
     pub(crate) fn is_open(&self) -> bool {
         matches!(*lock(&self.state), State::Open(_))
@@ -103,19 +123,6 @@ impl Incoming {
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         drop(open);
     }
-}
-
-/// Names of what belongs to a file that is not whole.
-fn beside(target: &Path, ending: &str) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(ending);
-    target.with_file_name(name)
-}
-
-/// Whether a file is there, or some of it.
-pub(crate) fn is_begun(target: &Path) -> bool {
-    target.exists() || beside(target, JOURNAL_ENDING).exists()
 }
 
 fn blocks_of(known: &Known) -> RangeSet {
@@ -137,6 +144,7 @@ impl Inbox {
             strict,
             files: Mutex::default(),
             directories: Mutex::default(),
+            links: Mutex::default(),
             touched: Mutex::default(),
             sums: HashMap::new(),
             ended: AtomicBool::new(false),
@@ -173,6 +181,9 @@ impl Inbox {
     /// What is there of a file; nothing is written.
     pub(crate) fn look(&self, entry: &Entry) -> Result<Have, TransferError> {
         let target = self.target_of(entry)?;
+        if let Some(link) = &entry.link {
+            return self.look_at_link(&target, entry, link);
+        }
         match fs::metadata(&target) {
             Ok(found) if entry.directory && found.is_dir() => return Ok(Have::All),
             Ok(found) if entry.looks_like(&found) => return Ok(Have::All),
@@ -202,6 +213,9 @@ impl Inbox {
             lock(&self.directories).push((target.clone(), entry));
             return Ok(Have::All);
         }
+        if let Some(link) = entry.link.clone() {
+            return self.begin_link(target, entry, &link);
+        }
         let parent = directory_of(&target);
         // Most files are in a directory that is there: asking is less than trying to make it.
         if !parent.is_dir() {
@@ -209,8 +223,11 @@ impl Inbox {
         }
         let (have, state) = match fs::metadata(&target) {
             Ok(found) if found.is_dir() => {
-                let problem = format!("{} is a directory there, a file here; move it away", target.display());
-                return Err(TransferError::refused(problem));
+                let problem = "it is a directory, and a file at the source; move it away";
+                return Err(TransferError::file("write", &target)(io::Error::new(
+                    io::ErrorKind::IsADirectory,
+                    problem,
+                )));
             }
             Ok(found) if entry.looks_like(&found) => {
                 self.check_named(&entry, &target)?;
@@ -223,7 +240,8 @@ impl Inbox {
         if files.len() <= file as usize {
             files.resize(file as usize + 1, None);
         }
-        files[file as usize] = Some(Arc::new(Incoming { target, entry, state: Mutex::new(state), writing: RwLock::default() }));
+        files[file as usize] =
+            Some(Arc::new(Incoming { target, entry, state: Mutex::new(state), writing: RwLock::default() }));
         Ok(have)
     }
 
@@ -236,25 +254,24 @@ impl Inbox {
     ///
     /// # Errors
     /// Where the batch is none of blocks, or this machine cannot write. What is wrong with single files or blocks is in the answer.
-    pub(crate) fn take(&self, batch: &RecordBatch) -> Result<Taken, TransferError> {
+    pub(crate) fn take(&self, batch: &RecordBatch) -> Result<BlockOutcomes, TransferError> {
         let _operation = self.operation()?;
-        let mut taken = Taken::default();
+        let mut answer = BlockOutcomes::default();
         for came in CameBlocks::of(batch)?.iter() {
             let (file, block) = (came.file, came.block);
             let Some(incoming) = self.incoming(file) else {
-                return Err(TransferError::refused(format!(
-                    "the other end sent a block of file {file}, which nobody asked for"
-                )));
+                let problem = format!("the other end sent a block of file {file}, which was not begun");
+                answer.refused.push((file, TransferError::refused(problem)));
+                continue;
             };
             match self.take_block(&incoming, &came) {
-                Ok(true) => taken.written.push((file, block)),
-                Ok(false) => taken.damaged.push((file, block)),
-                // A disk that is full, or that fails, is so for all files.
-                Err(error @ TransferError::File { .. }) => return Err(error),
-                Err(error) => taken.refused.push((file, Trouble::of(&error))),
+                Ok(true) => answer.written.push((file, block)),
+                Ok(false) => answer.damaged.push((file, block)),
+                Err(error) if error.is_of_one_file() => answer.refused.push((file, error)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(taken)
+        Ok(answer)
     }
 
     /// Writes a block; false where it is damaged.
@@ -373,22 +390,33 @@ impl Inbox {
         Ok(wrong)
     }
 
-    /// Ends: directories get their modes and times, and names are made durable.
-    pub(crate) fn end(&self) -> Result<(), TransferError> {
+    /// Ends: links are made, directories get their modes and times, and names are made durable. Returns what could not be ended.
+    ///
+    /// # Errors
+    /// Where this machine cannot write.
+    pub(crate) fn end(&self) -> Result<Vec<EntryFailure>, TransferError> {
         let _operation = self.operation()?;
+        let mut failures = self.make_links();
         let mut directories = std::mem::take(&mut *lock(&self.directories));
         // What is in a directory changes its time: the deepest come first.
         directories.sort_by(|one, other| other.0.cmp(&one.0));
-        for (path, entry) in &directories {
-            let set = File::open(path).and_then(|directory| dress(&directory, entry));
-            set.map_err(TransferError::file("change", path))?;
+        for (place, entry) in directories {
+            let set = File::open(&place).and_then(|directory| dress(&directory, &entry));
+            if let Err(why) = set.map_err(TransferError::file("change", &place)) {
+                failures.push(EntryFailure { path: entry.path, why });
+            }
         }
-        for path in std::mem::take(&mut *lock(&self.touched)) {
-            File::open(&path)
-                .and_then(|directory| directory.sync_all())
-                .map_err(TransferError::file("write", &path))?;
+        for place in std::mem::take(&mut *lock(&self.touched)) {
+            let synced = File::open(&place).and_then(|directory| directory.sync_all());
+            if let Err(why) = synced.map_err(TransferError::file("write", &place)) {
+                let path = text_of(place.strip_prefix(&self.base).unwrap_or(&place));
+                failures.push(EntryFailure { path, why });
+            }
         }
-        Ok(())
+        match failures.iter().position(|failure| !failure.why.is_of_one_file()) {
+            Some(first) => Err(failures.swap_remove(first).why),
+            None => Ok(failures),
+        }
     }
 
     /// Removes a file, or an empty directory, that the source does not have.
@@ -406,12 +434,10 @@ impl Inbox {
 
 /// A path that the other end names, below a directory of ours. Hidden parts may be: they are those of a listing.
 fn below_any(directory: &Path, path: &str) -> Result<PathBuf, TransferError> {
-    let plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains('\0'));
-    if plain && !is_unfinished(path) {
-        Ok(directory.join(path))
-    } else {
-        Err(TransferError::refused(format!("{path:?} is not a path below {}", directory.display())))
-    }
+    let is_plain = path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    let below = path_of(path).filter(|_| is_plain && !is_unfinished(path));
+    let refused = || TransferError::refused(format!("{:?} is not a path below {}", shown(path), directory.display()));
+    Ok(directory.join(below.ok_or_else(refused)?))
 }
 
 fn create(path: &Path, empty: bool) -> Result<File, TransferError> {
@@ -433,12 +459,7 @@ fn time_of(entry: &Entry) -> SystemTime {
 }
 
 /// A file of several blocks: its part and its journal, where they are from before.
-fn open(
-    target: &Path,
-    entry: &Entry,
-    take_over: bool,
-    ended: &AtomicBool,
-) -> Result<(Have, State), TransferError> {
+fn open(target: &Path, entry: &Entry, take_over: bool, ended: &AtomicBool) -> Result<(Have, State), TransferError> {
     let (journal_path, part_path) = (beside(target, JOURNAL_ENDING), beside(target, PART_ENDING));
     let header = Header::new(entry.size_bytes, entry.version);
     let (mut journal, found, seized) = match Journal::open(&journal_path) {

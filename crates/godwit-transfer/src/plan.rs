@@ -1,12 +1,13 @@
 //! From what somebody wrote to what is copied: listings, selections, and where each file goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::control::{Control, Credentials};
 use crate::error::TransferError;
-use crate::manifest::{Entry, list};
+use crate::manifest::{Entry, EntryFailure, Links, Listing, list};
+use crate::names::{path_of, text_of};
 use crate::place::{Place, Remote};
 use crate::select::{Selection, fitting, split_glob};
 use crate::service::blocking;
@@ -24,6 +25,17 @@ pub(crate) struct Item {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) items: Vec<Item>,
+    /// What cannot be copied, by its path below the destination.
+    pub(crate) failures: Vec<EntryFailure>,
+    /// Paths below the destination of links that are skipped.
+    pub(crate) skipped_links: Vec<String>,
+}
+
+impl Item {
+    /// Where it is on this machine.
+    pub(crate) fn path(&self) -> PathBuf {
+        path_of(&self.origin).unwrap_or_else(|| PathBuf::from(&self.origin))
+    }
 }
 
 /// The last part of a path, as the name of a copy.
@@ -55,15 +67,16 @@ impl Plan {
         control: Option<&Arc<Control>>,
         selection: &Selection,
         naming: Naming,
+        links: Links,
     ) -> Result<Self, TransferError> {
         let mut plan = Self::default();
         for source in sources {
             match source {
-                Place::Here(path) => plan.add_here(path.clone(), selection, naming == Naming::Below).await?,
+                Place::Here(path) => plan.add_here(path.clone(), selection, naming == Naming::Below, links).await?,
                 Place::There(remote) => {
                     let control =
                         control.ok_or_else(|| TransferError::Bug { problem: "no server is known".to_owned() })?;
-                    plan.add_there(remote, control, selection, naming).await?;
+                    plan.add_there(remote, control, selection, naming, links).await?;
                 }
             }
         }
@@ -71,15 +84,17 @@ impl Plan {
         Ok(plan)
     }
 
-    async fn add_here(&mut self, path: PathBuf, selection: &Selection, into: bool) -> Result<(), TransferError> {
-        let text = path.to_str().map(str::to_owned);
-        let not_text =
-            || TransferError::refused(format!("{}: names of files must be UTF-8 to be copied", path.display()));
-        let text = text.ok_or_else(not_text)?;
-        let found = path.clone();
-        let entries = blocking(move || list(&found)).await?;
+    async fn add_here(
+        &mut self,
+        path: PathBuf,
+        selection: &Selection,
+        into: bool,
+        links: Links,
+    ) -> Result<(), TransferError> {
+        let text = text_of(&path);
+        let listing = blocking(move || list(&path, links)).await?;
         let prefix = if into { name_of(&text)?.to_owned() } else { String::new() };
-        self.add(entries, selection, &prefix, &text);
+        self.add(listing, selection, &prefix, &text);
         Ok(())
     }
 
@@ -89,38 +104,51 @@ impl Plan {
         control: &Control,
         selection: &Selection,
         naming: Naming,
+        links: Links,
     ) -> Result<(), TransferError> {
         let path = remote.path.trim_matches('/');
         let Some((directory, pattern)) = split_glob(path)? else {
-            let entries = control.list(path).await?;
-            let is_file = matches!(&entries[..], [only] if !only.directory);
+            let listing = control.list(path, links).await?;
+            let is_file = matches!(&listing.entries[..], [only] if only.is_file());
             let is_below = naming == Naming::Below || naming == Naming::BelowIfFile && is_file;
             let prefix = if is_below { name_of(path)?.to_owned() } else { String::new() };
-            self.add(entries, selection, &prefix, path);
+            self.add(listing, selection, &prefix, path);
             return Ok(());
         };
-        let mut found: HashMap<String, Vec<Entry>> = HashMap::new();
-        for entry in control.list(&directory).await? {
-            if let Some(matched) = fitting(&pattern, &entry.path) {
-                let matched = matched.to_owned();
-                let below = entry.path[matched.len()..].trim_start_matches('/').to_owned();
-                found.entry(matched).or_default().push(Entry { path: below, ..entry });
+        let mut found: BTreeMap<String, Listing> = BTreeMap::new();
+        let split = |path: &str| {
+            let matched = fitting(&pattern, path)?;
+            Some((matched.to_owned(), path[matched.len()..].trim_start_matches('/').to_owned()))
+        };
+        let Listing { entries, failures, skipped_links } = control.list(&directory, links).await?;
+        for entry in entries {
+            if let Some((matched, path)) = split(&entry.path) {
+                found.entry(matched).or_default().entries.push(Entry { path, ..entry });
+            }
+        }
+        for EntryFailure { path, why } in failures {
+            if let Some((matched, path)) = split(&path) {
+                found.entry(matched).or_default().failures.push(EntryFailure { path, why });
+            }
+        }
+        for path in skipped_links {
+            if let Some((matched, path)) = split(&path) {
+                found.entry(matched).or_default().skipped_links.push(path);
             }
         }
         if found.is_empty() {
             let place = format!("file that {} fits", Place::There(remote.clone()));
             return Err(TransferError::NotFound { place });
         }
-        let mut found: Vec<_> = found.into_iter().collect();
-        found.sort_by(|one, other| one.0.cmp(&other.0));
-        for (matched, entries) in found {
+        for (matched, listing) in found {
             let prefix = name_of(&matched)?.to_owned();
-            self.add(entries, selection, &prefix, &joined(&directory, &matched));
+            self.add(listing, selection, &prefix, &joined(&directory, &matched));
         }
         Ok(())
     }
 
-    fn add(&mut self, mut entries: Vec<Entry>, selection: &Selection, prefix: &str, origin: &str) {
+    fn add(&mut self, listing: Listing, selection: &Selection, prefix: &str, origin: &str) {
+        let Listing { mut entries, mut failures, skipped_links } = listing;
         // A file that is named itself is judged by its name.
         let alone = entries.len() == 1 && entries[0].path.is_empty();
         if alone {
@@ -138,6 +166,11 @@ impl Plan {
             entry.path = joined(prefix, &entry.path);
             self.items.push(Item { entry, origin });
         }
+        selection.apply_to_failures(&mut failures);
+        let failures =
+            failures.into_iter().map(|EntryFailure { path, why }| EntryFailure { path: joined(prefix, &path), why });
+        self.failures.extend(failures);
+        self.skipped_links.extend(skipped_links.iter().map(|path| joined(prefix, path)));
     }
 
     fn refuse_doubles(&self) -> Result<(), TransferError> {
@@ -158,14 +191,26 @@ impl Plan {
 
     /// Leaves out what a server takes from nobody; returns how many there were.
     pub(crate) fn leave_out_hidden(&mut self) -> usize {
-        let before = self.items.len();
-        self.items.retain(|item| !item.entry.path.split('/').any(|part| part.starts_with('.')));
-        before - self.items.len()
+        let is_hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
+        let count = |plan: &Self| plan.items.len() + plan.failures.len();
+        let before = count(self);
+        self.items.retain(|item| !is_hidden(&item.entry.path));
+        self.failures.retain(|failure| !is_hidden(&failure.path));
+        before - count(self)
+    }
+
+    /// Whether a path at the destination may be that of an entry that is not copied, or of something in it.
+    pub(crate) fn is_of_failure(&self, path: &str) -> bool {
+        let others = self.failures.iter().map(|failure| &failure.path).chain(&self.skipped_links);
+        others.into_iter().any(|other| {
+            other.is_empty()
+                || path.strip_prefix(other.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
     }
 
     /// Whether it is one file, which the destination names.
     pub(crate) fn is_one_file(&self) -> bool {
-        matches!(&self.items[..], [only] if only.entry.path.is_empty() && !only.entry.directory)
+        matches!(&self.items[..], [only] if only.entry.path.is_empty() && only.entry.is_file())
     }
 }
 

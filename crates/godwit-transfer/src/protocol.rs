@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TransferError;
-use crate::manifest::Entry;
+use crate::manifest::{Entry, EntryFailure, Links};
+use crate::names::shown;
 use crate::ranges::RangeSet;
 use crate::tree::{BLOCK_BYTES, BlockHash, block_count, hash_block};
 use crate::tune::Manner;
@@ -61,6 +62,40 @@ pub(crate) const ENTRIES_PER_MESSAGE: usize = 2000;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListRequest {
     pub(crate) path: String,
+    /// What becomes of links.
+    #[serde(default)]
+    pub(crate) links: Links,
+    /// Whether the last message is to be [`ListEnd`]. Without it, one entry that cannot be copied fails the whole request. Earlier servers
+    /// ignore both.
+    #[serde(default)]
+    pub(crate) each: bool,
+}
+
+/// What is below a path and is not copied. The last message of a list, the only one that is a JSON object.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ListEnd {
+    pub(crate) failures: Vec<FailureMessage>,
+    pub(crate) skipped_links: Vec<String>,
+}
+
+/// An entry that is not copied, by its path, and why.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FailureMessage {
+    pub(crate) path: String,
+    pub(crate) why: Trouble,
+}
+
+impl FailureMessage {
+    /// As it is sent.
+    pub(crate) fn of(failure: &EntryFailure) -> Self {
+        Self { path: failure.path.clone(), why: Trouble::of_entry(&failure.why) }
+    }
+
+    /// As it was before it was sent.
+    pub(crate) fn into_failure(self) -> EntryFailure {
+        let why = self.why.into_error(&shown(&self.path));
+        EntryFailure { path: self.path, why }
+    }
 }
 
 /// Asks for the hashes of a file's blocks; the answer is hashes, one after the other.
@@ -185,6 +220,9 @@ pub(crate) struct BeginRequest {
     /// The client lost the server that it sent them to before, which has the same directory: what that one has open is taken over.
     #[serde(default)]
     pub(crate) take_over: bool,
+    /// Whether a file that cannot be begun is answered with [`Have::Refused`], and does not fail the whole request.
+    #[serde(default)]
+    pub(crate) each: bool,
 }
 
 /// What is there of files that are to be taken.
@@ -192,6 +230,9 @@ pub(crate) struct BeginRequest {
 pub(crate) struct Begun {
     pub(crate) session: String,
     pub(crate) have: Vec<Have>,
+    /// Whether the server knows links, names of any bytes, and `each` of requests. Earlier ones do not.
+    #[serde(default)]
+    pub(crate) each: bool,
 }
 
 /// What is there of a file.
@@ -205,6 +246,8 @@ pub(crate) enum Have {
     Part(RangeSet),
     /// Blocks of an earlier state of it; those that are still the same can be kept.
     Stale(RangeSet),
+    /// It cannot be taken. Only for clients that ask for it.
+    Refused(Trouble),
 }
 
 /// Proves a file that was taken.
@@ -249,6 +292,9 @@ pub(crate) struct EndRequest {
     pub(crate) session: String,
     /// Paths below the base to be removed, of files that the source does not have.
     pub(crate) remove: Vec<String>,
+    /// Whether the answer is to be a list of [`FailureMessage`]: what could not be ended. Without it, the first of them fails the request.
+    #[serde(default)]
+    pub(crate) each: bool,
 }
 
 /// What became of blocks that were sent.
@@ -263,7 +309,7 @@ pub(crate) struct Taken {
 }
 
 /// Why a file cannot be had or taken.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Trouble {
     /// It is another by now.
     Changed,
@@ -271,6 +317,10 @@ pub(crate) enum Trouble {
     NotFound,
     /// It has another checksum than it should, in words.
     Unlike(String),
+    /// It is of a kind that is not copied, in words. Only in answers that name entries one by one.
+    Unsupported(String),
+    /// It is not to be had, or to be taken, in this way, in words. Only in answers that name entries one by one.
+    Refused(String),
     /// Anything else, in words.
     Other(String),
 }
@@ -285,12 +335,23 @@ impl Trouble {
         }
     }
 
+    /// As [`Self::of`], for answers that name entries one by one.
+    pub(crate) fn of_entry(error: &TransferError) -> Self {
+        match error {
+            TransferError::Unsupported { problem } => Self::Unsupported(problem.clone()),
+            TransferError::Refused { problem } => Self::Refused(problem.clone()),
+            other => Self::of(other),
+        }
+    }
+
     pub(crate) fn into_error(self, place: &str) -> TransferError {
         let place = place.to_owned();
         match self {
             Self::Changed => TransferError::Changed { place },
             Self::NotFound => TransferError::NotFound { place },
             Self::Unlike(problem) => TransferError::Unlike { problem },
+            Self::Unsupported(problem) => TransferError::Unsupported { problem },
+            Self::Refused(problem) => TransferError::Refused { problem },
             Self::Other(text) => TransferError::Elsewhere { problem: format!("{place}: {text}") },
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use godwit_model::Pattern;
 
 use crate::error::TransferError;
-use crate::manifest::Entry;
+use crate::manifest::{Entry, EntryFailure};
 
 /// What is copied of what there is.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,16 @@ impl Selection {
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, TransferError> {
         let patterns = |texts: &[String]| texts.iter().map(|text| pattern(text)).collect::<Result<Vec<_>, _>>();
         Ok(Self { include: patterns(include)?, exclude: patterns(exclude)? })
+    }
+
+    /// Leaves of what is not copied what is selected, or may hold what is selected.
+    pub(crate) fn apply_to_failures(&self, failures: &mut Vec<EntryFailure>) {
+        failures.retain(|failure| {
+            // It is not known what is in a directory that cannot be read.
+            let is_special = matches!(failure.why, TransferError::Unsupported { .. });
+            let is_included = !is_special || self.include.is_empty() || fits_any(&self.include, &failure.path);
+            is_included && !ancestors(&failure.path).any(|path| fits_any(&self.exclude, path))
+        });
     }
 
     /// Leaves of a listing what is selected. Directories that hold nothing selected are left out where something is included by name.
@@ -85,6 +95,7 @@ mod tests {
             modified_s: 0,
             modified_ns: 0,
             version: 0,
+            link: None,
         }
     }
 

@@ -3,6 +3,7 @@
 //! Nothing that a ticket says is taken on trust: paths are looked at, and the state of files is compared, on every call. So nothing is
 //! lost when a server starts anew but what was being taken, of which the journals beside the files know.
 
+mod listing;
 mod sessions;
 
 use std::collections::HashMap;
@@ -23,18 +24,20 @@ use crate::genomes::references::References;
 use crate::genomes::serving::Genomes;
 use crate::grants::{GrantKey, check_reading, check_unlimited, check_writing};
 use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
-use crate::manifest::{Entry, below, list, open_for_reading, walk};
+use crate::manifest::{Entry, EntryFailure, Links, WalkItem, below, open_for_reading, walk};
+use crate::names::{path_of, shown};
 use crate::protocol::{
-    AHEAD, AheadRequest, AheadSpan, BEGIN, BeginRequest, Begun, END, ENTRIES_PER_MESSAGE, EndRequest, FETCH, FINISH,
-    FileState, FinishRequest, GRANT, GRANT_WRITING, HAPPENED, INFO, InfoRequest, LIST, ListRequest, PACKED,
-    PackedRequest, Proof, READ, REFERENCE, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, TREE, TreeRequest, UNPACK,
-    UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
+    AHEAD, AheadRequest, AheadSpan, BEGIN, BeginRequest, Begun, END, EndRequest, FETCH, FINISH, FailureMessage,
+    FileState, FinishRequest, GRANT, GRANT_WRITING, HAPPENED, Have, INFO, InfoRequest, LIST, ListRequest, PACKED,
+    PackedRequest, Proof, READ, REFERENCE, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, TREE, Taken, TreeRequest,
+    Trouble, UNPACK, UnpackCommand, WRITE, WriteCommand, action, behind, hashes_from_text, json, marked, parse,
 };
 use crate::relay::{Relay, RelayCache};
 use crate::source::{BlockReader, Hashes, SourceSpan, schema};
 use crate::third_party::{FetchRequest, Happened, fetch};
 use crate::tree::{BLOCK_BYTES, block_count};
 use crate::tune::{self, Manner};
+use listing::{is_hidden, joined};
 use sessions::{Session, Sessions};
 
 /// Batches between the disk and the connection.
@@ -165,20 +168,16 @@ impl Inner {
             let wrong = || TransferError::refused("the hashes of blocks cannot be read");
             let hashes = hashes_from_text(&request.hashes).ok_or_else(wrong)?;
             let proof = Proof {
-                wrong: self.sessions.find(caller, &request.session)?.inbox.prove(request.file, &hashes, request.keep_only)?,
+                wrong: self.sessions.find(caller, &request.session)?.inbox.prove(
+                    request.file,
+                    &hashes,
+                    request.keep_only,
+                )?,
             };
             return Ok(vec![json(&proof)?.into()]);
         }
         if kind == action(END) {
-            let request: EndRequest = parse(body)?;
-            let taking = self.sessions.find(caller, &request.session)?;
-            for path in &request.remove {
-                self.check_rules(caller, &joined(&taking.base, path), FileUse::Write)?;
-                taking.inbox.remove(path)?;
-            }
-            taking.inbox.end()?;
-            self.sessions.end(&request.session);
-            return Ok(Vec::new());
+            return self.end(caller, &parse(body)?);
         }
         Err(TransferError::refused(format!("{kind} is not done here; is the other end of another version?")))
     }
@@ -207,67 +206,80 @@ impl Inner {
         }
     }
 
-    /// What a caller may have of what lies below a path. A file that the caller may see in part only is no part of a directory
-    /// that is copied: then the directory is refused, or a copy would look whole that is not.
-    fn list(&self, caller: &Caller, request: &ListRequest) -> Result<Vec<Bytes>, TransferError> {
-        let listed = list(&below(&self.root, &request.path)?);
-        if self.options.rules.is_none() {
-            return in_messages(listed?);
+    /// Fails where a caller may not write a file, or a link, below a path.
+    fn check_entry(&self, caller: &Caller, base: &str, entry: &Entry) -> Result<(), TransferError> {
+        self.check_rules(caller, &joined(base, &entry.path), FileUse::Write)?;
+        // What a link leads to would be read by the rules about the link.
+        if self.options.rules.is_some() && entry.link.is_some() {
+            let problem = format!(
+                "{} is a link, and this server has rules about files; --links follow copies what it leads to",
+                shown(&entry.path)
+            );
+            return Err(TransferError::Unsupported { problem });
         }
-        // Whether a path leads nowhere, and how, is told to who may have what would be there.
-        let Ok(listed) = listed else {
-            self.check_rules(caller, &request.path, FileUse::Read)?;
-            return in_messages(listed?);
-        };
-        let mut kept = Vec::new();
-        for entry in listed {
-            let path = joined(&request.path, &entry.path);
-            if entry.directory || is_hidden(&entry.path) {
-                kept.push(entry);
-                continue;
-            }
-            match self.check_rules(caller, &path, FileUse::Read) {
-                Ok(()) => kept.push(entry),
-                Err(TransferError::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let files: Vec<String> = kept.iter().filter(|entry| !entry.directory).map(|entry| entry.path.clone()).collect();
-        if files.is_empty() && !request.path.trim_matches('/').is_empty() {
-            return Err(TransferError::NotFound { place: request.path.clone() });
-        }
-        let has_file = |directory: &str| {
-            directory.is_empty()
-                || files.iter().any(|file| file.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')))
-        };
-        kept.retain(|entry| !entry.directory || has_file(&entry.path));
-        in_messages(kept)
+        Ok(())
     }
 
     fn begin(&self, caller: &Caller, request: BeginRequest) -> Result<Vec<Bytes>, TransferError> {
         self.check_writable()?;
         let base = below(&self.root, &request.base)?;
-        for entry in &request.entries {
-            self.check_rules(caller, &joined(&request.base, &entry.path), FileUse::Write)?;
-        }
+        let checked = request.entries.iter().map(|entry| self.check_entry(caller, &request.base, entry));
+        let checked: Vec<Result<(), TransferError>> = checked.collect();
+        // What fails one file fails the request, unless the client asks for each of them.
+        let answer = |is_base: bool, begun: Result<Have, TransferError>| match begun {
+            Err(why) if request.each && !is_base && why.is_of_one_file() => Ok(Have::Refused(Trouble::of_entry(&why))),
+            begun => begun,
+        };
+        let checked = match request.each {
+            true => checked,
+            false => checked.into_iter().map(|checked| checked.map(Ok)).collect::<Result<Vec<_>, _>>()?,
+        };
+        let entries = request.entries.into_iter().zip(checked);
         if request.dry_run {
             let inbox = Inbox::new(&base, true);
-            let have: Result<Vec<_>, _> = request.entries.iter().map(|entry| inbox.look(entry)).collect();
-            return Ok(vec![json(&Begun { session: String::new(), have: have? })?.into()]);
+            let have = entries
+                .map(|(entry, checked)| answer(entry.path.is_empty(), checked.and_then(|()| inbox.look(&entry))));
+            let have = have.collect::<Result<_, _>>()?;
+            return Ok(vec![json(&Begun { session: String::new(), have, each: true })?.into()]);
         }
-        let (session, taking) = match request.session {
-            Some(session) => (session.clone(), self.sessions.find(caller, &session)?),
+        let (name, session) = match request.session {
+            Some(name) => (name.clone(), self.sessions.find(caller, &name)?),
             None => self.sessions.begin(caller, &request.base, Inbox::new(&base, true))?,
         };
         wait_for_ended_copies();
-        let mut have = Vec::new();
-        let beginning = lock(&taking.beginning);
-        for (file, entry) in (request.first..).zip(request.entries) {
-            let target = if entry.path.is_empty() { base.clone() } else { below(&base, &entry.path)? };
-            have.push(self.sessions.begin_file(&taking, (file, entry), target, request.take_over)?);
-        }
+        let beginning = lock(&session.beginning);
+        let have = (request.first..).zip(entries).map(|(file, (entry, checked))| {
+            let is_base = entry.path.is_empty();
+            let target = if is_base { Ok(base.clone()) } else { below(&base, &entry.path) };
+            let begun = checked
+                .and(target)
+                .and_then(|target| self.sessions.begin_file(&session, (file, entry), target, request.take_over));
+            answer(is_base, begun)
+        });
+        let have = have.collect::<Result<_, _>>()?;
         drop(beginning);
-        Ok(vec![json(&Begun { session, have })?.into()])
+        Ok(vec![json(&Begun { session: name, have, each: true })?.into()])
+    }
+
+    /// Ends a session: what the source does not have is removed, and directories get their modes and times.
+    fn end(&self, caller: &Caller, request: &EndRequest) -> Result<Vec<Bytes>, TransferError> {
+        let session = self.sessions.find(caller, &request.session)?;
+        let mut failures = Vec::new();
+        for path in &request.remove {
+            let checked = self.check_rules(caller, &joined(&session.base, path), FileUse::Write);
+            match checked.and_then(|()| session.inbox.remove(path)) {
+                Err(why) if request.each && why.is_of_one_file() => {
+                    failures.push(EntryFailure { path: path.clone(), why });
+                }
+                removed => removed?,
+            }
+        }
+        failures.extend(session.inbox.end()?);
+        self.sessions.end(&request.session);
+        if let Some(first) = failures.pop_if(|_| !request.each) {
+            return Err(first.why);
+        }
+        Ok(vec![json(&failures.iter().map(FailureMessage::of).collect::<Vec<_>>())?.into()])
     }
 
     fn check_relaying(&self, caller: &Caller) -> Result<(), TransferError> {
@@ -327,15 +339,20 @@ impl Inner {
         self.check_reading(caller, &request.path)?;
         let (path, streams) = (below(&self.root, &request.path)?, request.streams.min(AHEAD_STREAMS));
         let most = Shares::of_directory(streams).entries_at_most();
-        let listed = walk(&path).filter(|entry| !entry.as_ref().is_ok_and(|entry| is_hidden(&entry.path)));
+        let listed = walk(&path, Links::Follow).filter_map(|found| match found {
+            Ok(WalkItem::Entry(entry)) => (!is_hidden(&entry.path)).then_some(Ok(entry)),
+            Ok(WalkItem::Failure(_) | WalkItem::SkippedLink(_)) => None,
+            Err(error) => Some(Err(error)),
+        });
         let entries: Vec<Entry> = listed.take(most).collect::<Result<_, _>>()?;
-        let is_file = matches!(&entries[..], [only] if !only.directory);
+        let is_file = matches!(&entries[..], [only] if only.is_file());
         if self.options.rules.is_some() && !is_file {
             return Ok(Vec::new());
         }
         let spans = Shares::of(&entries, streams).spans(&entries, request.stream).into_iter().map(|span| {
             let entry = &entries[span.file as usize];
-            let path = if entry.path.is_empty() { path.clone() } else { path.join(&entry.path) };
+            let below = path_of(&entry.path).unwrap_or_default();
+            let path = if entry.path.is_empty() { path.clone() } else { path.join(below) };
             SourceSpan { file: span.file, path, version: entry.version, blocks: (span.start, span.end) }
         });
         Ok(spans.collect())
@@ -359,8 +376,10 @@ impl Inner {
         }
         let authority = self.options.authority.clone();
         let references = self.genomes.references();
-        let fetched = fetch(request, |path| below(&self.root, path), authority, references, &happened).await?;
-        Ok(vec![json(&fetched)?.into()])
+        let (summary, failures) =
+            fetch(request, |path| below(&self.root, path), authority, references, &happened).await?;
+        let failures: Vec<FailureMessage> = failures.iter().map(FailureMessage::of).collect();
+        Ok(vec![json(&summary)?.into(), json(&failures)?.into()])
     }
 }
 
@@ -379,24 +398,6 @@ pub(crate) fn random_name() -> Result<String, TransferError> {
 
 /// What a server says of a session that it does not know: it was started anew meanwhile.
 pub(crate) const UNKNOWN_SESSION: &str = "this session is not known here";
-
-fn in_messages(entries: Vec<Entry>) -> Result<Vec<Bytes>, TransferError> {
-    let shown: Vec<Entry> = entries.into_iter().filter(|entry| !is_hidden(&entry.path)).collect();
-    shown.chunks(ENTRIES_PER_MESSAGE).map(|some| Ok(json(&some)?.into())).collect()
-}
-
-/// A path below another, which may be empty as it may be.
-fn joined(base: &str, below: &str) -> String {
-    match (base.trim_matches('/'), below) {
-        (base, "") => base.to_owned(),
-        ("", below) => below.to_owned(),
-        (base, below) => format!("{base}/{below}"),
-    }
-}
-
-fn is_hidden(path: &str) -> bool {
-    path.split('/').any(|part| part.starts_with('.'))
-}
 
 impl FileService for Files {
     fn act(&self, caller: Caller, action: String, body: Bytes) -> Pending<'_, Vec<Bytes>> {
@@ -485,7 +486,9 @@ fn sent(reader: BlockReader, wire: Wire) -> Download {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
     tokio::task::spawn_blocking(move || {
         for read in reader {
-            let item = read.map_err(Status::from).and_then(|(batch, said)| {
+            let item = read.map_err(Status::from).and_then(|(batch, unreadable)| {
+                let refused = unreadable.iter().map(|(file, why)| (*file, Trouble::of(why))).collect();
+                let said = Taken { refused, ..Taken::default() };
                 let said = if said.refused.is_empty() { Bytes::new() } else { Bytes::from(json(&said)?) };
                 Ok((batch, said))
             });
@@ -525,7 +528,7 @@ fn taken(taking: Arc<Session>, first: Option<Chunk>, upload: Upload) -> Answers 
                 keeper.touch();
                 keeper.inbox.take(&batch)
             });
-            let answer = Bytes::from(json(&taken.await?)?);
+            let answer = Bytes::from(json(&Taken::from(taken.await?))?);
             return Ok(Some((answer, (None, upload, taking))));
         }
     });

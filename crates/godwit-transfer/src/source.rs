@@ -10,7 +10,7 @@ use arrow_array::RecordBatch;
 
 use crate::error::TransferError;
 use crate::manifest::{open_for_reading, version_of};
-use crate::protocol::{SCHEMA, SentBlock, Taken, Trouble, batch_of, packed};
+use crate::protocol::{SCHEMA, SentBlock, batch_of, packed};
 use crate::tree::{BLOCK_BYTES, BlockHash, block_count, block_span, hash_block};
 
 /// Bytes of a batch of several blocks, at most.
@@ -109,6 +109,9 @@ impl OpenSource {
     }
 }
 
+/// Files that cannot be read, by their numbers, and why.
+pub(crate) type ReadFailures = Vec<(u32, TransferError)>;
+
 /// Blocks of a file that are to be read.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceSpan {
@@ -135,11 +138,11 @@ impl BlockReader {
         Self { spans: spans.into_iter(), current: None, hashes, compress, batch_bytes }
     }
 
-    /// The next batch with what there is to say about files; `None` after the last.
-    fn read_batch(&mut self) -> Result<Option<(RecordBatch, Taken)>, TransferError> {
-        let (mut blocks, mut data, mut said) = (Vec::new(), Vec::new(), Taken::default());
+    /// The next batch, and files that cannot be read; `None` after the last.
+    fn read_batch(&mut self) -> Result<Option<(RecordBatch, ReadFailures)>, TransferError> {
+        let (mut blocks, mut data, mut unreadable) = (Vec::new(), Vec::new(), ReadFailures::new());
         let (hashes, compress, batch_bytes) = (self.hashes.clone(), self.compress, self.batch_bytes);
-        while let Some((span, open)) = self.next_open(&mut said) {
+        while let Some((span, open)) = self.next_open(&mut unreadable) {
             let (start, end) = block_span(span.blocks.0, open.size_bytes);
             let before = data.len();
             if before > 0 && before as u64 + (end - start) > batch_bytes {
@@ -159,29 +162,29 @@ impl BlockReader {
                 }
                 Err(error) => {
                     data.truncate(before);
-                    said.refused.push((span.file, Trouble::of(&error)));
+                    unreadable.push((span.file, error));
                     self.current = None;
                 }
             }
         }
-        if blocks.is_empty() && said.refused.is_empty() {
+        if blocks.is_empty() && unreadable.is_empty() {
             return Ok(None);
         }
-        Ok(Some((batch_of(&blocks, data)?, said)))
+        Ok(Some((batch_of(&blocks, data)?, unreadable)))
     }
 
     /// The span that is being read, opened.
-    fn next_open(&mut self, said: &mut Taken) -> Option<(&mut SourceSpan, &mut OpenSource)> {
+    fn next_open(&mut self, unreadable: &mut ReadFailures) -> Option<(&mut SourceSpan, &mut OpenSource)> {
         while self.current.as_ref().is_none_or(|(span, _)| span.blocks.0 >= span.blocks.1) {
             let span = self.spans.next()?;
             self.current = match OpenSource::new(&span.path, span.version) {
                 Ok(open) if span.blocks.1 <= block_count(open.size_bytes) => Some((span, open)),
                 Ok(open) => {
-                    said.refused.push((span.file, Trouble::of(&open.changed())));
+                    unreadable.push((span.file, open.changed()));
                     None
                 }
                 Err(error) => {
-                    said.refused.push((span.file, Trouble::of(&error)));
+                    unreadable.push((span.file, error));
                     None
                 }
             };
@@ -199,7 +202,7 @@ fn read_block(open: &mut OpenSource, block: u64, data: &mut Vec<u8>) -> Result<B
 }
 
 impl Iterator for BlockReader {
-    type Item = Result<(RecordBatch, Taken), TransferError>;
+    type Item = Result<(RecordBatch, ReadFailures), TransferError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.read_batch().transpose()

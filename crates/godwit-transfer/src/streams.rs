@@ -12,14 +12,14 @@ use crate::control::{is_full, is_passing, lost_grant, lost_session, told};
 use crate::copy::ahead::Ahead;
 use crate::copy::connecting::Made;
 use crate::error::TransferError;
-use crate::inbox::Inbox;
+use crate::inbox::{BlockOutcomes, Inbox};
 use crate::protocol::{
     READ, RELAY, RELAY_WRITE, ReadRequest, ReadSpan, RelayRequest, RelayWriteCommand, SCHEMA, Taken, Trouble, WRITE,
     WriteCommand, marked, parse,
 };
 use crate::service::blocking;
 use crate::session::{Event, FileId, RequestId, StreamId};
-use crate::source::{BlockReader, Hashes, SourceSpan};
+use crate::source::{BlockReader, Hashes, ReadFailures, SourceSpan};
 use crate::tree::BlockHash;
 use crate::tune::{self, Manner};
 
@@ -38,8 +38,10 @@ pub(crate) enum Note {
     Lost { stream: StreamId, attempt: u32, why: FlightError },
     /// A block cannot be written where it is to go.
     Unwritable { stream: StreamId, attempt: u32, request: Option<RequestId>, why: TransferError },
-    /// A file cannot be had of a source.
+    /// A source says that it does not have a file.
     Trouble { file: FileId, source: u32, why: Trouble },
+    /// A file cannot be read or written on this machine, or proved by its source.
+    Failed { file: FileId, source: u32, why: TransferError },
     /// Nothing more can be done.
     Fatal(TransferError),
     /// The server does not know the session any more.
@@ -140,16 +142,27 @@ impl Stream {
         self.tell(Note::Unwritable { stream, attempt, request, why });
     }
 
-    fn taken(&self, taken: Taken) {
+    fn blocks(&self, written: Vec<(FileId, u64)>, damaged: Vec<(FileId, u64)>) {
         let stream = self.stream;
-        for (file, block) in taken.written {
+        for (file, block) in written {
             self.tell(Note::Event(Event::Arrived { stream, file, block }));
         }
-        for (file, block) in taken.damaged {
+        for (file, block) in damaged {
             self.tell(Note::Event(Event::Damaged { stream, file, block }));
         }
-        for (file, why) in taken.refused {
+    }
+
+    /// Files that the other end does not have, or does not take.
+    fn refused(&self, files: Vec<(FileId, Trouble)>) {
+        for (file, why) in files {
             self.tell(Note::Trouble { file, source: self.source, why });
+        }
+    }
+
+    /// Files that cannot be read or written here.
+    fn failed_here(&self, files: Vec<(FileId, TransferError)>) {
+        for (file, why) in files {
+            self.tell(Note::Failed { file, source: self.source, why });
         }
     }
 
@@ -213,10 +226,12 @@ impl Stream {
         };
         while let Some((batch, said)) = batches.next().await? {
             if !said.is_empty() {
-                self.taken(Taken { refused: parse::<Taken>(&said)?.refused, ..Taken::default() });
+                self.refused(parse::<Taken>(&said)?.refused);
             }
             let inbox = inbox.clone();
-            self.taken(blocking(move || inbox.take(&batch)).await?);
+            let BlockOutcomes { written, damaged, refused } = blocking(move || inbox.take(&batch)).await?;
+            self.blocks(written, damaged);
+            self.failed_here(refused);
         }
         Ok(())
     }
@@ -284,7 +299,7 @@ impl Stream {
         spans: Vec<SourceSpan>,
         hashes: Arc<Hashes>,
     ) -> Result<(), Failed> {
-        let (ready, mut batches) = mpsc::channel::<Result<(RecordBatch, Taken), TransferError>>(2);
+        let (ready, mut batches) = mpsc::channel::<Result<(RecordBatch, ReadFailures), TransferError>>(2);
         let compress = self.manner.compress;
         tokio::task::spawn_blocking(move || {
             for read in BlockReader::new(spans, hashes, compress) {
@@ -295,8 +310,8 @@ impl Stream {
             }
         });
         while let Some(read) = batches.recv().await {
-            let (batch, said) = read?;
-            self.taken(said);
+            let (batch, unreadable) = read?;
+            self.failed_here(unreadable);
             if batch.num_rows() > 0 {
                 sender.send(&batch, &[]).await?;
             }
@@ -317,7 +332,9 @@ impl Stream {
     }
 
     fn hear_one(&self, answer: &Bytes) -> Result<(), TransferError> {
-        self.taken(parse::<Taken>(answer)?);
+        let Taken { written, damaged, refused } = parse(answer)?;
+        self.blocks(written, damaged);
+        self.refused(refused);
         Ok(())
     }
 }

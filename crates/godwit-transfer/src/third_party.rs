@@ -10,9 +10,10 @@ use godwit_flight::Token;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{Control, Credentials};
-use crate::copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
+use crate::copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopyOutcome, CopySummary, copy_each};
 use crate::error::TransferError;
 use crate::genomes::references::References;
+use crate::manifest::{EntryFailure, Links};
 use crate::place::{Place, Remote};
 use crate::service::random_name;
 use crate::tune::CopyMode;
@@ -34,6 +35,11 @@ pub(crate) struct FetchRequest {
     exclude: Vec<String>,
     sync: bool,
     patience_s: u64,
+    #[serde(default)]
+    links: Links,
+    /// Whether what cannot be copied is to be named in a second message. Without it, the first of it fails the request.
+    #[serde(default)]
+    each: bool,
 }
 
 /// What becomes of data on the way. References are those of the servers.
@@ -104,7 +110,7 @@ pub(crate) async fn delegate(
     credentials: &Credentials,
     options: &CopyOptions,
     observer: &dyn CopyObserver,
-) -> Result<CopySummary, TransferError> {
+) -> Result<(CopySummary, Vec<EntryFailure>), TransferError> {
     if options.dry_run {
         return Err(TransferError::refused("what a server would fetch cannot be told; leave --dry-run out"));
     }
@@ -132,6 +138,8 @@ pub(crate) async fn delegate(
         exclude: options.exclude.clone(),
         sync: options.sync,
         patience_s: options.patience.as_secs(),
+        links: options.links,
+        each: true,
     };
     let control = Control::connect(destination, credentials, options.patience).await?;
     let asking = async {
@@ -156,7 +164,7 @@ pub(crate) async fn fetch(
     authority: Option<PathBuf>,
     references: &Arc<References>,
     happened: &Happened,
-) -> Result<CopySummary, TransferError> {
+) -> Result<(CopySummary, Vec<EntryFailure>), TransferError> {
     let mut path = place(&request.destination)?.into_os_string();
     if request.destination.ends_with('/') || request.destination.is_empty() {
         path.push("/");
@@ -175,8 +183,9 @@ pub(crate) async fn fetch(
         also_from: Vec::new(),
         relay: None,
         check: Vec::new(),
+        links: request.links,
     };
-    let mut summary = CopySummary::default();
+    let (mut summary, mut failures) = (CopySummary::default(), Vec::new());
     let (first_token, places) = match &request.sources[..] {
         [] => return Err(TransferError::refused("nothing is to be fetched")),
         sources => {
@@ -195,7 +204,9 @@ pub(crate) async fn fetch(
     for ((_, token), place) in request.sources.iter().zip(places) {
         let credentials =
             Credentials { token: Token::new(token), authority: authority.clone(), ..Credentials::default() };
-        let done = copy(&[place], &destination, &credentials, &options, happened, &never).await?;
+        let CopyOutcome { summary: done, failures: others } =
+            copy_each(&[place], &destination, &credentials, &options, happened, &never).await?;
+        failures.extend(others);
         summary.files += done.files;
         summary.same += done.same;
         summary.removed += done.removed;
@@ -206,6 +217,10 @@ pub(crate) async fn fetch(
         summary.packed_sent_bytes += done.packed_sent_bytes;
         summary.damaged += done.damaged;
         summary.seconds += done.seconds;
+        summary.skipped_links += done.skipped_links;
     }
-    Ok(summary)
+    match failures.pop_if(|_| !request.each) {
+        Some(first) => Err(first.why),
+        None => Ok((summary, failures)),
+    }
 }

@@ -17,11 +17,14 @@ use godwit_flight::{
 use godwit_transfer::place::Place;
 use godwit_transfer::tune::CopyMode;
 use godwit_transfer::{
-    Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, FilesOptions,
+    Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, Credentials, Files, FilesOptions, Links,
     RELAY_CACHE_LEAST_BYTES, References, RelayCache, TransferError, copy,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+
+#[path = "copies/trees.rs"]
+mod trees;
 
 const MIB: usize = 1 << 20;
 
@@ -116,6 +119,7 @@ fn options() -> CopyOptions {
         strict: false,
         also_from: Vec::new(),
         relay: None,
+        links: Links::Follow,
     }
 }
 
@@ -260,53 +264,6 @@ fn what_did_not_change_of_a_changed_source_is_kept() {
             .await;
             assert!(expected == found);
             assert!(summary.kept_bytes >= 8 << 20, "{summary:?}");
-        });
-    }
-}
-
-/// Notifies when so many bytes of a copy are there.
-struct Notifies {
-    at: u64,
-    there: tokio::sync::Notify,
-}
-
-impl CopyObserver for Notifies {
-    fn event(&self, event: &CopyEvent) {
-        if matches!(event, CopyEvent::Copying { bytes, .. } if *bytes >= self.at) {
-            self.there.notify_one();
-        }
-    }
-}
-
-#[test]
-fn a_copy_whose_future_is_dropped_is_begun_again_at_once() {
-    for downloads in [true, false] {
-        run(async {
-            let (_keep, there, mine) = directories();
-            let (source, target) =
-                if downloads { (there.join("f"), mine.join("f")) } else { (mine.join("f"), there.join("f")) };
-            fs::write(&source, bytes(3, 40 * MIB)).unwrap();
-            let served = Serving::start(&there, "127.0.0.1:0").await;
-            let (from, to) = match downloads {
-                true => (served.place("f"), here(&target)),
-                false => (here(&source), served.place("f")),
-            };
-            for round in 1..=8 {
-                let slow = CopyOptions { bits_per_s: Some(250_000_000), ..options() };
-                let notifies = Arc::new(Notifies { at: round * 4 << 20, there: tokio::sync::Notify::new() });
-                let (observer, from, to) = (notifies.clone(), from.clone(), to.clone());
-                let copying = tokio::spawn(async move {
-                    let never = AtomicBool::new(false);
-                    copy(&[from], &to, &Credentials::default(), &slow, &*observer, &never).await
-                });
-                notifies.there.notified().await;
-                copying.abort();
-                let ended = copying.await;
-                assert!(ended.is_err(), "{ended:?}");
-            }
-            let summary = copied(&from, &to, &options()).await.unwrap();
-            assert!(summary.kept_bytes >= 30 << 20, "{summary:?}");
-            assert!(fs::read(&source).unwrap() == fs::read(&target).unwrap());
         });
     }
 }

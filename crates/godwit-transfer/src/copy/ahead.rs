@@ -8,6 +8,7 @@ use godwit_flight::{Batches, Client, FlightError};
 
 use super::CopyOptions;
 use crate::inbox::is_begun;
+use crate::manifest::Links;
 use crate::place::Place;
 use crate::plan::{Naming, name_of};
 use crate::protocol::{AHEAD, AheadRequest, AheadSpan, FileState, ReadSpan, marked, parse};
@@ -31,6 +32,7 @@ impl Guess {
         let path = remote.path.trim_matches('/');
         let is_plain = !options.dry_run && options.bits_per_s.is_none() && !options.compress.is_delta();
         let is_plain = is_plain && options.include.is_empty() && options.exclude.is_empty();
+        let is_plain = is_plain && options.links == Links::Follow;
         if !is_plain || path.is_empty() || !matches!(split_glob(path), Ok(None)) {
             return None;
         }

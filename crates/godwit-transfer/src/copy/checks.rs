@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::{Compression, CopyOptions};
 use crate::error::TransferError;
+use crate::manifest::EntryFailure;
 use crate::place::Place;
 use crate::plan::Item;
 use crate::service::blocking;
@@ -78,16 +79,22 @@ pub(super) fn check_is_possible(
     Ok(())
 }
 
-/// Fails where a file of this machine has another checksum than it is to have: nothing is sent then.
-pub(super) async fn check_sources(items: &[Item], sums: &HashMap<String, Sum>) -> Result<(), TransferError> {
-    let checked: Vec<(String, Sum)> =
-        items.iter().filter_map(|item| Some((item.origin.clone(), sums.get(&item.entry.path)?.clone()))).collect();
+/// Files of this machine that cannot be read, or have another checksum than they are to have.
+pub(super) async fn check_sources(
+    items: &[Item],
+    sums: &HashMap<String, Sum>,
+) -> Result<Vec<EntryFailure>, TransferError> {
+    let checked: Vec<(String, PathBuf, Sum)> = items
+        .iter()
+        .filter_map(|item| Some((item.entry.path.clone(), item.path(), sums.get(&item.entry.path)?.clone())))
+        .collect();
     blocking(move || {
-        checked.iter().try_for_each(|(origin, sum)| {
-            let path = Path::new(origin);
-            let file = File::open(path).map_err(TransferError::file("read", path))?;
-            sum.check(&file, path)
-        })
+        let failures = checked.into_iter().filter_map(|(path, place, sum)| {
+            let file = File::open(&place).map_err(TransferError::file("read", &place));
+            let why = file.and_then(|file| sum.check(&file, &place)).err()?;
+            Some(EntryFailure { path, why })
+        });
+        Ok(failures.collect())
     })
     .await
 }

@@ -88,6 +88,13 @@ pub enum CopyEvent {
         /// Its BLAKE3; empty where it was one block.
         blake3: String,
     },
+    /// An entry is not copied, while others are. Comes at the end.
+    NotCopied {
+        /// Its path below the destination.
+        path: String,
+        /// Why not.
+        why: String,
+    },
     /// Something that the user should know.
     Warning {
         /// What.
@@ -120,6 +127,9 @@ pub struct CopySummary {
     pub packed_bytes: u64,
     /// Bytes that were sent for them.
     pub packed_sent_bytes: u64,
+    /// Links that were skipped, because that was asked for.
+    #[serde(default)]
+    pub skipped_links: usize,
     /// Blocks that came damaged and were fetched again.
     pub damaged: u64,
     /// How long it took, seconds.

@@ -4,7 +4,6 @@
 //! a way that is silent for too long.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +23,7 @@ use crate::genomes::serving::Stop;
 use crate::genomes::source::Packing;
 use crate::inbox::{CopyInbox, Inbox, wait_for_ended_copies};
 use crate::manifest::Entry;
+use crate::names::{printable, shown};
 use crate::plan::Item;
 use crate::protocol::{Have, PACKED, PackedRequest, UNPACK, UnpackCommand, marked, parse};
 use crate::service::blocking;
@@ -97,14 +97,15 @@ impl Copy<'_> {
                     packed.bytes += bytes;
                     packed.sent_bytes += sent_bytes;
                     packed.landed.insert(path.clone());
+                    let path = printable(&path);
                     self.observer.event(&CopyEvent::Unpacked { path: path.clone(), bytes, sent_bytes });
                     self.observer.event(&CopyEvent::Copied { path, bytes, blake3 });
                 }
-                Ok((Landed::Unsuited { why }, _)) => left.entry(why).or_default().push(item.origin),
+                Ok((Landed::Unsuited { why }, _)) => left.entry(why).or_default().push(shown(&item.origin)),
                 // Somebody else was quicker.
                 Ok((Landed::Here, _)) => {}
                 Err(error @ (TransferError::Interrupted | TransferError::Silent { .. })) => return Err(error),
-                Err(error) => left.entry(godwit_model::with_causes(&error)).or_default().push(item.origin),
+                Err(error) => left.entry(godwit_model::with_causes(&error)).or_default().push(shown(&item.origin)),
             }
         }
         for (why, files) in left {
@@ -121,20 +122,21 @@ impl Copy<'_> {
     /// Files that may be genomes, and of which nothing is at the destination.
     async fn genomes(&self) -> Result<Vec<Item>, TransferError> {
         let wanted = |item: &&Item| {
-            let plain = item.entry.directory || self.sums.contains_key(&item.entry.path);
-            !plain && may_be_genome(&item.origin, item.entry.size_bytes)
+            let is_plain = !item.entry.is_file() || self.sums.contains_key(&item.entry.path);
+            !is_plain && may_be_genome(&item.origin, item.entry.size_bytes)
         };
         let items: Vec<Item> = self.plan.items.iter().filter(wanted).cloned().collect();
         let entries: Vec<Entry> = items.iter().map(|item| item.entry.clone()).collect();
-        let have = match self.downloads {
+        let have: Vec<Result<Have, TransferError>> = match self.downloads {
             _ if items.is_empty() => Vec::new(),
             true => {
-                let inbox = Inbox::new(Path::new(&self.base), self.options.strict);
-                blocking(move || entries.iter().map(|entry| inbox.look(entry)).collect::<Result<_, _>>()).await?
+                let inbox = Inbox::new(&self.directory(), self.options.strict);
+                blocking(move || Ok(entries.iter().map(|entry| inbox.look(entry)).collect())).await?
             }
             false => self.control.begin(&self.base, &entries, true).await?.1,
         };
-        let nothing = |(item, have)| (have == Have::Nothing).then_some(item);
+        // What cannot be looked at is told when the copy itself looks at it.
+        let nothing = |(item, have)| matches!(have, Ok(Have::Nothing)).then_some(item);
         Ok(items.into_iter().zip(have).filter_map(nothing).collect())
     }
 
@@ -231,7 +233,7 @@ impl Copy<'_> {
                     if cancelled.load(Ordering::Relaxed) {
                         return Err(TransferError::Interrupted);
                     }
-                    let (path, of) = (item.entry.path.clone(), item.entry.size_bytes);
+                    let (path, of) = (printable(&item.entry.path), item.entry.size_bytes);
                     self.observer.event(&CopyEvent::Packing { path, bytes: done_bytes.load(Ordering::Relaxed), of });
                 }
             }
@@ -255,7 +257,7 @@ impl Copy<'_> {
         let (path, version) = (item.origin.clone(), item.entry.version);
         let request = PackedRequest { path, version, reference: shared.there.clone(), manner: self.manner_of_one() };
         let mut batches = client.download(marked(PACKED, &request)?).await?;
-        let owner = CopyInbox::new(Inbox::new(Path::new(&self.base), self.options.strict));
+        let owner = CopyInbox::new(Inbox::new(&self.directory(), self.options.strict));
         let inbox = owner.share();
         let (stop, entry) = (Arc::new(AtomicBool::new(false)), item.entry.clone());
         let landing = Landing { inbox, entry, loaded: shared.loaded.clone(), threads, stop: stop.clone(), done_bytes };
@@ -301,7 +303,7 @@ impl Copy<'_> {
         // The server answers nothing before it has heard something.
         sender.say(&[]).await?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (path, version, loaded) = (PathBuf::from(&item.origin), item.entry.version, shared.loaded.clone());
+        let (path, version, loaded) = (item.path(), item.entry.version, shared.loaded.clone());
         let packing = Packing { path, version, loaded, threads, stop: stop.clone(), done_bytes };
         let _stop = Stop(stop);
         let (pieces, mut receiver) = mpsc::channel::<Piece>(PIECES_AHEAD);

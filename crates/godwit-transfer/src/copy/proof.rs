@@ -1,13 +1,11 @@
 //! The end of a file: one of its sources says what all of its blocks are.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::control::{Control, is_passing, lost_session, told};
 use crate::error::TransferError;
 use crate::plan::Item;
-use crate::protocol::Trouble;
 use crate::ranges::RangeSet;
 use crate::service::blocking;
 use crate::session::{Event, FileId};
@@ -71,14 +69,11 @@ impl Proof {
             Ok(Proven::Lost(session)) => Note::ProveAgain { file, session },
             Ok(Proven::Told(wrong, hashes, _)) if wrong.is_empty() => Note::Proved { file, hashes },
             Ok(Proven::Told(blocks, _, source)) => Note::Event(Event::Disproved { file, blocks, source }),
-            Ok(Proven::Gone(source, error)) => Note::Trouble { file, source, why: Trouble::of(&error) },
-            Err(error @ TransferError::Changed { .. }) => Note::Trouble { file, source: 0, why: Trouble::of(&error) },
+            Ok(Proven::Gone(source, why)) => Note::Failed { file, source, why },
             // Another source would be asked next, and so on until there is none.
-            Err(error @ TransferError::Unlike { .. }) => Note::Trouble {
-                file,
-                source: self.provers.first().map_or(0, |prover| prover.source),
-                why: Trouble::of(&error),
-            },
+            Err(why) if why.is_of_one_file() => {
+                Note::Failed { file, source: self.provers.first().map_or(0, |prover| prover.source), why }
+            }
             Err(error) => Note::Fatal(error),
         }
     }
@@ -102,8 +97,7 @@ impl Proof {
                 blocking(move || Ok(Proven::Told(inbox.prove(file, &tree, false)?, tree, source))).await
             }
             Direction::Upload { session, .. } => {
-                let (hashes, path, version) =
-                    (self.hashes.clone(), PathBuf::from(&self.item.origin), self.item.entry.version);
+                let (hashes, path, version) = (self.hashes.clone(), self.item.path(), self.item.entry.version);
                 let tree = blocking(move || hashes.all(&path, version)).await?;
                 let Some(prover) = self.provers.first() else { return Err(nobody()) };
                 match prover.control.finish(session, self.file, &tree, false).await {

@@ -1,7 +1,6 @@
 //! Carries out what the session decides, and tells it what happened.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +14,8 @@ use super::proof::{Foretold, Proof, Prover};
 use super::{Connecting, Copy, CopyEvent, CopySummary};
 use crate::control::lost_session;
 use crate::error::TransferError;
+use crate::manifest::EntryFailure;
+use crate::names::{printable, shown};
 use crate::plan::Item;
 use crate::protocol::{FileState, ReadSpan};
 use crate::session::{Action, Event, FileId, FileWork, RequestId, Session, SessionOptions, Sources, Span, StreamId};
@@ -66,7 +67,7 @@ pub(super) struct Runner<'r, 'c> {
     proofs: JoinSet<()>,
     /// How many of them are asked for blocks.
     streams: u32,
-    troubles: Vec<TransferError>,
+    failures: Vec<EntryFailure>,
     /// Why a source does not have a file any more.
     unavailable: HashMap<FileId, TransferError>,
     last_failure: Option<TransferError>,
@@ -109,7 +110,7 @@ impl<'r, 'c> Runner<'r, 'c> {
             slots: Vec::new(),
             proofs: JoinSet::new(),
             streams: 0,
-            troubles: Vec::new(),
+            failures: Vec::new(),
             unavailable: HashMap::new(),
             last_failure: None,
             unwritable: None,
@@ -123,28 +124,29 @@ impl<'r, 'c> Runner<'r, 'c> {
         }
     }
 
-    /// What was done, and where files went.
-    pub(super) fn finished(self) -> (CopySummary, Direction) {
-        (self.summary, self.direction)
+    /// What was done, where files went, and what could not be copied.
+    pub(super) fn finished(self) -> (CopySummary, Direction, Vec<EntryFailure>) {
+        (self.summary, self.direction, self.failures)
     }
 
-    /// Runs the session to its end. Files that are `true` need nothing.
+    /// Runs the session to its end.
     pub(super) async fn run(
         &mut self,
-        work: Vec<(FileWork, bool)>,
+        work: Vec<FileWork>,
         options: SessionOptions,
         cancelled: &AtomicBool,
     ) -> Result<(), TransferError> {
         self.streams = options.streams.max(1);
         let patience = options.patience;
-        let work =
-            work.into_iter().map(|(work, settled)| if settled { FileWork { size_bytes: 0, ..work } } else { work });
-        let (mut session, mut actions) = Session::new(work.collect(), options, self.started.elapsed());
+        let (mut session, mut actions) = Session::new(work, options, self.started.elapsed());
         let mut told_at = Instant::now();
         loop {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::Done => return self.outcome(),
+                    Action::Done => {
+                        self.tell_progress();
+                        return Ok(());
+                    }
                     Action::GiveUp => {
                         let source = self.last_failure.take().map(Box::new);
                         return Err(TransferError::Silent { seconds: patience.as_secs(), source });
@@ -176,16 +178,6 @@ impl<'r, 'c> Runner<'r, 'c> {
                 _ => Event::Tick,
             };
             actions.extend(session.handle(self.started.elapsed(), event));
-        }
-    }
-
-    fn outcome(&mut self) -> Result<(), TransferError> {
-        self.tell_progress();
-        let failed = self.troubles.len();
-        match self.troubles.drain(..).next() {
-            None => Ok(()),
-            Some(only) if self.summary.files == 1 => Err(only),
-            Some(first) => Err(TransferError::Some { failed, files: self.summary.files, first: Box::new(first) }),
         }
     }
 
@@ -223,7 +215,11 @@ impl<'r, 'c> Runner<'r, 'c> {
             }
             Note::Trouble { file, source, why } => {
                 let origin = self.copy.plan.items.get(file as usize).map(|item| item.origin.as_str());
-                self.unavailable.insert(file, why.into_error(origin.unwrap_or_default()));
+                self.unavailable.insert(file, why.into_error(&shown(origin.unwrap_or_default())));
+                Some(Event::Unavailable { file, source })
+            }
+            Note::Failed { file, source, why } => {
+                self.unavailable.insert(file, why);
                 Some(Event::Unavailable { file, source })
             }
             Note::Fatal(error) => return Err(error),
@@ -293,13 +289,18 @@ impl<'r, 'c> Runner<'r, 'c> {
                 self.call_over_the_soonest(sources, session);
                 self.finish(file, sources);
             }
-            Action::Refuse { file } => {
-                let place = self.copy.plan.items[file as usize].origin.clone();
-                let why = self.unavailable.remove(&file);
-                self.troubles.push(why.unwrap_or(TransferError::Damaged { place }));
-            }
+            Action::Refuse { file } => self.leave_out(file),
             Action::Done | Action::GiveUp | Action::Stop => {}
         }
+    }
+
+    fn leave_out(&mut self, file: FileId) {
+        let Item { entry, origin } = &self.copy.plan.items[file as usize];
+        let damaged = TransferError::Damaged { place: shown(origin) };
+        let why = self.unavailable.remove(&file).unwrap_or(damaged);
+        self.failures.push(EntryFailure { path: entry.path.clone(), why });
+        self.summary.files = self.summary.files.saturating_sub(1);
+        self.summary.bytes = self.summary.bytes.saturating_sub(entry.size_bytes);
     }
 
     fn open(&mut self, stream: StreamId, source: u32) {
@@ -421,7 +422,7 @@ impl<'r, 'c> Runner<'r, 'c> {
     fn tell_copied(&self, file: FileId, hashes: &[BlockHash]) {
         let entry = &self.copy.plan.items[file as usize].entry;
         let blake3 = root(hashes, entry.size_bytes).to_hex().to_string();
-        let (path, bytes) = (entry.path.clone(), entry.size_bytes);
+        let (path, bytes) = (printable(&entry.path), entry.size_bytes);
         self.copy.observer.event(&CopyEvent::Copied { path, bytes, blake3 });
     }
 
@@ -477,10 +478,5 @@ fn read_span(span: &Span, copy: &Copy<'_>, source: u32) -> Option<ReadSpan> {
 
 fn source_span(span: &Span, items: &[Item]) -> SourceSpan {
     let item = &items[span.file as usize];
-    SourceSpan {
-        file: span.file,
-        path: PathBuf::from(&item.origin),
-        version: item.entry.version,
-        blocks: (span.start, span.end),
-    }
+    SourceSpan { file: span.file, path: item.path(), version: item.entry.version, blocks: (span.start, span.end) }
 }

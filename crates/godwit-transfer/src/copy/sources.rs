@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use super::{CopyEvent, CopyObserver, CopyOptions};
 use crate::control::{Control, Credentials};
 use crate::error::TransferError;
-use crate::manifest::Entry;
+use crate::manifest::{Entry, Links};
 use crate::place::{Place, Remote};
 use crate::plan::{Item, name_of};
 use crate::select::split_glob;
@@ -94,8 +94,8 @@ pub(super) async fn find(
 
 impl Mirror {
     /// Finds out which of these files it has. `base` is the path of what is copied on the server that named them.
-    pub(super) async fn look(&mut self, items: &[Item], base: &str) -> Result<(), TransferError> {
-        let entries = self.control.list(&self.path).await?;
+    pub(super) async fn look(&mut self, items: &[Item], base: &str, links: Links) -> Result<(), TransferError> {
+        let entries = self.control.list(&self.path, links).await?.entries;
         let entries: HashMap<String, Entry> = entries.into_iter().map(|entry| (entry.path.clone(), entry)).collect();
         let origins = items.iter().map(|item| {
             let below = item.origin.strip_prefix(base)?.trim_start_matches('/');
@@ -123,8 +123,8 @@ impl Mirror {
 /// not, so its time has to be the same as well.
 fn is_same(one: &Entry, other: &Entry) -> bool {
     let times = |entry: &Entry| (entry.modified_s, entry.modified_ns);
-    !one.directory
-        && !other.directory
+    one.is_file()
+        && other.is_file()
         && one.size_bytes == other.size_bytes
         && (block_count(one.size_bytes) > 1 || times(one) == times(other))
 }

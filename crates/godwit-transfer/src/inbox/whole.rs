@@ -26,7 +26,7 @@ impl Inbox {
     /// # Errors
     /// [`TransferError::Busy`], [`TransferError::File`], [`TransferError::Refused`].
     pub(crate) fn begin_whole(&self, entry: &Entry) -> Result<Option<Whole>, TransferError> {
-        if entry.directory || self.look(entry)? != Have::Nothing {
+        if !entry.is_file() || self.look(entry)? != Have::Nothing {
             return Ok(None);
         }
         let target = self.target_of(entry)?;

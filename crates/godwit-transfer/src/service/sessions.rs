@@ -150,3 +150,29 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_takes_a_file_from_an_earlier_one_of_its_client_and_never_from_a_later_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::default();
+        let begin = || sessions.begin(&Caller::default(), "", Inbox::new(directory.path(), true)).unwrap().1;
+        let source = directory.path().join("source");
+        std::fs::write(&source, vec![7; 3 << 20]).unwrap();
+        let entry = Entry::of("f".to_owned(), &std::fs::metadata(&source).unwrap());
+        let begin_file =
+            |session: &Session| sessions.begin_file(session, (0, entry.clone()), directory.path().join("f"), false);
+        let is_open = |session: &Session| session.inbox.incoming(0).unwrap().is_open();
+        let (earlier, later) = (begin(), begin());
+        assert_eq!(begin_file(&later).unwrap(), Have::Nothing);
+        // A request of a client that has gone may be served late.
+        assert!(matches!(begin_file(&earlier), Err(TransferError::Busy { .. })));
+        assert!(is_open(&later));
+        let latest = begin();
+        assert_eq!(begin_file(&latest).unwrap(), Have::Nothing);
+        assert!(is_open(&latest) && !is_open(&later));
+    }
+}

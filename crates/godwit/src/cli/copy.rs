@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use godwit_transfer::Links;
 use godwit_transfer::tune::CopyMode;
 
 use super::values::{parse_duration, parse_rate, parse_streams};
@@ -43,6 +44,9 @@ pub struct CopyArgs {
     /// Leave out files and directories that fit this pattern; may be given again
     #[arg(long, value_name = "GLOB", help_heading = THIS_RUN)]
     pub exclude: Vec<String>,
+    /// What to do with symbolic links at SRC
+    #[arg(long, value_enum, default_value_t = LinksName::Follow, value_name = "HOW", help_heading = THIS_RUN)]
+    pub links: LinksName,
     /// Give no file its name that has another checksum than this list says (as of md5sum, sha256sum, b3sum); may be given again
     #[arg(long, value_name = "LIST", help_heading = THIS_RUN)]
     pub check: Vec<PathBuf>,
@@ -89,6 +93,26 @@ pub enum CompressionName {
     Zstd,
     /// Genomes as what differs from a reference that both ends have, where they do; all else as it is
     Delta,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LinksName {
+    /// Copy the files and directories that they lead to
+    Follow,
+    /// Copy them as links, where they lead to something within what is copied
+    Keep,
+    /// Leave them out
+    Skip,
+}
+
+impl From<LinksName> for Links {
+    fn from(name: LinksName) -> Self {
+        match name {
+            LinksName::Follow => Self::Follow,
+            LinksName::Keep => Self::Keep,
+            LinksName::Skip => Self::Skip,
+        }
+    }
 }
 
 /// A number of connections; `None` for what the path needs.

@@ -11,6 +11,7 @@ impl CopyObserver for Progress {
         if let Display::Json { steps } = self.display {
             let told = match event {
                 CopyEvent::Warning { .. } => self.log >= LogLevel::Warn,
+                CopyEvent::NotCopied { .. } => true,
                 _ => steps,
             };
             if told {
@@ -58,6 +59,11 @@ impl CopyObserver for Progress {
                 tell(&format!("godwit: {path}: {sent_bytes} bytes sent in place of {bytes}"));
             }
             CopyEvent::Copied { .. } | CopyEvent::Unpacked { .. } | CopyEvent::Saved { .. } => {}
+            CopyEvent::NotCopied { path, why } => {
+                // One line for each, whatever its name.
+                let line = format!("godwit: not copied: {path}: {why}").replace(char::is_control, "?");
+                tell(&line);
+            }
             CopyEvent::Warning { message } if self.log >= LogLevel::Warn => {
                 tell(&format!("godwit: warning: {message}"))
             }

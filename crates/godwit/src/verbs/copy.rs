@@ -36,17 +36,24 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
         patience: if names_a_pool(&places) { args.patience.min(args.access.wait) } else { args.patience },
         strict: false,
         check: args.check.clone(),
+        links: args.links.into(),
         relay: args.relay.as_deref().map(Place::parse).transpose()?,
         also_from: args.also_from.iter().map(|text| Place::parse(text)).collect::<Result<_, _>>()?,
     };
     let credentials = credentials_for(&places, &args.access, args.common.json)?;
     let progress = Progress::new(&args.common);
-    let outcome = on_threads(threads, copy(sources, destination, &credentials, &options, &progress, &cancelled));
+    let outcome = on_threads(threads, copy(sources, destination, &credentials, &options, &progress, &cancelled))?;
     progress.clear();
-    let summary = outcome?;
-    if !args.dry_run {
-        progress.say(&told(&summary));
+    let copied = match &outcome {
+        Ok(summary) => Some(summary),
+        // What could be copied is.
+        Err(TransferError::Some { summary, .. }) => Some(&**summary),
+        Err(_) => None,
+    };
+    if let Some(summary) = copied.filter(|_| !args.dry_run) {
+        progress.say(&told(summary));
     }
+    outcome?;
     Ok(())
 }
 
@@ -54,13 +61,13 @@ pub fn run(args: &CopyArgs) -> Result<(), Failure> {
 pub(super) fn on_threads(
     threads: usize,
     copying: impl Future<Output = Result<CopySummary, TransferError>>,
-) -> Result<CopySummary, Failure> {
+) -> Result<Result<CopySummary, TransferError>, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Machine, format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(copying);
     // Reads that nobody waits for any more.
     runtime.shutdown_background();
-    Ok(outcome?)
+    Ok(outcome)
 }
 
 /// Whether a pool is copied from or to, whose nodes are waited for as --wait says.
@@ -70,7 +77,7 @@ fn names_a_pool(places: &[Place]) -> bool {
 
 fn told(summary: &CopySummary) -> String {
     let packed = summary.packed_bytes;
-    let sent = (summary.bytes - summary.kept_bytes).saturating_sub(packed) + summary.packed_sent_bytes;
+    let sent = summary.bytes.saturating_sub(summary.kept_bytes).saturating_sub(packed) + summary.packed_sent_bytes;
     let rate = sent as f64 * 8.0 / 1e6 / summary.seconds.max(1e-3);
     let mut text = format!(
         "{} copied, {:.1} MB in {:.1} s, {rate:.0} Mbit/s",
@@ -96,6 +103,9 @@ fn told(summary: &CopySummary) -> String {
     if summary.removed > 0 {
         text += &format!(", {} removed", summary.removed);
     }
+    if summary.skipped_links > 0 {
+        text += &format!(", {} skipped", counted(summary.skipped_links, "link"));
+    }
     if summary.damaged > 0 {
         text += &format!(", {} came damaged and again", counted(summary.damaged as usize, "block"));
     }
@@ -117,9 +127,14 @@ fn exit_of(error: &TransferError) -> Exit {
     match error {
         TransferError::NotFound { .. } | TransferError::Refused { .. } => Exit::Usage,
         TransferError::File { .. } | TransferError::Busy { .. } => Exit::Machine,
-        TransferError::Changed { .. } | TransferError::Damaged { .. } | TransferError::Unlike { .. } => Exit::Input,
+        TransferError::Changed { .. }
+        | TransferError::Damaged { .. }
+        | TransferError::Unlike { .. }
+        | TransferError::Unsupported { .. } => Exit::Input,
         TransferError::Packing { source, .. } => super::pack::exit_of(source),
         TransferError::Elsewhere { .. } | TransferError::Silent { .. } | TransferError::Flight(_) => Exit::Remote,
+        // It was there when the tree was listed.
+        TransferError::Some { first, .. } if matches!(**first, TransferError::NotFound { .. }) => Exit::Input,
         TransferError::Some { first, .. } => exit_of(first),
         TransferError::Interrupted => Exit::Interrupted,
         TransferError::Bug { .. } => Exit::Bug,

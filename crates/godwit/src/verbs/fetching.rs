@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use godwit_pipeline::{Blame, FetchReads, PRIVATE, PipelineError};
 use godwit_transfer::place::Place;
 use godwit_transfer::tune::CopyMode;
-use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, copy};
+use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, Links, copy};
 
 use super::access::credentials_for;
 use super::copy::on_threads;
@@ -51,8 +51,10 @@ impl Fetching {
             also_from: Vec::new(),
             relay: None,
             check: Vec::new(),
+            links: Links::Follow,
         };
-        on_threads(self.threads, copy(sources, target, &credentials, &options, &Silent, cancelled)).map(drop)
+        on_threads(self.threads, copy(sources, target, &credentials, &options, &Silent, cancelled))??;
+        Ok(())
     }
 }
 
