@@ -88,7 +88,7 @@ impl WholeFile {
                     }
                     false
                 };
-                while reader.next_batch(&note).map_err(blamed)?.is_some() {}
+                while reader.next_batch(note).map_err(blamed)?.is_some() {}
             }
         }
         Ok(contigs)

@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn characters_slashes_and_dots_cannot_be_written_as_bytes() {
-        for text in ["\0c3\0a9", "\02f", "\02e", "a\0", "\0f", "\0FF", "\0+f"] {
+        for text in ["\x00c3\x00a9", "\x002f", "\x002e", "a\0", "\0f", "\0FF", "\0+f"] {
             assert_eq!(path_of(text), None, "{text:?}");
         }
         assert_eq!(shown("a\nb\0ff\0fec"), "a\\nb\\xff\\xfec");

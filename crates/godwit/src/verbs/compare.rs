@@ -25,7 +25,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Failure> {
         temp: args.common.temp.clone(),
         threads: args.common.thread_count(),
     };
-    let comparison = compare(&options, &*interruption::flag())?;
+    let comparison = compare(&options, &interruption::flag())?;
     if args.common.json {
         return print_json(&comparison);
     }

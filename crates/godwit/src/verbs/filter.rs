@@ -22,7 +22,7 @@ pub fn run(args: &FilterArgs) -> Result<(), Failure> {
         command: command_line(&args.common.configured),
         scanned: None,
     };
-    let report = filter(&options, &progress, &*interruption::flag())?;
+    let report = filter(&options, &progress, &interruption::flag())?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

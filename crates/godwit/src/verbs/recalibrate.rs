@@ -26,7 +26,7 @@ pub fn run(args: &RecalibrateArgs) -> Result<(), Failure> {
         command: command_line(&args.common.configured),
         scanned: None,
     };
-    let report = recalibrate(&options, &progress, &*interruption::flag())?;
+    let report = recalibrate(&options, &progress, &interruption::flag())?;
     if report.already_complete {
         progress.say(&format!("already complete: {}", args.out.display()));
         return Ok(());

@@ -10,7 +10,7 @@ use crate::interruption;
 /// Writes the file and says what is in it.
 pub fn run(args: &VariantsArgs) -> Result<(), Failure> {
     let threads = args.common.thread_count();
-    let records = write_variants(&or_stdin(&args.input), &args.out, threads, &*interruption::flag())?;
+    let records = write_variants(&or_stdin(&args.input), &args.out, threads, &interruption::flag())?;
     if args.common.quiet || args.common.json || args.common.log < LogLevel::Info {
         return Ok(());
     }

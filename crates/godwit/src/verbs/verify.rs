@@ -9,7 +9,7 @@ use crate::interruption;
 
 /// Checks and prints one line for each file; fails if anything is wrong with one.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
-    let checks = verify(&args.path, args.common.thread_count(), &*interruption::flag())?;
+    let checks = verify(&args.path, args.common.thread_count(), &interruption::flag())?;
     let text: String = checks.iter().map(|check| line(check, args.common.json)).collect();
     if !args.common.quiet {
         print(&text)?;
