@@ -138,7 +138,8 @@ fn a_verb_that_reads_a_fifo_without_a_writer_ends_by_signals() {
 #[test]
 fn a_verb_whose_server_never_answers_ends_by_signals() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("grpc+tcp://{}", listener.local_addr().expect("it is bound"));
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let url = format!("grpc+tcp://{address}");
     // It takes connections and reads what comes, but sends nothing.
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
@@ -150,7 +151,7 @@ fn a_verb_whose_server_never_answers_ends_by_signals() {
         ("query", &["query", "SELECT 1", "--at", &url]),
         ("copy", &["copy", &file, "OUT/x"]),
         ("copy-to", &["copy", text(Path::new("/etc/passwd")), &one]),
-        ("bench-flight", &["bench", "flight", "--at", &url]),
+        ("bench-flight", &["bench", "flight", "--at", &address]),
         ("doctor", &["doctor", "--at", &url]),
     ];
     for (verb, words) in commands {

@@ -25,8 +25,11 @@ fn files_are_what_they_hold_whatever_their_names_end_with() {
     copy("odd.bam", "reads.csv");
     copy("odd.bam", "reads.parquet");
     copy("odd.sam", "sam.bam");
-    copy("odd.parquet", "parquet.arrow");
-    copy("odd.parquet", "parquet.csv");
+    for name in ["parquet.arrow", "parquet.csv"] {
+        let ask = godwit().args(["query", "SELECT * FROM reads('odd.bam')", "--format", "parquet", "--data"]);
+        let finished = ask.arg(data()).arg("--out").arg(at(name)).run();
+        assert!(finished.status.success(), "{}", finished.report());
+    }
     Tool::need("samtools").run([
         "view",
         "-C",

@@ -35,6 +35,7 @@ pub fn feeder() -> Finding {
 /// Pairs per second.
 fn rate() -> Result<f64, String> {
     let directory = std::env::temp_dir().join(format!("godwit-doctor-{}", std::process::id()));
+    let _listed = godwit_process::TemporaryPath::new(&directory);
     let _removed = Removed(directory.clone());
     std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let failed = |error: &dyn std::error::Error| with_causes(error);
