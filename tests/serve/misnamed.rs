@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 
 use godwit_tests::binary::godwit;
 use godwit_tests::served::Served;
@@ -13,32 +14,23 @@ use super::regions::samtools;
 use super::web::text;
 use crate::run::formats::lines;
 
-#[test]
-fn files_are_what_they_hold_whatever_their_names_end_with() {
-    needs!("samtools", "bcftools");
-    let directory = scratch::directory("misnamed");
+/// Writes a file of each format under a name that ends as another format's does.
+fn write_misnamed(directory: &Path) {
     let at = |name: &str| directory.join(name);
-    let (bam, copy) =
-        (data().join("odd.bam"), |from: &str, to: &str| fs::copy(data().join(from), at(to)).expect("it can be copied"));
+    let bam = data().join("odd.bam");
+    let copy = |from: &str, to: &str| fs::copy(data().join(from), at(to)).expect("it can be copied");
     copy("odd.bam", "named.cram");
     copy("odd.bam.bai", "named.cram.bai");
     copy("odd.bam", "reads.csv");
     copy("odd.bam", "reads.parquet");
     copy("odd.sam", "sam.bam");
     for name in ["parquet.arrow", "parquet.csv"] {
-        let ask = godwit().args(["query", "SELECT * FROM reads('odd.bam')", "--format", "parquet", "--data"]);
-        let finished = ask.arg(data()).arg("--out").arg(at(name)).run();
+        let query = godwit().args(["query", "SELECT * FROM reads('odd.bam')", "--format", "parquet", "--data"]);
+        let finished = query.arg(data()).arg("--out").arg(at(name)).run();
         assert!(finished.status.success(), "{}", finished.report());
     }
-    Tool::need("samtools").run([
-        "view",
-        "-C",
-        "--output-fmt-option",
-        "no_ref=1",
-        "-o",
-        text(&at("cram.bam")),
-        text(&bam),
-    ]);
+    let cram = at("cram.bam");
+    Tool::need("samtools").run(["view", "-C", "--output-fmt-option", "no_ref=1", "-o", text(&cram), text(&bam)]);
     let vcf = "##fileformat=VCFv4.2\n##contig=<ID=c,length=100>\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\nc\t5\t.\tA\tC\t.\t.\t.\n";
     fs::write(at("plain.vcf.gz"), vcf).expect("it can be written");
     fs::write(at("vcf.bam"), vcf).expect("it can be written");
@@ -52,6 +44,14 @@ fn files_are_what_they_hold_whatever_their_names_end_with() {
     fs::write(at("bases.fq"), ">a\nACGT\n>b\nACGT\n").expect("it can be written");
     // Twelve columns, the second a number: BED, though SAM looks like this, too.
     fs::write(at("twelve.bed"), "c\t0\t9\tn\t0\t+\t0\t9\t0\t1\t9,\t0,\n").expect("it can be written");
+}
+
+#[test]
+fn files_are_what_they_hold_whatever_their_names_end_with() {
+    needs!("samtools", "bcftools");
+    let directory = scratch::directory("misnamed");
+    write_misnamed(&directory);
+    let bam = data().join("odd.bam");
     let reads = samtools(&bam, &[]).len().to_string();
     let counted = |table: &str, condition: &str| {
         let sql = format!("SELECT count(*) FROM {table} {condition}");
@@ -78,14 +78,14 @@ fn files_are_what_they_hold_whatever_their_names_end_with() {
     // A server, its index of the other name, and a file that takes the place of another.
     let served = Served::start(&directory, &[]);
     let url = format!("http://{}/reads/named.cram?format=BAM&referenceName=HLA-A*01:01:01:01", served.address);
-    let found = samtools(std::path::Path::new(&url), &[]).len();
+    let found = samtools(Path::new(&url), &[]).len();
     assert!(found >= samtools(&bam, &["{HLA-A*01:01:01:01}"]).len() && found < reads.parse().expect("a number"));
     let ask = |sql: &str| {
         let place = format!("grpc+tcp://{}", served.address);
         lines(&godwit().args(["query", sql, "--at", &place, "--format", "tsv"]).succeeds().stdout)[1].clone()
     };
     assert_eq!(ask("SELECT count(*) FROM \"sam.bam\""), reads);
-    fs::copy(at("bcf.vcf"), at("new")).expect("it can be copied");
-    fs::rename(at("new"), at("sam.bam")).expect("it can be renamed");
+    fs::copy(directory.join("bcf.vcf"), directory.join("new")).expect("it can be copied");
+    fs::rename(directory.join("new"), directory.join("sam.bam")).expect("it can be renamed");
     assert_eq!(ask("SELECT count(*) FROM \"sam.bam\""), "1");
 }

@@ -41,13 +41,12 @@ pub enum FlightError {
         #[source]
         source: std::io::Error,
     },
-    /// The other end refused or failed.
-    #[error("{peer} answered: {status}")]
+    /// The peer ended the call with an error status. The status is not a `source`: its own text repeats code and metadata.
+    #[error("{peer} answered: {}", status_text(status))]
     Status {
-        /// The other end.
+        /// Address of the peer.
         peer: String,
-        /// What it said.
-        #[source]
+        /// The status of the call.
         status: Box<tonic::Status>,
     },
     /// Bytes that are no Flight message.
@@ -79,6 +78,11 @@ pub enum FlightError {
         #[source]
         source: ArrowError,
     },
+}
+
+/// Returns the message of a status, or what its code means where the message is empty.
+fn status_text(status: &tonic::Status) -> &str {
+    if status.message().is_empty() { status.code().description() } else { status.message() }
 }
 
 impl From<ArrowError> for FlightError {

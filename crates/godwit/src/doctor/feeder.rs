@@ -1,11 +1,11 @@
 //! How fast one pair of gzip files can be read here: what all nodes of a run together cannot outrun.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use godwit_formats::fastq::{LaneEvent, LaneOptions, LaneReader};
 use godwit_formats::with_causes;
 use godwit_pipeline::simulate::{Assembly, GenomeOptions, ReadOptions, Sample, SampleOptions, write_reads};
+use godwit_process::Temporary;
 
 use super::{Finding, State};
 
@@ -34,15 +34,14 @@ pub fn feeder() -> Finding {
 
 /// Pairs per second.
 fn rate() -> Result<f64, String> {
-    let directory = std::env::temp_dir().join(format!("godwit-doctor-{}", std::process::id()));
-    let _listed = godwit_process::TemporaryPath::new(&directory);
-    let _removed = Removed(directory.clone());
-    std::fs::create_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let directory = tempfile::Builder::new().prefix("godwit-doctor-").tempdir().map(Temporary::new);
+    let directory = directory.map_err(|error| format!("scratch space: {error}"))?;
     let failed = |error: &dyn std::error::Error| with_causes(error);
     let assembly = Assembly::simulate(&GenomeOptions::default()).map_err(|error| failed(&error))?;
     let sample = Sample::draw(&assembly, &SampleOptions::default());
     let options = ReadOptions { pairs: PAIRS, read_bases: 150, gzip: true, ..ReadOptions::default() };
-    let written = write_reads(&assembly, &sample, &options, &directory.join("r")).map_err(|error| failed(&error))?;
+    let written =
+        write_reads(&assembly, &sample, &options, &directory.path().join("r")).map_err(|error| failed(&error))?;
     let started = Instant::now();
     let mut lane = LaneReader::open(&written.lanes[0], &LaneOptions::default()).map_err(|error| failed(&error))?;
     let mut reads = 0;
@@ -52,14 +51,4 @@ fn rate() -> Result<f64, String> {
         }
     }
     Ok(reads as f64 / 2.0 / started.elapsed().as_secs_f64())
-}
-
-/// Removes a directory in the end.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        // Nothing lies there that anybody would miss.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
