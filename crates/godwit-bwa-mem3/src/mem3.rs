@@ -77,6 +77,9 @@ impl BlockWork<'_> {
     /// The records of each segment. `given`: insert sizes that are not inferred.
     fn run(&self, given: Option<InsertSizeModel>) -> Result<Vec<PackedRecords>, Error> {
         let (reads, paired) = (&self.block.reads, self.block.header.paired);
+        if reads.reads() == 0 {
+            return Ok(Vec::new());
+        }
         let index = &self.library.index;
         let cohort = Cohort::new(reads.reads(), library::kernel_batch_reads(), paired);
         let mut cohort = cohort.map_err(|problem| self.failed(problem))?;
