@@ -231,7 +231,7 @@ fn reads_that_no_record_can_hold_are_refused_with_their_place() {
         (|read| read.quality.push(b'I'), "another length"),
         (|read| read.name.push(' '), "white space"),
         (|read| read.quality[3] = 0xc3, "quality"),
-        (|read| read.name = "n".repeat(255), "255"),
+        (|read| read.name = "n".repeat(255), "254"),
     ];
     for (change, word) in changes {
         let mut reads = data::reads(&tools.genome, 20, Layout::Single, 41);

@@ -7,6 +7,9 @@ use arrow_array::{Array, BinaryArray, RecordBatch};
 use crate::BlockReads;
 use crate::error::Error;
 
+/// Longest name of a BAM record (SAMv1 §4.2). bwa-mem3 aborts on a longer one.
+const MAX_NAME_BYTES: usize = 254;
+
 /// One read. An empty comment or quality counts as absent, as in bwa.
 #[derive(Clone, Copy, Debug)]
 pub struct Read<'a> {
@@ -124,6 +127,10 @@ impl ReadBatches {
 impl BlockReads for ReadBatches {
     fn push(&mut self, batch: &RecordBatch, keep_comments: bool) -> Result<(), Error> {
         let columns = ReadColumns::new(batch, self.reads(), keep_comments)?;
+        if let Some(row) = columns.iter().position(|read| read.name.len() > MAX_NAME_BYTES) {
+            let problem = "its name is longer than the 254 bytes that BAM can hold";
+            return Err(Error::Read { index: self.reads() + row, problem });
+        }
         if columns.rows() > 0 {
             self.ends.push(self.reads() + columns.rows());
             self.batches.push(columns);
