@@ -52,77 +52,124 @@ fn blocks_of(block_bases: u64) -> AlignOptions {
 }
 
 #[test]
-fn bwa_mem2_gives_the_records_of_bwa_at_any_options_and_instructions() {
+fn bwa_mem3_gives_the_records_of_bwa_at_any_options_and_instructions() {
     needs!("bwa");
     needs_picard!();
-    let sample = indexed(&spec(), "bwa-mem2", "");
-    for arguments in ["", "-M -Y", "-a -h 2,10", "-5 -q", "-SP", "-k15 -r 1.2 -c 100 -B 3 -O 5,7 -I 300,40 -T 20"] {
+    let sample = indexed(&spec(), "bwa-mem3", "");
+    for arguments in ["", "-M -Y", "-h 2,10", "-5 -q", "-SP", "-k15 -r 1.2 -c 100 -B 3 -O 5,7 -I 300,40 -T 20"] {
         let aligner_args = arguments.split_whitespace().map(str::to_owned).collect();
         let options = AlignOptions { aligner_args, ..blocks_of(50_000) };
-        assert_identical(&sample, &options, &["--aligner", "bwa-mem2", "--threads", "2"]);
+        assert_identical(&sample, &options, &["--aligner", "bwa-mem3", "--threads", "2"]);
     }
     let expected = reference_bam(&sample.reference, &sample.lanes, &blocks_of(50_000)).bam;
-    for instructions in ["sse41", "avx2", "avx512bw"] {
+    for instructions in ["avx2", "avx512bw"] {
         let out = scratch::directory("instructions");
-        let command = align(&sample, &blocks_of(50_000), &out).args(["--aligner", "bwa-mem2"]);
-        command.env("GODWIT_BWA_MEM2_INSTRUCTIONS", instructions).succeeds();
+        let command = align(&sample, &blocks_of(50_000), &out).args(["--aligner", "bwa-mem3"]);
+        // A variable of the library's own does not reach it.
+        let command = command.env("BWAMEM3_FORCE_TIER", "sse41");
+        command.env("GODWIT_BWA_MEM3_INSTRUCTIONS", instructions).succeeds();
         sam::assert_same(&expected, &out.join("sample.bam"));
     }
 }
 
 #[test]
-fn bwa_mem2_passes_the_ordinal_of_every_block_and_knows_single_reads_and_alternates() {
+fn bwa_mem3_passes_the_ordinal_of_every_block_and_knows_single_reads_and_alternates() {
     needs!("bwa");
     needs_picard!();
-    let sample = indexed(&spec(), "bwa-mem2", "");
-    let words = ["--aligner", "bwa-mem2"];
+    let sample = indexed(&spec(), "bwa-mem3", "");
+    let words = ["--aligner", "bwa-mem3"];
     let outputs = ["1", "3"]
         .map(|threads| assert_identical(&sample, &blocks_of(10_000), &[&words[..], &["--threads", threads]].concat()));
     assert_same_bytes(&outputs);
-    let single = indexed(&SampleSpec { paired: false, ..spec() }, "bwa-mem2", "");
+    let single = indexed(&SampleSpec { paired: false, ..spec() }, "bwa-mem3", "");
     assert_identical(&single, &blocks_of(20_000), &words);
-    let alternate = indexed(&SampleSpec { alternate: true, ..spec() }, "bwa-mem2", "");
+    let alternate = indexed(&SampleSpec { alternate: true, ..spec() }, "bwa-mem3", "");
     assert_identical(&alternate, &blocks_of(50_000), &words);
 }
 
-/// A genome without N, and reads from its first and last bases: the walk through bwa-mem2's thinned suffix array ends there
-/// at the start of the text.
-#[test]
-fn bwa_mem2_places_reads_at_the_very_ends_of_the_genome_as_bwa_does() {
-    needs!("bwa", "samtools");
-    let folder = scratch::directory("ends");
-    let mut state = 5u64;
-    let mut letter = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        char::from(b"ACGT"[(state >> 62) as usize])
-    };
-    let genome: String = (0..3000).map(|_| letter()).collect();
-    let reference = folder.join("ends.fa");
-    write(&reference, &format!(">only\n{genome}\n"));
-    let starts = (0..20).chain(genome.len() - 120..=genome.len() - 100);
-    let reads: String =
-        starts.map(|start| format!("@r{start}\n{}\n+\n{}\n", &genome[start..start + 100], "I".repeat(100))).collect();
-    write(&folder.join("reads.fq"), &reads);
-    let records = ["bwa", "bwa-mem2"].map(|aligner| {
-        godwit().arg("index").arg(&reference).args(["--aligner", aligner]).succeeds();
-        let out = folder.join(aligner);
-        let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads");
-        let command = command.arg(folder.join("reads.fq")).args(["--sample", "s", "--aligner", aligner, "--out"]);
-        command.arg(&out).succeeds();
-        SamText::read(&out.join("s.bam")).records
-    });
-    assert_eq!(records[0].len(), 41);
-    assert_eq!(records[0], records[1]);
+/// Runs on the sample with both indexes; the file, what `run.json` has of the aligner, and what was printed.
+fn bam_and_aligner(out: &str, words: &[&str], environment: &[(&str, &str)]) -> (PathBuf, serde_json::Value, Finished) {
+    let sample = indexed(&spec(), "bwa-mem3", "");
+    let out = scratch::directory(out);
+    let command = align(&sample, &blocks_of(50_000), &out).args(words);
+    let command = environment.iter().fold(command, |command, (name, value)| command.env(name, value));
+    let finished = command.succeeds();
+    let report = std::fs::read_to_string(out.join("run.json")).expect("a run leaves a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+    (out.join("sample.bam"), report["aligner"].clone(), finished)
 }
 
 #[test]
-fn bwa_mem2_refuses_what_would_not_be_bwas() {
-    let sample = indexed(&spec(), "bwa-mem2", "");
-    for (arguments, word) in [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-t 3", "--threads")] {
-        let out = scratch::directory("refused").join("out");
-        let command = align(&sample, &AlignOptions::default(), &out).args(["--aligner", "bwa-mem2"]);
-        command.arg(format!("--aligner-args={arguments}")).run().refuses(&[USAGE], &[word]);
+fn auto_takes_bwa_mem3_or_bwa_and_writes_the_same_file() {
+    let (auto, of_auto, _) = bam_and_aligner("auto", &[], &[]);
+    assert_eq!((&of_auto["choice"], &of_auto["name"]), (&"auto".into(), &"bwa-mem3".into()));
+    assert!(of_auto["reason"].as_str().is_some_and(|reason| reason.contains("fastest")), "{of_auto}");
+    let (bwa, of_bwa, _) = bam_and_aligner("bwa", &["--aligner", "bwa"], &[]);
+    assert_eq!((&of_bwa["name"], &of_bwa["version"]), (&"bwa".into(), &"0.7.17".into()));
+    assert!(of_bwa["reason"].is_null(), "{of_bwa}");
+    let (former, of_former, finished) = bam_and_aligner("former", &["--aligner", "bwa-mem2"], &[]);
+    assert_eq!(of_former["name"], "bwa-mem3");
+    assert!(finished.stderr.contains("bwa-mem2 is another name for bwa-mem3"), "{}", finished.report());
+    // Without its program, auto goes on with bwa and says why.
+    let (fallen, of_fallen, finished) = bam_and_aligner("fallen", &[], &[("GODWIT_BWA_MEM3", "/no/program")]);
+    assert_eq!(of_fallen["name"], "bwa");
+    for text in [of_fallen["reason"].to_string(), finished.stderr.clone()] {
+        assert!(text.contains("/no/program"), "{text}");
     }
+    let header = SamText::read(&auto).header.join("\n");
+    assert!(header.contains("@PG\tID:bwa\tPN:bwa\tVN:0.7.17\tCL:bwa mem -K 50000\n"), "{header}");
+    assert_same_bytes(&[auto, bwa, former, fallen]);
+}
+
+#[test]
+fn options_that_bwa_mem3_does_not_take_go_to_bwa_by_auto_and_are_refused_by_name() {
+    needs!("bwa");
+    needs_picard!();
+    let sample = indexed(&spec(), "bwa-mem3", "");
+    for (arguments, word) in [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-a", "-a"), ("-V", "-V"), ("-W 30", "-W")] {
+        let aligner_args: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let out = scratch::directory("refused").join("out");
+        let options = AlignOptions { aligner_args, ..blocks_of(50_000) };
+        let named = align(&sample, &options, &out).args(["--aligner", "bwa-mem3"]).run();
+        named.refuses(&[USAGE], &[word, "--aligner bwa"]);
+        let finished = align(&sample, &options, &out).succeeds();
+        assert!(finished.stderr.contains("bwa 0.7.17 aligns: bwa-mem3 cannot be used"), "{}", finished.report());
+        assert!(finished.stderr.contains(word), "{}", finished.report());
+        let expected = reference_bam(&sample.reference, &sample.lanes, &options);
+        sam::assert_same(&expected.bam, &out.join("sample.bam"));
+    }
+    let out = scratch::directory("refused").join("out");
+    let command = align(&sample, &AlignOptions::default(), &out).args(["--aligner", "bwa-mem3"]);
+    command.arg("--aligner-args=-t 3").run().refuses(&[USAGE], &["--threads"]);
+}
+
+/// The files have the sizes of an index of 300 Gb and take no room: more than any machine's memory.
+#[test]
+fn an_index_that_does_not_fit_into_memory_is_refused_with_both_figures() {
+    let directory = scratch::directory("memory");
+    let reference = directory.join("large.fa");
+    let bases = 150 * 2_000_000_000u64;
+    write(&reference, ">c0\nACGT\n");
+    let contigs = (0..150).map(|at| format!("0 c{at} (null)\n{} 2000000000 0\n", at * 2_000_000_000u64));
+    write(&directory.join("large.fa.ann"), &format!("{bases} 150 11\n{}", contigs.collect::<String>()));
+    write(&directory.join("large.fa.amb"), &format!("{bases} 150 0\n"));
+    let rows = 2 * bases + 1;
+    let table = 48 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8;
+    for (extension, bytes, head) in [("pac", bases / 4 + 2, 0), ("bwt.2bit.64", table, rows)] {
+        let path = directory.join(format!("large.fa.{extension}"));
+        std::fs::write(&path, head.to_le_bytes()).expect("a file can be written");
+        let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it was written");
+        file.set_len(bytes).expect("a file can have holes");
+    }
+    let reads = directory.join("reads.fq");
+    write(&reads, "@r\nACGT\n+\nIIII\n");
+    let run = |aligner: &str| {
+        let command = godwit().arg("align").arg("--reference").arg(&reference).arg("--reads").arg(&reads);
+        let command = command.args(["--sample", "s", "--aligner", aligner, "--out"]).arg(directory.join("out"));
+        command.run()
+    };
+    run("bwa-mem3").refuses(&[MACHINE], &["bwa-mem3 needs 10", "MB of memory", "MB are free", "--aligner bwa"]);
+    run("auto").refuses(&[MACHINE], &["bwa-mem3 needs 10", "MB are free"]);
 }
 
 #[test]
@@ -369,7 +416,7 @@ fn a_missing_aligner_says_how_to_get_it() {
     run("minimap2", "/nowhere").refuses(&[MACHINE], &["minimap2", "apt-get install minimap2"]);
     run("bowtie2 -x {index} {reads}", "/nowhere").refuses(&[MACHINE], &["bowtie2", "apt-get install bowtie2"]);
     run("nothing-like-it {reads}", "/usr/bin").refuses(&[MACHINE], &["nothing-like-it"]);
-    run("bwa3", "/usr/bin").refuses(&[USAGE], &["bwa3", "minimap2"]);
+    run("bwa3", "/usr/bin").refuses(&[USAGE], &["bwa3", "bwa-mem3", "minimap2"]);
     run("a {read}", "/usr/bin").refuses(&[USAGE], &["{reads1}"]);
     let command = godwit().arg("index").arg(&sample.reference).args(["--aligner", "bowtie2 -x {index} {reads}"]);
     command.run().refuses(&[USAGE], &["bowtie2", "its own tool"]);

@@ -72,7 +72,8 @@ fn every_program_that_godwit_can_use_is_told_of() {
     let finished = godwit().args(["doctor", "--json"]).succeeds();
     let told = findings(&finished.stdout);
     for (what, version) in [
-        ("godwit-bwa-mem2", "bwa-mem2 2.2.1"),
+        ("godwit-bwa-mem3", "bwa-mem3 0.15.0"),
+        ("--aligner auto", "bwa-mem3"),
         ("minimap2", "2."),
         ("fastp", "0."),
         ("bowtie2", "2."),

@@ -219,7 +219,7 @@ fn estimates_hold_for_other_aligners_and_formats() {
     needs!("minimap2");
     let sample = sample(&[20_000, 8_000]);
     let directory = scratch::directory("others");
-    for (aligner, formats) in [("bwa-mem2", &["bam", "parquet"][..]), ("minimap2", &["cram"]), ("minimap2", &["arrow"])]
+    for (aligner, formats) in [("bwa-mem3", &["bam", "parquet"][..]), ("minimap2", &["cram"]), ("minimap2", &["arrow"])]
     {
         let out = directory.join(formats.join("-"));
         let mut words: Vec<std::ffi::OsString> = vec!["align".into(), "--reference".into()];
@@ -262,7 +262,7 @@ fn every_aligner_and_every_kind_of_input_can_be_tried() {
         command.args(["--sample", "s", "--out"]).arg(directory.join("out")).args(words)
     };
     let reads = &sample.lanes[0].reads;
-    for aligner in ["bwa-mem2", "minimap2", "no-such-aligner {index} {reads}"] {
+    for aligner in ["bwa-mem3", "minimap2", "no-such-aligner {index} {reads}"] {
         for last in ["--dry-run", "--resume"] {
             let words = ["--aligner", aligner, last];
             run(&bare, reads, &words)
@@ -277,12 +277,12 @@ fn every_aligner_and_every_kind_of_input_can_be_tried() {
     let bam = directory.join("unaligned.bam");
     let import = ["import".as_ref(), "-1".as_ref(), reads[0].as_os_str(), "-2".as_ref(), reads[1].as_os_str()];
     Tool::need("samtools").run(import.into_iter().chain(["-o".as_ref(), bam.as_os_str()]));
-    let reference = reference_for(&sample, "bwa-mem2", &directory);
-    let unaligned = plan(run(&reference, std::slice::from_ref(&bam), &["--aligner", "bwa-mem2"]), &directory);
+    let reference = reference_for(&sample, "bwa-mem3", &directory);
+    let unaligned = plan(run(&reference, std::slice::from_ref(&bam), &["--aligner", "bwa-mem3"]), &directory);
     assert_eq!((&unaligned["reads"], &unaligned["lanes"][0]["sampled"]), (&600.into(), &1.0.into()));
     let stdin = || fs::File::open(&bam).expect("it was made");
     let (mut cat, pipe) = piped(&bam);
-    let piped_in = plan(run(&reference, &["-".into()], &["--aligner", "bwa-mem2"]).stdin(pipe), &directory);
+    let piped_in = plan(run(&reference, &["-".into()], &["--aligner", "bwa-mem3"]).stdin(pipe), &directory);
     assert!(piped_in["reads"].is_null() && piped_in["output"]["bytes"].is_null(), "{piped_in}");
     drop(cat.wait());
     let marked = godwit().args(["markdup", "-", "--out"]).arg(directory.join("m.bam"));

@@ -10,6 +10,11 @@ use godwit_tests::reads::{Comments, READ_BASES, Sample, SampleSpec};
 use godwit_tests::sam::{self, SamText};
 use godwit_tests::{metrics, needs, needs_picard, scratch};
 
+use super::aligners;
+
+/// Aligners whose records are those of bwa.
+const ALIGNERS: [&str; 2] = ["bwa", "bwa-mem3"];
+
 /// Two lanes of one library, some blocks of 1 Mb each.
 fn paired() -> SampleSpec {
     SampleSpec { seed: 3, lanes: vec![11_000, 6_000], paired: true, alternate: false, comments: Comments::Illumina }
@@ -75,12 +80,15 @@ fn sample(spec: &SampleSpec) -> Arc<Sample> {
 fn records_are_those_of_the_reference_pipeline_at_any_threads_and_partitions() {
     needs!("bwa");
     needs_picard!();
-    let sample = sample(&paired());
+    let sample = aligners::indexed(&paired(), "bwa-mem3", "");
     for partitions in ["1", "7", "128"] {
-        let outputs = ["1", "2", "4"].map(|threads| {
-            let words = ["--threads", threads, "--partitions", partitions, "--memory", "8G"];
-            assert_identical(&sample, &blocks_of(1_000_000), &words)
-        });
+        let ways = ["1", "2", "4"].into_iter().flat_map(|threads| ALIGNERS.map(|aligner| (threads, aligner)));
+        let outputs: Vec<PathBuf> = ways
+            .map(|(threads, aligner)| {
+                let words = ["--threads", threads, "--partitions", partitions, "--memory", "8G", "--aligner", aligner];
+                assert_identical(&sample, &blocks_of(1_000_000), &words)
+            })
+            .collect();
         assert_same_bytes(&outputs);
     }
 }
@@ -89,16 +97,18 @@ fn records_are_those_of_the_reference_pipeline_at_any_threads_and_partitions() {
 fn records_are_those_of_the_reference_pipeline_at_any_block_size() {
     needs!("bwa");
     needs_picard!();
-    let sample = sample(&paired());
+    let sample = aligners::indexed(&paired(), "bwa-mem3", "");
     for block_bases in [10_000_000, 100_000_000] {
-        assert_identical(&sample, &blocks_of(block_bases), &["--threads", "2"]);
+        for aligner in ALIGNERS {
+            assert_identical(&sample, &blocks_of(block_bases), &["--threads", "2", "--aligner", aligner]);
+        }
     }
 }
 
 /// Every number of threads and partitions, at one block size; the tests above are a slice of it. Two lanes of so many pairs, of which each
 /// has several blocks.
 fn every_way_to_run_gives_the_same_records(block_bases: u64, lanes: [usize; 2], memories: &[&str]) {
-    let sample = sample(&SampleSpec { lanes: lanes.to_vec(), ..paired() });
+    let sample = aligners::indexed(&SampleSpec { lanes: lanes.to_vec(), ..paired() }, "bwa-mem3", "");
     assert!(lanes.iter().all(|pairs| *pairs as u64 * 2 * READ_BASES as u64 > block_bases), "a lane has one block");
     for partitions in ["1", "7", "128"] {
         let mut outputs = Vec::new();
@@ -107,8 +117,11 @@ fn every_way_to_run_gives_the_same_records(block_bases: u64, lanes: [usize; 2], 
             .into_iter()
             .chain(memories.iter().map(|memory| ("2", *memory)))
         {
-            let words = ["--partitions", partitions, "--memory", memory, "--threads", threads];
-            outputs.push(assert_identical(&sample, &blocks_of(block_bases), &words));
+            for aligner in ALIGNERS {
+                let words =
+                    ["--partitions", partitions, "--memory", memory, "--threads", threads, "--aligner", aligner];
+                outputs.push(assert_identical(&sample, &blocks_of(block_bases), &words));
+            }
         }
         assert_same_bytes(&outputs);
         outputs.iter().for_each(|bam| std::fs::remove_file(bam).expect("the scratch directory can be written to"));
@@ -144,7 +157,11 @@ fn blocks_of_a_few_hundred_reads_have_the_ordinals_of_one_run() {
     needs!("bwa");
     needs_picard!();
     // Insert sizes are estimated per block and ties broken by ordinals: a hundred borders leave no room for luck.
-    assert_identical(&sample(&small()), &blocks_of(10_000), &["--threads", "2", "--partitions", "7"]);
+    let sample = aligners::indexed(&small(), "bwa-mem3", "");
+    for aligner in ALIGNERS {
+        let words = ["--threads", "2", "--partitions", "7", "--aligner", aligner];
+        assert_identical(&sample, &blocks_of(10_000), &words);
+    }
 }
 
 #[test]
@@ -170,29 +187,37 @@ fn single_end_reads_come_out_as_the_reference_pipeline_has_them() {
 fn lanes_of_several_libraries_come_out_as_the_reference_pipeline_has_them() {
     needs!("bwa");
     needs_picard!();
-    let sample = sample(&SampleSpec { lanes: vec![700, 600, 500, 40], ..small() });
-    assert_identical(&sample, &blocks_of(50_000), &["--threads", "2"]);
+    let sample = aligners::indexed(&SampleSpec { lanes: vec![700, 600, 500, 40], ..small() }, "bwa-mem3", "");
+    for aligner in ALIGNERS {
+        assert_identical(&sample, &blocks_of(50_000), &["--threads", "2", "--aligner", aligner]);
+    }
 }
 
 #[test]
 fn a_reference_with_alternate_contigs_gives_what_bwa_gives() {
     needs!("bwa");
     needs_picard!();
-    let sample = sample(&SampleSpec { alternate: true, ..small() });
-    let bam = assert_identical(&sample, &blocks_of(100_000), &["--threads", "2"]);
-    let found = SamText::read(&bam);
-    let alternate = found.records.iter().any(|record| record.contains("\tpa:f:"));
-    assert!(alternate, "no record has a tag of alternate hits: this sample proves nothing");
+    let sample = aligners::indexed(&SampleSpec { alternate: true, ..small() }, "bwa-mem3", "");
+    for aligner in ALIGNERS {
+        let bam = assert_identical(&sample, &blocks_of(100_000), &["--threads", "2", "--aligner", aligner]);
+        let found = SamText::read(&bam);
+        let alternate = found.records.iter().any(|record| record.contains("\tpa:f:"));
+        assert!(alternate, "no record has a tag of alternate hits: this sample proves nothing");
+    }
 }
 
 #[test]
 fn options_that_change_records_pass_through_to_the_aligner() {
     needs!("bwa");
     needs_picard!();
-    let sample = sample(&SampleSpec { comments: Comments::Tags, alternate: true, ..small() });
+    let spec = SampleSpec { comments: Comments::Tags, alternate: true, ..small() };
+    let sample = aligners::indexed(&spec, "bwa-mem3", "");
     for words in [vec!["-M"], vec!["-Y"], vec!["-C"], vec!["-M", "-Y", "-C", "-k", "25", "-T", "20"]] {
         let aligner_args = words.iter().map(|word| (*word).to_owned()).collect();
-        assert_identical(&sample, &AlignOptions { aligner_args, ..blocks_of(100_000) }, &["--threads", "2"]);
+        let options = AlignOptions { aligner_args, ..blocks_of(100_000) };
+        for aligner in ALIGNERS {
+            assert_identical(&sample, &options, &["--threads", "2", "--aligner", aligner]);
+        }
     }
 }
 

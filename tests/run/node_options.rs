@@ -187,7 +187,7 @@ fn every_format_comes_out_the_same_also_where_a_node_is_lost_on_the_way() {
 fn other_aligners_work_on_nodes_too() {
     needs!("bwa", "minimap2");
     let spec = aligners::spec();
-    for (aligner, arguments) in [("bwa-mem2", "-Y"), ("minimap2", "--MD -N 5")] {
+    for (aligner, arguments) in [("bwa-mem3", "-Y"), ("minimap2", "--MD -N 5")] {
         let sample = aligners::indexed(&spec, aligner, "");
         let aligner_args = arguments.split_whitespace().map(str::to_owned).collect();
         let options = AlignOptions { block_bases: 50_000, aligner_args, ..AlignOptions::default() };
@@ -201,6 +201,31 @@ fn other_aligners_work_on_nodes_too() {
         assert_eq!(lose(command(&many), 3, 1, ("aligned", 2), &many), 1);
         assert_same_files(&one, &many);
     }
+}
+
+/// bwa-mem3 that is there for the head and for workers of an even number alone.
+const SOMETIMES: &str = "#!/bin/sh\ncase \"$GODWIT_NODE\" in *[13579]) exit 1;; esac\nexec \"PROGRAM\" \"$@\"\n";
+
+#[test]
+fn workers_with_bwa_and_workers_with_bwa_mem3_write_the_bytes_of_one_process() {
+    let sample = aligners::indexed(&aligners::spec(), "bwa-mem3", "");
+    let options = AlignOptions { block_bases: 20_000, ..AlignOptions::default() };
+    let directory = scratch::directory("mixed-programs");
+    let program = directory.join("godwit-bwa-mem3");
+    let real = scratch::profile_directory().join("godwit-bwa-mem3");
+    scratch::program(&program, &SOMETIMES.replace("PROGRAM", &real.display().to_string()));
+    let command = |out: &Path| identity::align(&sample, &options, out).args(COMMON);
+    let one = scratch::directory("mixed-one");
+    command(&one).args(["--aligner", "bwa"]).succeeds();
+    let many = scratch::directory("mixed-many");
+    on_nodes(command(&many).env("GODWIT_BWA_MEM3", &program), 4).succeeds();
+    assert_same_files(&one, &many);
+    let report = std::fs::read_to_string(many.join("run.json")).expect("a run leaves a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+    let aligners = report["exchange"]["aligners"].as_object().expect("each worker has an aligner");
+    let with = |text: &str| aligners.values().filter(|aligner| *aligner == text).count();
+    assert_eq!((with("bwa 0.7.17"), with("bwa-mem3 0.15.0")), (2, 2), "{aligners:?}");
+    assert_eq!((&report["aligner"]["name"], &report["aligner"]["choice"]), (&"bwa, bwa-mem3".into(), &"auto".into()));
 }
 
 /// A command line up to what is read.

@@ -5,7 +5,10 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
-use godwit_mem::{AlignmentOptions, InsertSizes, MemLibrary, MemOptions, Sequence};
+use godwit_mem::{
+    AlignmentOptions, Error, IndexBuilder, LoadOptions, MemLibrary, MemOptions, ReadBlock, SamTexts, Sequence,
+    Sequences, mem_flags,
+};
 use godwit_model::{Contig, Genome, GenomeError};
 
 /// bwa-mem2 keeps its threads' buffers in arrays of this length (`MAX_THREADS`, macro.h).
@@ -70,7 +73,7 @@ pub struct Mem2 {
 // SAFETY: the index does not belong to a thread.
 unsafe impl Send for Mem2 {}
 // SAFETY: what `align` changes is scratch space, and it is never called twice at a time; contigs change in
-// `forget_alternates` alone, which takes `&mut`.
+// `load` alone.
 unsafe impl Sync for Mem2 {}
 
 impl Mem2 {
@@ -82,22 +85,21 @@ impl Mem2 {
     }
 }
 
-// SAFETY: `align` is bwa-mem2's mem_process_seqs, which keeps to the same rules as bwa's.
-unsafe impl MemLibrary for Mem2 {
+impl MemLibrary for Mem2 {
     const PROGRAM: &'static str = "godwit-bwa-mem2";
     const ENGINE: &'static str = "bwa-mem2";
     const VERSION: &'static str = "2.2.1";
-    const INDEX_EXTENSIONS: &'static [&'static str] = &["amb", "ann", "pac", "0123", "bwt.2bit.64"];
+    const INDEX_BUILDER: Option<&'static IndexBuilder> =
+        Some(&IndexBuilder { extensions: &["amb", "ann", "pac", "0123", "bwt.2bit.64"], build: build_index });
+    type Reads = Sequences;
+    type Answer = SamTexts;
 
-    /// It is compiled so (`shim/quiet.h`).
-    fn print_warnings_only() {
-        if !is_x86_feature_detected!("sse4.1") {
-            eprintln!(
-                "{}: error: this processor lacks SSE 4.1, which bwa-mem2 needs; use --aligner bwa",
-                Self::PROGRAM
-            );
-            std::process::exit(1);
+    /// It is compiled to print warnings and errors only (`shim/quiet.h`).
+    fn prepare() -> Result<(), String> {
+        if is_x86_feature_detected!("sse4.1") {
+            return Ok(());
         }
+        Err("this processor lacks SSE 4.1, which bwa-mem2 needs; use --aligner bwa".into())
     }
 
     /// bwa-mem2 2.2.1 does not score as bwa 0.7.17 does with another match score than 1, and some reads come out
@@ -113,17 +115,17 @@ unsafe impl MemLibrary for Mem2 {
         }
     }
 
-    /// `share` is not possible: bwa-mem2 reads its index into memory of its own.
-    fn load(prefix: &CStr, _share: bool) -> Self {
-        let table = table();
+    /// Sharing is not possible: bwa-mem2 reads its index into memory of its own.
+    fn load(options: &LoadOptions<'_>) -> Result<Self, Error> {
+        let (table, prefix) = (table(), options.c_prefix()?);
         // SAFETY: the string is NUL-ended; the shim returns a whole index or exits.
-        let raw = unsafe { (table.load)(prefix.as_ptr()) };
-        Self { table, raw: NonNull::new(raw).expect("the shim exits rather than return NULL") }
-    }
-
-    fn forget_alternates(&mut self) {
-        // SAFETY: the index is whole, and nobody else looks at it.
-        unsafe { (self.table.forget_alternates)(self.raw.as_ptr()) }
+        let raw = NonNull::new(unsafe { (table.load)(prefix.as_ptr()) });
+        let raw = raw.expect("the shim exits rather than return NULL");
+        if options.ignore_alternates {
+            // SAFETY: the index is whole, and nothing else refers to it.
+            unsafe { (table.forget_alternates)(raw.as_ptr()) }
+        }
+        Ok(Self { table, raw })
     }
 
     fn genome(&self) -> Result<Genome, GenomeError> {
@@ -132,38 +134,39 @@ unsafe impl MemLibrary for Mem2 {
         Genome::new((0..contigs).map(|contig| self.contig(contig)).collect())
     }
 
-    fn build_index(fasta: &CStr, prefix: &CStr) -> Result<(), c_int> {
-        // SAFETY: both strings are NUL-ended and outlive the call.
-        match unsafe { (table().build)(fasta.as_ptr(), prefix.as_ptr()) } {
-            0 => Ok(()),
-            status => Err(status),
+    fn align(&self, options: &AlignmentOptions, block: ReadBlock<Sequences>) -> Result<SamTexts, Error> {
+        let mut mem = MemOptions { n_threads: options.mem.n_threads.min(MAX_THREADS), ..options.mem.clone() };
+        if block.header.paired {
+            mem.flag |= mem_flags::PAIRED;
         }
+        let insert_sizes = options.insert_sizes.as_ref().map_or(ptr::null(), |sizes| sizes.as_ptr().cast());
+        let (read_group, first_ordinal) = (&block.read_group, block.first_ordinal);
+        let align = |reads: &mut [Sequence]| {
+            // SAFETY: the index is whole and is this table's, `reads` are as `align_by` promises and as many as passed, the
+            // read group is NUL-ended, `insert_sizes` is null or four long, threads never change from call to call.
+            // Letters of printable ASCII are within bwa-mem2's 256-entry tables.
+            unsafe {
+                (self.table.align)(
+                    &mem,
+                    self.raw.as_ptr(),
+                    read_group.as_ptr(),
+                    first_ordinal,
+                    reads.len() as c_int,
+                    reads.as_mut_ptr(),
+                    insert_sizes,
+                );
+            }
+        };
+        // SAFETY: `align` is bwa-mem2's mem_process_seqs, which keeps to the same rules as bwa's.
+        Ok(unsafe { block.reads.align_by(align) })
     }
+}
 
-    unsafe fn align(
-        &self,
-        options: &MemOptions,
-        read_group: &CStr,
-        first_ordinal: i64,
-        reads: &mut [Sequence],
-        insert_sizes: Option<&[InsertSizes; 4]>,
-    ) {
-        let options = MemOptions { n_threads: options.n_threads.min(MAX_THREADS), ..options.clone() };
-        let insert_sizes = insert_sizes.map_or(ptr::null(), |sizes| sizes.as_ptr().cast());
-        // SAFETY: the index is whole and is this table's, `reads` are as the caller promises and as many as told, the read
-        // group is NUL-ended, `insert_sizes` is null or four long, threads never change from call to call. Letters of
-        // printable ASCII are within bwa-mem2's 256-entry tables.
-        unsafe {
-            (self.table.align)(
-                &options,
-                self.raw.as_ptr(),
-                read_group.as_ptr(),
-                first_ordinal,
-                reads.len() as c_int,
-                reads.as_mut_ptr(),
-                insert_sizes,
-            );
-        }
+fn build_index(fasta: &CStr, prefix: &CStr) -> Result<(), c_int> {
+    // SAFETY: both strings are NUL-ended and outlive the call.
+    match unsafe { (table().build)(fasta.as_ptr(), prefix.as_ptr()) } {
+        0 => Ok(()),
+        status => Err(status),
     }
 }
 

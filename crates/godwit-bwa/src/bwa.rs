@@ -5,7 +5,10 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::{self, NonNull};
 
-use godwit_mem::{AlignmentOptions, InsertSizes, MemLibrary, MemOptions, Sequence};
+use godwit_mem::{
+    AlignmentOptions, Error, IndexBuilder, InsertSizes, LoadOptions, MemLibrary, MemOptions, ReadBlock, SamTexts,
+    Sequence, Sequences, mem_flags,
+};
 use godwit_model::{Contig, Genome, GenomeError};
 
 /// `godwit_index` of the shim.
@@ -37,7 +40,7 @@ pub struct Bwa {
     raw: NonNull<RawIndex>,
 }
 
-// SAFETY: nothing in the index changes after it was loaded: `forget_alternates` takes `&mut`, and alignment only reads it.
+// SAFETY: nothing in the index changes after `load` has returned: alignment only reads it.
 unsafe impl Send for Bwa {}
 // SAFETY: as above.
 unsafe impl Sync for Bwa {}
@@ -51,33 +54,37 @@ impl Bwa {
     }
 }
 
-// SAFETY: `align` is mem_process_seqs itself.
-unsafe impl MemLibrary for Bwa {
+impl MemLibrary for Bwa {
     const PROGRAM: &'static str = "godwit-bwa";
     const ENGINE: &'static str = "bwa";
     /// As the build found it.
     const VERSION: &'static str = env!("GODWIT_LIBBWA_VERSION");
-    const INDEX_EXTENSIONS: &'static [&'static str] = &["amb", "ann", "pac", "sa", "bwt"];
+    const INDEX_BUILDER: Option<&'static IndexBuilder> =
+        Some(&IndexBuilder { extensions: &["amb", "ann", "pac", "sa", "bwt"], build: build_index });
+    type Reads = Sequences;
+    type Answer = SamTexts;
 
-    /// Its progress messages would bury them.
-    fn print_warnings_only() {
+    /// Its progress messages would bury warnings.
+    fn prepare() -> Result<(), String> {
         // SAFETY: sets a global before any other thread runs.
         unsafe { godwit_set_verbosity(2) }
+        Ok(())
     }
 
     fn check(_: &AlignmentOptions) -> Result<(), String> {
         Ok(())
     }
 
-    fn load(prefix: &CStr, share: bool) -> Self {
+    fn load(options: &LoadOptions<'_>) -> Result<Self, Error> {
+        let prefix = options.c_prefix()?;
         // SAFETY: the string is NUL-ended; the shim returns a whole index or exits.
-        let raw = unsafe { godwit_index_load(prefix.as_ptr(), c_int::from(share)) };
-        Self { raw: NonNull::new(raw).expect("the shim exits rather than return NULL") }
-    }
-
-    fn forget_alternates(&mut self) {
-        // SAFETY: the index is whole, and nobody else looks at it.
-        unsafe { godwit_index_forget_alternates(self.raw.as_ptr()) }
+        let raw = unsafe { godwit_index_load(prefix.as_ptr(), c_int::from(options.share)) };
+        let raw = NonNull::new(raw).expect("the shim exits rather than return NULL");
+        if options.ignore_alternates {
+            // SAFETY: the index is whole, and nothing else refers to it.
+            unsafe { godwit_index_forget_alternates(raw.as_ptr()) }
+        }
+        Ok(Self { raw })
     }
 
     fn genome(&self) -> Result<Genome, GenomeError> {
@@ -86,39 +93,41 @@ unsafe impl MemLibrary for Bwa {
         Genome::new((0..contigs).map(|contig| self.contig(contig)).collect())
     }
 
-    /// `bwa index` with its default algorithm and block size.
-    fn build_index(fasta: &CStr, prefix: &CStr) -> Result<(), c_int> {
-        const BWTALGO_AUTO: c_int = 0;
-        const BLOCK_BASES: c_int = 10_000_000;
-        // SAFETY: both strings are NUL-ended and outlive the call.
-        match unsafe { bwa_idx_build(fasta.as_ptr(), prefix.as_ptr(), BWTALGO_AUTO, BLOCK_BASES) } {
-            0 => Ok(()),
-            status => Err(status),
+    fn align(&self, options: &AlignmentOptions, block: ReadBlock<Sequences>) -> Result<SamTexts, Error> {
+        let mut mem = options.mem.clone();
+        if block.header.paired {
+            mem.flag |= mem_flags::PAIRED;
         }
+        let insert_sizes = options.insert_sizes.as_ref().map_or(ptr::null(), |sizes| sizes.as_ptr());
+        let (read_group, first_ordinal) = (&block.read_group, block.first_ordinal);
+        let align = |reads: &mut [Sequence]| {
+            // SAFETY: the index is whole, `reads` are as `align_by` promises and as many as passed, the read group is
+            // NUL-ended, `insert_sizes` is null or four long. Letters of printable ASCII are within bwa's 256-entry tables.
+            unsafe {
+                godwit_align(
+                    &mem,
+                    self.raw.as_ptr(),
+                    read_group.as_ptr(),
+                    first_ordinal,
+                    reads.len() as c_int,
+                    reads.as_mut_ptr(),
+                    insert_sizes,
+                );
+            }
+        };
+        // SAFETY: `align` is mem_process_seqs itself.
+        Ok(unsafe { block.reads.align_by(align) })
     }
+}
 
-    unsafe fn align(
-        &self,
-        options: &MemOptions,
-        read_group: &CStr,
-        first_ordinal: i64,
-        reads: &mut [Sequence],
-        insert_sizes: Option<&[InsertSizes; 4]>,
-    ) {
-        let insert_sizes = insert_sizes.map_or(ptr::null(), |sizes| sizes.as_ptr());
-        // SAFETY: the index is whole, `reads` are as the caller promises and as many as told, the read group is NUL-ended,
-        // `insert_sizes` is null or four long. Letters of printable ASCII are within bwa's 256-entry tables.
-        unsafe {
-            godwit_align(
-                options,
-                self.raw.as_ptr(),
-                read_group.as_ptr(),
-                first_ordinal,
-                reads.len() as c_int,
-                reads.as_mut_ptr(),
-                insert_sizes,
-            );
-        }
+/// `bwa index` with its default algorithm and block size.
+fn build_index(fasta: &CStr, prefix: &CStr) -> Result<(), c_int> {
+    const BWTALGO_AUTO: c_int = 0;
+    const BLOCK_BASES: c_int = 10_000_000;
+    // SAFETY: both strings are NUL-ended and outlive the call.
+    match unsafe { bwa_idx_build(fasta.as_ptr(), prefix.as_ptr(), BWTALGO_AUTO, BLOCK_BASES) } {
+        0 => Ok(()),
+        status => Err(status),
     }
 }
 

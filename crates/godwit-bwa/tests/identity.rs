@@ -14,6 +14,14 @@ use data::{Layout, Reads};
 use drive::{Lane, Tools, bwa_lines, godwit_lines};
 use godwit_engines::aligner::bwa::IndexKind;
 
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bwa");
+/// Its index.
+const KIND: IndexKind = IndexKind::Bwa;
+
+/// It loads the index that bwa made.
+fn make_index(_: &std::path::Path) {}
+
 /// Small blocks, so that a test has twenty of them.
 const BLOCK_BASES: usize = 20_000;
 
@@ -30,7 +38,7 @@ fn index_files_are_those_of_bwa_index() {
     let Some(tools) = Tools::find() else { return };
     let ours = tools.folder.path().join("ours.fa");
     fs::copy(&tools.reference, &ours).unwrap();
-    godwit_engines::aligner::bwa::build_index(&ours, IndexKind::Bwa, Some(drive::PROGRAM.as_ref())).unwrap();
+    godwit_engines::aligner::bwa::build_index(&ours, IndexKind::Bwa, Some(PROGRAM.as_ref())).unwrap();
     for extension in ["amb", "ann", "bwt", "pac", "sa"] {
         let read = |path: &std::path::Path| fs::read(path.with_extension(format!("fa.{extension}"))).unwrap();
         assert!(read(&ours) == read(&tools.reference), "{extension}");
@@ -43,8 +51,8 @@ fn index_files_are_those_of_bwa_index() {
 fn a_reference_that_is_not_there_makes_no_index() {
     let folder = tempfile::tempdir().unwrap();
     let reference = folder.path().join("none.fa");
-    let error = godwit_engines::aligner::bwa::build_index(&reference, IndexKind::Bwa, Some(drive::PROGRAM.as_ref()))
-        .unwrap_err();
+    let error =
+        godwit_engines::aligner::bwa::build_index(&reference, IndexKind::Bwa, Some(PROGRAM.as_ref())).unwrap_err();
     assert!(error.to_string().contains("none.fa"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -235,7 +243,7 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
 
 #[test]
 fn the_version_names_both_programs() {
-    let output = std::process::Command::new(drive::PROGRAM).arg("--version").output().unwrap();
+    let output = std::process::Command::new(PROGRAM).arg("--version").output().unwrap();
     let expected = format!("godwit-bwa {} (bwa 0.7.17)\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
 }

@@ -62,6 +62,29 @@ pub enum EngineError {
         /// How to install it.
         remedy: String,
     },
+    /// The processor cannot run the engine.
+    #[error("{problem}; use --aligner auto or bwa, which give the same records")]
+    Processor {
+        /// What it lacks.
+        problem: &'static str,
+    },
+    /// The engine's index does not fit into the memory that is free.
+    #[error("{engine} needs {} MB of memory for the index of {}{}, but {} MB are free; {remedy}", megabytes(.needed_bytes),
+        .reference.display(), each(.processes), megabytes(.free_bytes))]
+    Memory {
+        /// The engine.
+        engine: &'static str,
+        /// The reference.
+        reference: PathBuf,
+        /// Processes on this machine that load it.
+        processes: u64,
+        /// Bytes that all of them need.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// Options or a template that cannot be used.
     #[error("{message}")]
     Arguments {
@@ -136,6 +159,15 @@ impl EngineError {
     pub fn was_stopped(&self) -> bool {
         matches!(self, Self::Died { ending, .. } if ending == STOPPED)
     }
+}
+
+/// Rounded up.
+fn megabytes(bytes: &u64) -> u64 {
+    bytes.div_ceil(1_000_000)
+}
+
+fn each(processes: &u64) -> String {
+    if *processes > 1 { format!(" in {processes} processes") } else { String::new() }
 }
 
 fn list(paths: &[PathBuf]) -> String {

@@ -34,7 +34,7 @@ pub(crate) fn remedy(program: &str) -> &'static str {
 
 /// Looks for every aligner godwit knows. Starts each once, for its version.
 pub fn survey() -> Vec<Surveyed> {
-    let own = [("bwa", bwa::IndexKind::Bwa), ("bwa-mem2", bwa::IndexKind::BwaMem2)];
+    let own = [("bwa", bwa::IndexKind::Bwa), ("bwa-mem3", bwa::IndexKind::BwaMem3)];
     let own = own.map(|(name, kind)| (name, bwa::find(kind).ok(), OWN));
     let foreign = FOREIGN.map(|(name, remedy)| (name, foreign::find_program(name, remedy).ok(), remedy));
     let all = own.into_iter().chain(foreign);
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn every_engine_is_found_with_a_version_or_comes_with_a_remedy() {
         let found = survey();
-        assert_eq!(found.iter().map(|engine| engine.name).collect::<Vec<_>>()[..3], ["bwa", "bwa-mem2", "minimap2"]);
+        assert_eq!(found.iter().map(|engine| engine.name).collect::<Vec<_>>()[..3], ["bwa", "bwa-mem3", "minimap2"]);
         for engine in found {
             assert!(engine.remedy.contains("install"), "{engine:?}");
             assert!(engine.version.is_none() || engine.program.is_some(), "{engine:?}");

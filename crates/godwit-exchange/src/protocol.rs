@@ -19,8 +19,11 @@ pub enum Report {
         address: SocketAddr,
         /// Parts it writes at a time.
         writers: usize,
-        /// Version of the aligner.
+        /// Version of the aligner whose records it gives: the same on all nodes.
         engine_version: String,
+        /// The aligner that it runs, with its version: nodes may have several that give the same records.
+        #[serde(default)]
+        aligner: String,
         /// Contigs, as the aligner prints them.
         sq_lines: String,
     },

@@ -1,10 +1,10 @@
 //! Aligning: three threads and at most one block in each of them.
 //!
-//! The reader turns streams into [`Sequences`], the main thread aligns them (bwa adds its own threads), the writer turns
-//! the library's text into records and streams. The channels between them hold nothing. While one block is aligned, the one before
-//! it is written, and only then the one behind it is read, so that there are never more than two, as in bwa's own pipeline.
+//! The reader turns streams into the reads of a block, the main thread aligns them (the library adds threads), the writer turns
+//! the library's answer into records and streams. The channels between them hold nothing. While one block is aligned, the one
+//! before it is written, and only then the one behind it is read, so that there are never more than two, as in bwa's own pipeline.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::os::fd::AsFd;
@@ -16,11 +16,9 @@ use godwit_engines::aligner::{BlockEncoder, BlockHeader, Hello, StreamEncoder};
 use godwit_engines::stream::{StreamReader, StreamWriter};
 use godwit_model::schema;
 
-use crate::MemLibrary;
 use crate::error::Error;
-use crate::layout::mem_flags;
 use crate::options::AlignmentOptions;
-use crate::sequences::{SamTexts, Sequences};
+use crate::{BlockAnswer, BlockReads, LoadOptions, MemLibrary, ReadBlock};
 
 /// bwa keeps the read group's ID in an array of 256 bytes.
 const MAX_READ_GROUP_BYTES: usize = 255;
@@ -37,18 +35,10 @@ pub struct Arguments {
     pub options: AlignmentOptions,
 }
 
-/// A block to align.
-struct ReadBlock {
-    header: BlockHeader,
-    read_group: CString,
-    first_ordinal: i64,
-    sequences: Sequences,
-}
-
 /// A block to write.
-struct AlignedText {
+struct AnsweredBlock<A> {
     header: BlockHeader,
-    texts: SamTexts,
+    answer: A,
 }
 
 /// Aligns blocks from stdin to stdout until stdin ends.
@@ -57,12 +47,13 @@ struct AlignedText {
 /// Every [`Error`] but [`Error::Index`]. An error in the reader or the writer ends the process from there: the main thread
 /// may be in the middle of a batch, which can take minutes and cannot be stopped.
 pub fn run<L: MemLibrary>(arguments: &Arguments) -> Result<(), Error> {
-    let bad_path = || Error::Usage { message: format!("{} is not a path", arguments.reference.display()) };
-    let prefix = crate::c_path(&arguments.reference).ok_or_else(bad_path)?;
-    let mut library = L::load(&prefix, arguments.share_index);
-    if arguments.options.ignore_alternates {
-        library.forget_alternates();
-    }
+    let options = &arguments.options;
+    let library = L::load(&LoadOptions {
+        reference: &arguments.reference,
+        share: arguments.share_index,
+        ignore_alternates: options.ignore_alternates,
+        threads: options.threads(),
+    })?;
     let genome = library.genome()?;
     let input = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
@@ -72,16 +63,18 @@ pub fn run<L: MemLibrary>(arguments: &Arguments) -> Result<(), Error> {
 
     let (written_sender, written) = channel();
     let (read_sender, read_blocks) = sync_channel(0);
-    let (text_sender, texts) = sync_channel(0);
-    let keep_comments = arguments.options.keep_comments;
-    let reader = spawn::<L>("reader", move || read(input, keep_comments, &read_sender, &written))?;
-    let writer = spawn::<L>("writer", move || write(output, BlockEncoder::new(&genome), &texts, &written_sender))?;
+    let (answer_sender, answers) = sync_channel(0);
+    let keep_comments = options.keep_comments;
+    let reader = spawn::<L>("reader", move || read::<L::Reads>(input, keep_comments, &read_sender, &written))?;
+    let writer = spawn::<L>("writer", move || write(output, BlockEncoder::new(&genome), &answers, &written_sender))?;
     for block in read_blocks {
-        if text_sender.send(align(block, &library, &arguments.options)).is_err() {
+        let header = block.header.clone();
+        let answer = library.align(options, block)?;
+        if answer_sender.send(AnsweredBlock { header, answer }).is_err() {
             break;
         }
     }
-    drop(text_sender);
+    drop(answer_sender);
     for part in [reader, writer] {
         // A panic was reported already; the status still has to say so.
         part.join().map_err(|_| Error::Output { source: std::io::Error::other("a thread panicked") })?;
@@ -109,8 +102,13 @@ fn sq_lines(genome: &godwit_model::Genome) -> String {
     genome.contigs().iter().map(line).collect()
 }
 
-/// `written` tells of every block that is done with.
-fn read(input: File, keep_comments: bool, blocks: &SyncSender<ReadBlock>, written: &Receiver<()>) -> Result<(), Error> {
+/// `written` has a message for every block that is done with.
+fn read<R: BlockReads>(
+    input: File,
+    keep_comments: bool,
+    blocks: &SyncSender<ReadBlock<R>>,
+    written: &Receiver<()>,
+) -> Result<(), Error> {
     let mut streams = StreamReader::new(BufReader::with_capacity(BUFFER_BYTES, input));
     for block in 0u64.. {
         // The block before the last one is being written while the last one is aligned.
@@ -119,24 +117,24 @@ fn read(input: File, keep_comments: bool, blocks: &SyncSender<ReadBlock>, writte
         }
         let Some(schema) = streams.next_stream()? else { break };
         let header = BlockHeader::from_metadata(schema.metadata())?;
-        let mut sequences = Sequences::default();
+        let mut reads = R::default();
         while let Some(batch) = streams.next_batch()? {
-            sequences.push(&batch, keep_comments)?;
+            reads.push(&batch, keep_comments)?;
         }
-        if blocks.send(checked(header, sequences)?).is_err() {
+        if blocks.send(checked(header, reads)?).is_err() {
             break;
         }
     }
     Ok(())
 }
 
-fn checked(header: BlockHeader, sequences: Sequences) -> Result<ReadBlock, Error> {
+fn checked<R: BlockReads>(header: BlockHeader, reads: R) -> Result<ReadBlock<R>, Error> {
     let id = header.id;
     let refused = |problem| Error::Block { id, problem };
-    if header.paired && sequences.len() % 2 == 1 {
+    if header.paired && reads.reads() % 2 == 1 {
         return Err(refused("it is of pairs but has an odd number of reads"));
     }
-    if i32::try_from(sequences.len()).is_err() {
+    if i32::try_from(reads.reads()).is_err() {
         return Err(refused("it has more than 2,147,483,647 reads"));
     }
     let read_group = header.read_group.as_deref().unwrap_or_default();
@@ -145,61 +143,21 @@ fn checked(header: BlockHeader, sequences: Sequences) -> Result<ReadBlock, Error
     }
     let read_group = CString::new(read_group).map_err(|_| refused("the ID of its read group has a NUL"))?;
     let first_ordinal = i64::try_from(header.first_ordinal).map_err(|_| refused("its first ordinal is too large"))?;
-    Ok(ReadBlock { header, read_group, first_ordinal, sequences })
+    Ok(ReadBlock { header, read_group, first_ordinal, reads })
 }
 
-fn align<L: MemLibrary>(block: ReadBlock, library: &L, options: &AlignmentOptions) -> AlignedText {
-    let ReadBlock { header, read_group, first_ordinal, sequences } = block;
-    let mut mem = options.mem.clone();
-    if header.paired {
-        mem.flag |= mem_flags::PAIRED;
-    }
-    let read_group: &CStr = &read_group;
-    let texts = sequences.align(library, &mem, options.insert_sizes.as_ref(), read_group, first_ordinal);
-    AlignedText { header, texts }
-}
-
-fn write(
+fn write<A: BlockAnswer>(
     mut output: BufWriter<File>,
     mut encoder: BlockEncoder,
-    texts: &Receiver<AlignedText>,
+    answers: &Receiver<AnsweredBlock<A>>,
     written: &Sender<()>,
 ) -> Result<(), Error> {
-    for AlignedText { header, texts } in texts {
-        output = write_block(output, &mut encoder, &header, texts)?;
+    for AnsweredBlock { header, answer } in answers {
+        let mut streams = StreamEncoder::start(output, &mut encoder, &header)?;
+        let reads = answer.write(&header, &mut streams)?;
+        output = streams.finish(reads)?;
         // The reader is gone once the input has ended.
         let _ = written.send(());
-    }
-    Ok(())
-}
-
-/// Writes the four streams of a block and gives the sink back. Text is freed as it is encoded.
-fn write_block(
-    output: BufWriter<File>,
-    encoder: &mut BlockEncoder,
-    header: &BlockHeader,
-    mut texts: SamTexts,
-) -> Result<BufWriter<File>, Error> {
-    let reads = texts.reads() as u64;
-    let mut streams = StreamEncoder::start(output, encoder, header)?;
-    let mut index = 0;
-    while let Some(encoded) = texts.next_read(|text| encode_read(&mut streams, header, index, text)) {
-        encoded?;
-        index += 1;
-    }
-    Ok(streams.finish(reads)?)
-}
-
-/// Encodes the lines of one read.
-fn encode_read(
-    streams: &mut StreamEncoder<'_, BufWriter<File>>,
-    header: &BlockHeader,
-    index: usize,
-    text: &[u8],
-) -> Result<(), Error> {
-    for line in text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n') {
-        let pushed = streams.push(line)?;
-        pushed.map_err(|source| Error::Record { id: header.id, index, source })?;
     }
     Ok(())
 }

@@ -17,6 +17,28 @@ pub enum Error {
         /// What is wrong and what is right.
         message: String,
     },
+    /// The processor lacks what the library needs.
+    #[error("{problem}")]
+    Machine {
+        /// What is missing and what to use instead.
+        problem: String,
+    },
+    /// The index cannot be loaded.
+    #[error("cannot load the index of {}: {problem}", .reference.display())]
+    Load {
+        /// The reference.
+        reference: PathBuf,
+        /// What is wrong with the index.
+        problem: String,
+    },
+    /// The library could not align a block.
+    #[error("block {} of lane {} cannot be aligned: {problem}", .id.ordinal, .id.lane)]
+    Align {
+        /// The block.
+        id: BlockId,
+        /// What the library reported.
+        problem: String,
+    },
     /// The input is no stream of reads.
     #[error("the input on stdin is broken: {source}")]
     Input {
@@ -47,8 +69,8 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A line of the engine's that is no record.
-    #[error("the engine's line for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
+    /// An answer of the engine's that is no record.
+    #[error("the engine's answer for read {index} of block {} of lane {} is not a BAM record: {source}", .id.ordinal, .id.lane)]
     Record {
         /// The block.
         id: BlockId,

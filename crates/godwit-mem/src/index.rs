@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::MemLibrary;
 use crate::error::Error;
+use crate::{IndexBuilder, MemLibrary};
 
 /// Name of the hidden sub-command of the second copy.
 pub const PART: &str = "index-part";
@@ -19,7 +19,7 @@ pub const PART: &str = "index-part";
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Index`].
-pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
+pub fn build<L: MemLibrary>(reference: &Path, builder: &IndexBuilder) -> Result<(), Error> {
     let file_error = |action, path: &Path, source| Error::File { action, path: path.to_owned(), source };
     std::fs::File::open(reference).map_err(|source| file_error("read", reference, source))?;
     let folder = reference.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -38,7 +38,7 @@ pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
         return Err(Error::Index { engine: L::ENGINE, reference: reference.to_owned(), ending: status.to_string() });
     }
     // The file that makes the others an index goes first and comes last.
-    if let Some(extension) = L::INDEX_EXTENSIONS.last() {
+    if let Some(extension) = builder.extensions.last() {
         let last = reference.with_added_extension(extension);
         match std::fs::remove_file(&last) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -47,7 +47,7 @@ pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
             _ => {}
         }
     }
-    for extension in L::INDEX_EXTENSIONS {
+    for extension in builder.extensions {
         let target = reference.with_added_extension(extension);
         let made = prefix.with_added_extension(extension);
         let synced = std::fs::File::open(&made).and_then(|file| file.sync_all());
@@ -60,7 +60,7 @@ pub fn build<L: MemLibrary>(reference: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Usage`] for a path with a NUL, [`Error::Index`].
-pub fn build_part<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), Error> {
+pub fn build_part<L: MemLibrary>(reference: &Path, prefix: &Path, builder: &IndexBuilder) -> Result<(), Error> {
     let (Some(fasta), Some(c_prefix)) = (crate::c_path(reference), crate::c_path(prefix)) else {
         return Err(Error::Usage { message: format!("{} is not a path", reference.display()) });
     };
@@ -69,5 +69,5 @@ pub fn build_part<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), 
         reference: reference.to_owned(),
         ending: format!("status {status}"),
     };
-    L::build_index(&fasta, &c_prefix).map_err(failed)
+    (builder.build)(&fasta, &c_prefix).map_err(failed)
 }

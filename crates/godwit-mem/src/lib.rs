@@ -1,9 +1,8 @@
-//! What the programs around the two libraries of BWA-MEM share: the original (`godwit-bwa`) and bwa-mem2
-//! (`godwit-bwa-mem2`).
+//! What the programs around the libraries of BWA-MEM share: the original (`godwit-bwa`) and its successors
+//! (`godwit-bwa-mem2`, `godwit-bwa-mem3`).
 //!
-//! Both take the same options and the same reads, break ties by the same ordinal and leave their answer as SAM text. So
-//! command line, options, threads and streams are here, and a program adds the [`MemLibrary`] it links. Nothing here links
-//! either.
+//! All take the same options and the same reads and break ties by the same ordinal. So command line, options, threads and
+//! streams are here, and a program adds the [`MemLibrary`] it links. Nothing here links one.
 
 mod align;
 mod error;
@@ -11,49 +10,56 @@ mod index;
 mod layout;
 mod options;
 mod program;
+mod reads;
 mod sequences;
 
 use std::ffi::{CStr, CString, c_int};
+use std::io::Write;
 use std::path::Path;
 
+use arrow_array::RecordBatch;
+use godwit_engines::aligner::{BlockHeader, StreamEncoder};
 use godwit_model::{Genome, GenomeError};
 
 pub use error::Error;
 pub use layout::{InsertSizes, MemOptions, Sequence, mem_flags};
 pub use options::AlignmentOptions;
 pub use program::run_program;
+pub use reads::{Read, ReadBatches, ReadColumns};
+pub use sequences::{SamTexts, Sequences};
 
 /// A linked library, which is also its loaded index.
-///
-/// # Safety
-/// [`align`](Self::align) must do with the reads what bwa's `mem_process_seqs` does: leave in `sam` of each a NUL-ended
-/// string from `malloc`, or null, and keep none of the pointers.
-pub unsafe trait MemLibrary: Send + Sync + Sized + 'static {
+pub trait MemLibrary: Send + Sync + Sized + 'static {
     /// Name of the program, for its messages.
     const PROGRAM: &'static str;
     /// Name of the engine.
     const ENGINE: &'static str;
     /// Version of the engine.
     const VERSION: &'static str;
-    /// What is put behind the reference's path and a dot for each index file, the file that makes the others an index last.
-    const INDEX_EXTENSIONS: &'static [&'static str];
+    /// Makes the engine's index; `None` where the library cannot.
+    const INDEX_BUILDER: Option<&'static IndexBuilder>;
+    /// The reads of a block as the library takes them.
+    type Reads: BlockReads;
+    /// What the library answers for a block.
+    type Answer: BlockAnswer;
 
-    /// Has the library print warnings and errors only.
-    fn print_warnings_only();
+    /// Prepares the process, before anything else of the library is called: it prints warnings and errors only.
+    ///
+    /// # Errors
+    /// What the user reads where the processor cannot run the library.
+    fn prepare() -> Result<(), String>;
 
     /// Refuses options under which this library would not give what it is here for.
     ///
     /// # Errors
-    /// What the user is told.
+    /// What the user reads.
     fn check(options: &AlignmentOptions) -> Result<(), String>;
 
-    /// Loads the index beside `prefix`. Ends the process with a message when something is wrong.
+    /// Loads an index. The library may end the process with a message when something is wrong.
     ///
-    /// `share`: map the large files instead of reading them, where the library can.
-    fn load(prefix: &CStr, share: bool) -> Self;
-
-    /// Treats alternate contigs as all others.
-    fn forget_alternates(&mut self);
+    /// # Errors
+    /// [`Error::Load`] and [`Error::Usage`].
+    fn load(options: &LoadOptions<'_>) -> Result<Self, Error>;
 
     /// Names and lengths of the contigs. Names that are not UTF-8 cannot be told apart from each other in a SAM header
     /// and come with replacement characters.
@@ -62,27 +68,76 @@ pub unsafe trait MemLibrary: Send + Sync + Sized + 'static {
     /// [`GenomeError`] when two share a name.
     fn genome(&self) -> Result<Genome, GenomeError>;
 
-    /// Writes the index files at `prefix`. May end the process when something is wrong.
+    /// Aligns a block as one batch of bwa; not called twice at a time.
     ///
     /// # Errors
-    /// The library's status.
-    fn build_index(fasta: &CStr, prefix: &CStr) -> Result<(), c_int>;
+    /// [`Error::Align`] and [`Error::Record`].
+    fn align(&self, options: &AlignmentOptions, block: ReadBlock<Self::Reads>) -> Result<Self::Answer, Error>;
+}
 
-    /// Aligns the reads as one batch; not to be called twice at a time.
+/// Makes the index of an engine.
+pub struct IndexBuilder {
+    /// What is put behind the reference's path and a dot for each index file, the file that makes the others an index last.
+    pub extensions: &'static [&'static str],
+    /// Writes the index files of a reference at a prefix, or returns the library's status. It may end the process when
+    /// something is wrong.
+    pub build: fn(fasta: &CStr, prefix: &CStr) -> Result<(), c_int>,
+}
+
+/// Which index to load, and how.
+pub struct LoadOptions<'a> {
+    /// Path that the names of the index files begin with.
+    pub reference: &'a Path,
+    /// Map the large files instead of reading them, where the library can.
+    pub share: bool,
+    /// `-j`: treat alternate contigs as all others.
+    pub ignore_alternates: bool,
+    /// Threads that may load, at least 1.
+    pub threads: usize,
+}
+
+impl LoadOptions<'_> {
+    /// The path as C has it.
     ///
-    /// `read_group`: its ID, at most 255 bytes, empty for none. `first_ordinal`: reads before these.
+    /// # Errors
+    /// [`Error::Usage`] for one with a NUL, which no file has.
+    pub fn c_prefix(&self) -> Result<CString, Error> {
+        let bad = || Error::Usage { message: format!("{} is not a path", self.reference.display()) };
+        c_path(self.reference).ok_or_else(bad)
+    }
+}
+
+/// A block to align.
+pub struct ReadBlock<R> {
+    /// What came with the reads.
+    pub header: BlockHeader,
+    /// ID of the read group, at most 255 bytes, empty for none.
+    pub read_group: CString,
+    /// Reads of the lane before this block.
+    pub first_ordinal: i64,
+    /// The reads.
+    pub reads: R,
+}
+
+/// Collects the reads of a block.
+pub trait BlockReads: Default + Send + 'static {
+    /// Adds the reads of a batch of `schema::reads`.
     ///
-    /// # Safety
-    /// The pointers of `reads` lead to NUL-ended text that nothing else refers to, or are null, with `bases` the length
-    /// of the sequence, whose letters are printable ASCII; what `sam` points to is the caller's to free.
-    unsafe fn align(
-        &self,
-        options: &MemOptions,
-        read_group: &CStr,
-        first_ordinal: i64,
-        reads: &mut [Sequence],
-        insert_sizes: Option<&[InsertSizes; 4]>,
-    );
+    /// # Errors
+    /// [`Error::Read`] for a read that the library cannot take.
+    fn push(&mut self, batch: &RecordBatch, keep_comments: bool) -> Result<(), Error>;
+
+    /// Number of reads.
+    fn reads(&self) -> usize;
+}
+
+/// The aligned records of a block, in the order of its reads.
+pub trait BlockAnswer: Send + 'static {
+    /// Writes the records and returns the number of reads.
+    ///
+    /// # Errors
+    /// [`Error::Output`], and [`Error::Record`] for an answer that is not a record.
+    fn write<W: Write>(self, header: &BlockHeader, streams: &mut StreamEncoder<'_, W>) -> Result<u64, Error>;
 }
 
 /// A path as C wants it; `None` for one with a NUL in it, which no file has.

@@ -1,4 +1,4 @@
-//! The options of `bwa mem` 0.7.17, read as its `main_mem` (fastmap.c) reads them; bwa-mem2 2.2.1 reads them alike.
+//! The options of `bwa mem` 0.7.17, read as its `main_mem` (fastmap.c) reads them; every program takes the same.
 //!
 //! Two differences: a number that is none is refused where bwa takes what `atoi` makes of it, and what godwit sets itself is
 //! refused with a word of where to set it.
@@ -40,6 +40,11 @@ const FLAGS: &[u8] = b"5qaMCSPVYj";
 const VALUES: &[u8] = b"kcsrABOEUwLdTQDmINWxGhyX";
 
 impl AlignmentOptions {
+    /// Threads that align, at least 1.
+    pub fn threads(&self) -> usize {
+        usize::try_from(self.mem.n_threads).unwrap_or(1).max(1)
+    }
+
     /// Options from arguments as `["-M", "-k", "19"]`; letters may be joined and values attached, as getopt has it.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::error::Error;
-use crate::{MemLibrary, align, index, options};
+use crate::{IndexBuilder, MemLibrary, align, index, options};
 
 /// The program: `index`, `align`, `check`, `--version`, `--help`. All of `main`.
 pub fn run_program<L: MemLibrary>() -> ExitCode {
@@ -20,14 +20,19 @@ pub fn run_program<L: MemLibrary>() -> ExitCode {
 
 fn help<L: MemLibrary>() -> String {
     let (program, engine) = (L::PROGRAM, L::ENGINE);
+    let index = if L::INDEX_BUILDER.is_some() {
+        format!(
+            "  {program} index REF.fa\n      writes the index beside the reference, the same bytes as {engine} index\n"
+        )
+    } else {
+        String::new()
+    };
     format!(
         "\
 {engine} mem as a program that takes blocks of reads and returns Arrow batches; godwit starts it by itself
 
 usage:
-  {program} index REF.fa
-      writes the index beside the reference, the same bytes as {engine} index
-  {program} align --reference REF.fa --threads N [--share-index] [-- BWA-MEM-OPTIONS]
+{index}  {program} align --reference REF.fa --threads N [--share-index] [-- BWA-MEM-OPTIONS]
       blocks of reads on stdin, aligned blocks on stdout, until stdin ends
       --share-index  map the index files where the engine can, so that processes on one machine share the memory
   {program} check -- BWA-MEM-OPTIONS
@@ -35,12 +40,12 @@ usage:
   {program} --version
 
 example:
-  {program} index ref.fa"
+  {program} check -- -M -Y"
     )
 }
 
 fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
-    L::print_warnings_only();
+    L::prepare().map_err(|problem| Error::Machine { problem })?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["--version" | "-V"] => {
@@ -51,12 +56,19 @@ fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
             println!("{}", help::<L>());
             Ok(())
         }
-        ["index", reference] => index::build::<L>(reference.as_ref()),
-        [index::PART, reference, prefix] => index::build_part::<L>(reference.as_ref(), prefix.as_ref()),
+        ["index", reference] => index::build::<L>(reference.as_ref(), builder::<L>()?),
+        [index::PART, reference, prefix] => {
+            index::build_part::<L>(reference.as_ref(), prefix.as_ref(), builder::<L>()?)
+        }
         ["check", "--", ..] => check::<L>(&arguments[2..]),
         ["align", ..] => align::run::<L>(&align_arguments::<L>(&arguments[1..])?),
-        _ => Err(usage(format!("expected index, align, check, --version or --help; see {} --help", L::PROGRAM))),
+        _ => Err(usage(format!("expected a command that {} --help lists", L::PROGRAM))),
     }
+}
+
+fn builder<L: MemLibrary>() -> Result<&'static IndexBuilder, Error> {
+    let none = || usage(format!("{} makes no index; run godwit index", L::PROGRAM));
+    L::INDEX_BUILDER.ok_or_else(none)
 }
 
 fn align_arguments<L: MemLibrary>(arguments: &[String]) -> Result<align::Arguments, Error> {

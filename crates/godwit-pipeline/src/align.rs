@@ -27,6 +27,7 @@ use godwit_formats::sam::Header;
 use godwit_kernels::markdup::BlockSignatures;
 use godwit_model::{DuplicateCounts, Genome, SortKey, flags};
 
+use crate::aligner_selection::{Place, SelectedAligner};
 use crate::error::PipelineError;
 use crate::job::JobOptions;
 use crate::journal::Fact;
@@ -112,8 +113,15 @@ pub(crate) fn align_followed(
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     let (inputs, outputs) = checked_inputs(options)?;
     observer.event(&Event::Stage { name: "checking the index" });
-    let engine = FoundEngine::find(options)?;
-    if let Some(message) = engine::note(&options.aligner) {
+    let place = match spread {
+        None => Place::Here { processes: 1 },
+        Some(spread) if spread.one_machine => Place::Here { processes: u64::from(spread.nodes) },
+        Some(_) => Place::Elsewhere,
+    };
+    let engine = FoundEngine::find(options, place)?;
+    // Workers select for themselves, and `run.json` has what each of them used.
+    let selected = engine.selected().filter(|_| spread.is_none()).and_then(SelectedAligner::note);
+    for message in engine::note(&options.aligner).into_iter().chain(selected) {
         observer.event(&Event::Warning { message });
     }
     let checked = Instant::now();
@@ -236,9 +244,9 @@ impl AlignJob<'_> {
         reduced.staged.append(std::mem::take(&mut fed.reports));
         let resumed = ResumedWork { blocks: fed.blocks_before, partitions: reduced.kept_partitions };
         let stages = stages(&fed, &reduced, (checked - started).as_secs_f64(), (aligned - checked).as_secs_f64());
-        let version = &engine.hello().engine_version;
-        let report = RunReport::new("align", &options.job.command, (options.aligner.name(), version))
-            .aligner(engine.report(options))
+        let aligner = engine.report(options, exchange.as_ref());
+        let report = RunReport::new("align", &options.job.command, (&aligner.name, &aligner.version))
+            .aligner(aligner.clone())
             .engine("fastp", trimmer.as_deref())
             .stepped(step.as_ref(), reduced.dropped)
             .inputs(inputs)

@@ -391,6 +391,8 @@ impl PipelineError {
                 EngineError::NotFound { .. }
                 | EngineError::NotInstalled { .. }
                 | EngineError::VersionMismatch { .. }
+                | EngineError::Processor { .. }
+                | EngineError::Memory { .. }
                 | EngineError::MissingIndex { .. } => Blame::Machine,
                 EngineError::Usage { .. } | EngineError::Arguments { .. } => Blame::Usage,
                 EngineError::Reference { source, .. } if is_system_failure(source) => Blame::Machine,

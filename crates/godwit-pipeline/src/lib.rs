@@ -6,6 +6,7 @@
 
 mod align;
 mod align_and_call;
+mod aligner_selection;
 mod call;
 mod compare;
 mod error;

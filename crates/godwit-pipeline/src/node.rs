@@ -95,8 +95,8 @@ pub(crate) struct AlignWork {
     pub(crate) marking: MarkingOptions,
     /// Partitions of the genome.
     pub(crate) partitions: u32,
-    /// Whether several nodes are on one machine, so that they had better share the index.
-    pub(crate) share_index: bool,
+    /// Processes on the machine of this worker that load an index. Several had better share it.
+    pub(crate) processes_of_host: u64,
     /// What looks at records before they are written.
     #[serde(default)]
     pub(crate) step: Option<Step>,
@@ -303,7 +303,8 @@ fn serve(
     link.say(Report::Ready {
         address,
         writers: options.threads,
-        engine_version: hello.engine_version.clone(),
+        engine_version: aligner.records_version().to_owned(),
+        aligner: aligner.text(),
         sq_lines: hello.sq_lines.clone(),
     })?;
     lead(&shared, aligner, &hello, &shelf, job, options, (inputs_of_orders, inputs))

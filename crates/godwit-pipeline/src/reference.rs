@@ -14,16 +14,24 @@ use crate::error::PipelineError;
 use crate::observer::{Event, Observer};
 use crate::staging::write_whole;
 
-/// The contigs of a reference whose index for bwa or bwa-mem2 is there and belongs to it.
+/// The contigs of a reference whose index for bwa or bwa-mem3 is there and belongs to it.
 ///
 /// # Errors
 /// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] and [`PipelineError::Index`].
 pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, PipelineError> {
-    match state_of(reference, kind)? {
+    refuse_absent(reference, kind, state_of(reference, kind)?)
+}
+
+/// The contigs of an index that is there.
+///
+/// # Errors
+/// [`PipelineError::Missing`] and [`PipelineError::StaleIndex`].
+pub(crate) fn refuse_absent(reference: &Path, kind: IndexKind, state: IndexState) -> Result<Genome, PipelineError> {
+    match state {
         IndexState::Current { genome } => Ok(genome),
         IndexState::Missing { files } => {
             let path = files.first().map_or(reference, PathBuf::as_path).to_owned();
-            let aligner = if kind == IndexKind::Bwa { "" } else { " --aligner bwa-mem2" };
+            let aligner = if kind == IndexKind::Bwa { "" } else { " --aligner bwa-mem3" };
             let remedy = format!("run `godwit index {}{aligner}`", reference.display());
             Err(PipelineError::Missing { what: "the index file", path, remedy })
         }
@@ -73,8 +81,8 @@ pub fn build_index(
 ) -> Result<bool, PipelineError> {
     observer.event(&Event::Stage { name: "checking the reference" });
     let kind = match aligner {
-        AlignerChoice::Bwa => IndexKind::Bwa,
-        AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
+        AlignerChoice::Auto | AlignerChoice::Bwa => IndexKind::Bwa,
+        AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
         AlignerChoice::Minimap2 => return build_minimap2_index(reference, arguments, threads, observer),
         AlignerChoice::Template(template) => {
             let problem = format!(

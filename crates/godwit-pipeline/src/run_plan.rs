@@ -43,6 +43,9 @@ pub struct RunPlan {
     pub verb: &'static str,
     /// The aligner with its version; `None` for a verb that aligns nothing.
     pub aligner: Option<String>,
+    /// Why `auto` selected it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aligner_reason: Option<String>,
     /// Lanes; empty for a verb that has none.
     pub lanes: Vec<LanePlan>,
     /// Reads of all lanes, or records of the input; `None` where an input is a pipe.
@@ -243,6 +246,7 @@ mod tests {
         RunPlan {
             verb: "align",
             aligner: None,
+            aligner_reason: None,
             lanes: Vec::new(),
             reads: Some(1000),
             blocks: Some(1),

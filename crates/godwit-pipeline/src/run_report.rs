@@ -97,6 +97,9 @@ pub struct AlignerReport {
     pub name: String,
     /// Its version; empty where it tells none.
     pub version: String,
+    /// Why `auto` selected it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Path its index files' names begin with.
     pub index: PathBuf,
     /// Whether records depend on where the reads are cut: `across blocks` or `single stream only`.

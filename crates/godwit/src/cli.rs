@@ -400,7 +400,7 @@ pub struct IndexArgs {
     /// The reference, FASTA
     #[arg(value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// The aligner to index for: bwa, bwa-mem2 or minimap2
+    /// The aligner to index for: bwa, bwa-mem3 or minimap2
     #[arg(long, value_name = "NAME", default_value = "bwa", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
     /// Options of minimap2: the index depends on its preset, as in "-x map-ont"

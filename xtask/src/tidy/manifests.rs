@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-bwa-mem2", &["godwit-model", "godwit-mem", "godwit-engines"]),
+    ("godwit-bwa-mem3", &["godwit-model", "godwit-formats", "godwit-mem", "godwit-engines"]),
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),
     // Genomes are packed against FASTA references.

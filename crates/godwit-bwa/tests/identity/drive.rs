@@ -1,4 +1,4 @@
-//! Runs both sides of a comparison.
+//! Runs both sides of a comparison. The test names the program (`PROGRAM`, `KIND`) and makes its index (`make_index`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BinaryArray, RecordBatch, UInt32Array};
 use godwit_engines::EngineError;
-use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
+use godwit_engines::aligner::bwa::BwaOptions;
 use godwit_engines::aligner::{AlignedBlock, Aligner, BlockHeader, BlockWriter, Hello};
 use godwit_model::{BlockId, Genome as Contigs, NO_READ_GROUP, RawRecord, schema};
 use tempfile::TempDir;
 
 use crate::data::{self, Genome, Layout, Read, Reads};
+use crate::{KIND, PROGRAM};
 
-/// The program under test.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bwa");
 /// Reads in a batch: mates of a block are spread over several.
 const BATCH_READS: usize = 37;
 
@@ -35,12 +34,17 @@ impl Tools {
                 return None;
             }
         }
+        Some(Self::with_genome(data::genome()))
+    }
+
+    /// As [`find`](Self::find), with a genome of the test's own.
+    pub fn with_genome(genome: Genome) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let reference = folder.path().join("ref.fa");
-        let genome = data::genome();
         fs::write(&reference, data::fasta(&genome)).unwrap();
         assert!(Command::new("bwa").arg("index").arg(&reference).stderr(Stdio::null()).status().unwrap().success());
-        Some(Self { folder, genome, reference })
+        crate::make_index(&reference);
+        Self { folder, genome, reference }
     }
 }
 
@@ -117,10 +121,10 @@ pub fn godwit_lines(
 
 fn bwa_options(tools: &Tools, options: &str, share_index: bool) -> BwaOptions {
     BwaOptions {
-        kind: IndexKind::Bwa,
+        kind: KIND,
         program: Some(PROGRAM.into()),
         reference: tools.reference.clone(),
-        threads: 2,
+        threads: 3,
         arguments: options.split_whitespace().map(str::to_owned).collect(),
         share_index,
     }

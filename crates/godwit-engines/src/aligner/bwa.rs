@@ -1,4 +1,4 @@
-//! bwa mem 0.7.17 inside the program `godwit-bwa`, and bwa-mem2 2.2.1 inside `godwit-bwa-mem2`: the same options, the same
+//! bwa mem 0.7.17 inside the program `godwit-bwa`, and bwa-mem3 0.15.0 inside `godwit-bwa-mem3`: the same options, the same
 //! records.
 //!
 //! This file starts them; [`index_state`] tells whether their index is there and belongs to the reference,
@@ -32,6 +32,18 @@ struct Engine {
 const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name: "bwa", version: "0.7.17" };
 const BWA_MEM2: Engine =
     Engine { program: "godwit-bwa-mem2", variable: "GODWIT_BWA_MEM2", name: "bwa-mem2", version: "2.2.1" };
+const BWA_MEM3: Engine =
+    Engine { program: "godwit-bwa-mem3", variable: "GODWIT_BWA_MEM3", name: "bwa-mem3", version: "0.15.0" };
+
+/// Name and version of the program whose records all programs of this module give.
+pub const RECORDS: (&str, &str) = (BWA.name, BWA.version);
+
+/// Environment variable that names the best instructions that `godwit-bwa-mem3` may use: `avx2` or `avx512bw`.
+pub const INSTRUCTIONS_VARIABLE: &str = "GODWIT_BWA_MEM3_INSTRUCTIONS";
+/// How the library inside is told so.
+const LIBRARY_INSTRUCTIONS_VARIABLE: &str = "BWAMEM3_FORCE_TIER";
+/// Beginnings of the variables that change what the library does; none of the user's reaches it.
+const LIBRARY_VARIABLES: [&str; 4] = ["BWAMEM3_", "BWA3_", "BWA_MEM3_", "BWA_INDEX_"];
 
 /// Name of the library that the program for such an index links.
 pub fn library_name(kind: IndexKind) -> &'static str {
@@ -47,7 +59,38 @@ fn engine(kind: IndexKind) -> &'static Engine {
     match kind {
         IndexKind::Bwa => &BWA,
         IndexKind::BwaMem2 => &BWA_MEM2,
+        IndexKind::BwaMem3 => &BWA_MEM3,
     }
+}
+
+/// Why this processor cannot run the program for such an index; `None` where it can.
+pub fn processor_problem(kind: IndexKind) -> Option<&'static str> {
+    match kind {
+        IndexKind::Bwa | IndexKind::BwaMem2 => None,
+        IndexKind::BwaMem3 => bwa_mem3_problem(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn bwa_mem3_problem() -> Option<&'static str> {
+    (!std::arch::is_x86_feature_detected!("avx2")).then_some("this processor lacks AVX2, which bwa-mem3 needs")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn bwa_mem3_problem() -> Option<&'static str> {
+    None
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn bwa_mem3_problem() -> Option<&'static str> {
+    Some("bwa-mem3 runs on x86-64 and ARM64 processors only")
+}
+
+/// Bytes of the index files that the program for such an index holds in memory, as far as they are there.
+pub fn loaded_bytes(reference: &Path, kind: IndexKind) -> u64 {
+    let size =
+        |extension: &&str| std::fs::metadata(reference.with_added_extension(extension)).map_or(0, |found| found.len());
+    kind.extensions().iter().map(size).sum()
 }
 
 /// How to run the aligner.
@@ -55,7 +98,7 @@ fn engine(kind: IndexKind) -> &'static Engine {
 pub struct BwaOptions {
     /// Which of the two.
     pub kind: IndexKind,
-    /// Path of the program; `None`: `GODWIT_BWA` or `GODWIT_BWA_MEM2`, else beside this executable, else on PATH.
+    /// Path of the program; `None`: `GODWIT_BWA` or `GODWIT_BWA_MEM3`, else beside this executable, else on PATH.
     pub program: Option<PathBuf>,
     /// The reference; its index lies beside it.
     pub reference: PathBuf,
@@ -65,7 +108,7 @@ pub struct BwaOptions {
     /// refused.
     pub arguments: Vec<String>,
     /// Map the index files instead of reading them, so that the processes on one machine share the memory. One process
-    /// alone is better off without: memory it reads into can use huge pages. bwa-mem2 cannot share.
+    /// alone is better off without: memory it reads into can use huge pages. bwa-mem3 cannot share.
     pub share_index: bool,
 }
 
@@ -83,7 +126,20 @@ impl BwaOptions {
             command.arg("--share-index");
         }
         command.arg("--").args(&self.arguments);
+        set_library_variables(&mut command);
         Session::start(program, command, (engine(self.kind).name, engine(self.kind).version))
+    }
+}
+
+/// Keeps the user's variables from the library, but for the instructions that it may use.
+fn set_library_variables(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if LIBRARY_VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            command.env_remove(name);
+        }
+    }
+    if let Some(instructions) = std::env::var_os(INSTRUCTIONS_VARIABLE) {
+        command.env(LIBRARY_INSTRUCTIONS_VARIABLE, instructions);
     }
 }
 

@@ -1,4 +1,5 @@
-//! From the SAM lines of a block to what an aligner answers: batches of packed records, and duplicate signatures.
+//! From the records of a block, SAM lines or packed, to what an aligner answers: batches of packed records, and duplicate
+//! signatures.
 //!
 //! [`BlockEncoder`] makes both while the records of a template are neighbours; [`StreamEncoder`] writes them as the streams
 //! of the pipe's protocol.
@@ -56,6 +57,18 @@ impl BlockEncoder {
     pub fn push(&mut self, header: &BlockHeader, line: &[u8]) -> Result<(Placed, Option<RecordBatch>), SamError> {
         let start = self.columns.values.len();
         self.lines.encode(line, &mut self.columns.values)?;
+        Ok(self.close_record(header, start))
+    }
+
+    /// Takes the next record of the block, packed by the aligner's own program. Returns as [`push`](Self::push) does.
+    pub fn push_packed(&mut self, header: &BlockHeader, record: &[u8]) -> (Placed, Option<RecordBatch>) {
+        let start = self.columns.values.len();
+        self.columns.values.extend_from_slice(record);
+        self.close_record(header, start)
+    }
+
+    /// Adds the record whose bytes begin at `start` to the signatures and to the batch.
+    fn close_record(&mut self, header: &BlockHeader, start: usize) -> (Placed, Option<RecordBatch>) {
         let record = RawRecord::trusted(&self.columns.values[start..]);
         let read_group = header.read_group.as_deref().unwrap_or_default().as_bytes();
         let id = header.id.record(self.records);
@@ -65,7 +78,7 @@ impl BlockEncoder {
         let keys = (record.contig(), record.position(), record.flag(), record.unclipped_five_prime());
         self.columns.push(keys, self.records);
         self.records += 1;
-        Ok((placed, (self.columns.values.len() >= BATCH_BYTES).then(|| self.columns.take())))
+        (placed, (self.columns.values.len() >= BATCH_BYTES).then(|| self.columns.take()))
     }
 
     /// The end of the block, with all that was not returned yet; the encoder is empty again.
@@ -106,6 +119,17 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
             Ok((_, Some(batch))) => self.stream.write(&batch).map(Ok),
             Ok((_, None)) => Ok(Ok(())),
             Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Takes the next record, packed by the aligner's own program.
+    ///
+    /// # Errors
+    /// What the pipe answered.
+    pub fn push_packed(&mut self, record: &[u8]) -> std::io::Result<()> {
+        match self.encoder.push_packed(self.header, record) {
+            (_, Some(batch)) => self.stream.write(&batch),
+            (_, None) => Ok(()),
         }
     }
 

@@ -17,11 +17,11 @@ use super::tags;
 use crate::bam::fits_positions;
 
 /// Bytes before the read name in a BAM record.
-const FIXED_BYTES: usize = 32;
+pub(super) const FIXED_BYTES: usize = 32;
 /// Most bytes of a line: keeps every length in the record, which at most doubles, within 31 bits.
 const MAX_LINE_BYTES: usize = 512 << 20;
 /// Most operations that a BAM record's own field can count.
-const MAX_INLINE_OPS: usize = 0xffff;
+pub(super) const MAX_INLINE_OPS: usize = 0xffff;
 /// Lengths of CIGAR operations have 28 bits.
 const OP_LIMIT: u64 = 1 << 28;
 /// Marks a byte that is no CIGAR operation.
@@ -74,18 +74,18 @@ struct CigarSums {
 }
 
 /// Numbers of the fixed part of a BAM record.
-struct Fixed {
-    contig: i32,
-    position: i32,
-    name_bytes: usize,
-    mapping_quality: u8,
-    bin: u16,
-    operations: u16,
-    flag: u16,
-    bases: usize,
-    mate_contig: i32,
-    mate_position: i32,
-    template_length: i32,
+pub(super) struct Fixed {
+    pub(super) contig: i32,
+    pub(super) position: i32,
+    pub(super) name_bytes: usize,
+    pub(super) mapping_quality: u8,
+    pub(super) bin: u16,
+    pub(super) operations: u16,
+    pub(super) flag: u16,
+    pub(super) bases: usize,
+    pub(super) mate_contig: i32,
+    pub(super) mate_position: i32,
+    pub(super) template_length: i32,
 }
 
 impl LineEncoder {
@@ -227,7 +227,7 @@ impl LineEncoder {
 
 impl Fixed {
     /// SAMv1 §4.2, `refID` to `tlen`.
-    fn bytes(&self) -> [u8; FIXED_BYTES] {
+    pub(super) fn bytes(&self) -> [u8; FIXED_BYTES] {
         let mut bytes = [0; FIXED_BYTES];
         bytes[..4].copy_from_slice(&self.contig.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.position.to_le_bytes());
@@ -245,7 +245,7 @@ impl Fixed {
 }
 
 #[inline]
-fn checked_name(name: &[u8]) -> Result<&[u8], SamError> {
+pub(super) fn checked_name(name: &[u8]) -> Result<&[u8], SamError> {
     if name.len() > 254 {
         return Err(SamError::NameLength { bytes: name.len() });
     }

@@ -90,6 +90,14 @@ pub enum SamError {
         /// Bases of SEQ or of the reference, whichever is too many.
         bases: u64,
     },
+    /// A record given by its values has more CIGAR operations than BAM's own field can count.
+    #[error("a CIGAR of {operations} operations is longer than the {limit} of a record given by values")]
+    Operations {
+        /// Operations of the record.
+        operations: usize,
+        /// Most operations accepted.
+        limit: usize,
+    },
     /// SEQ holds something that is no base.
     #[error("SEQ contains {byte:#04x}, which is no base; allowed are letters, = and .")]
     Base {

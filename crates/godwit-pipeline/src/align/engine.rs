@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_engines::aligner::bwa::{self, BwaOptions, IndexKind};
+use godwit_engines::aligner::bwa::{self, BwaOptions};
 use godwit_engines::aligner::foreign::{self, Invocation, SamSession};
 use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_engines::aligner::template::{CommandTemplate, LaneValues};
@@ -12,8 +12,9 @@ use godwit_engines::{ChildHandle, EngineError};
 use super::AlignOptions;
 use super::header::LaneGroups;
 use super::lanes::Lane;
+use super::spread::ExchangeReport;
+use crate::aligner_selection::{Place, SelectedAligner, Selection};
 use crate::error::PipelineError;
-use crate::reference::current_index;
 use crate::run_report::AlignerReport;
 
 /// The aligner, found, its index checked; nothing runs yet.
@@ -24,7 +25,7 @@ pub(super) struct FoundEngine {
 
 enum FoundKind {
     /// One of godwit's programs.
-    Own(IndexKind),
+    Own(SelectedAligner),
     Minimap2(Minimap2),
     Template {
         template: CommandTemplate,
@@ -39,8 +40,12 @@ pub(super) struct Engine {
 }
 
 enum Kind {
-    /// One of godwit's programs, running; taken when its lanes are aligned.
-    Own(Option<Session>),
+    /// One of godwit's programs.
+    Own {
+        selected: SelectedAligner,
+        /// The running process, until its lanes are aligned; `None` where workers align.
+        session: Option<Session>,
+    },
     Minimap2(Minimap2),
     Template {
         template: CommandTemplate,
@@ -56,14 +61,15 @@ impl FoundEngine {
     ///
     /// # Errors
     /// [`PipelineError`].
-    pub(super) fn find(options: &AlignOptions) -> Result<Self, PipelineError> {
-        let own = |kind| {
-            current_index(&options.reference, kind)?;
-            Ok(Self { version: bwa::library_version(kind).to_owned(), kind: FoundKind::Own(kind) })
-        };
-        match &options.aligner {
-            AlignerChoice::Bwa => own(IndexKind::Bwa),
-            AlignerChoice::BwaMem2 => own(IndexKind::BwaMem2),
+    pub(super) fn find(options: &AlignOptions, place: Place) -> Result<Self, PipelineError> {
+        let choice = &options.aligner;
+        match choice {
+            AlignerChoice::Auto | AlignerChoice::Bwa | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => {
+                let (reference, arguments) = (&options.reference, &options.aligner_args);
+                let selection = Selection { choice, reference, arguments, place, compares_reference: true };
+                let selected = selection.select()?;
+                Ok(Self { version: bwa::library_version(selected.kind).to_owned(), kind: FoundKind::Own(selected) })
+            }
             AlignerChoice::Minimap2 => {
                 let minimap2 = Minimap2::find(&options.aligner_args)?;
                 minimap2.check_index(&options.reference)?;
@@ -99,7 +105,7 @@ impl FoundEngine {
             Ok(())
         };
         match &self.kind {
-            FoundKind::Own(kind) => Ok(bwa::check_arguments(*kind, &options.aligner_args)?),
+            FoundKind::Own(selected) => Ok(bwa::check_arguments(selected.kind, &options.aligner_args)?),
             FoundKind::Minimap2(minimap2) => each(&|lane| minimap2.invocation(lane)),
             FoundKind::Template { template, program } => each(&|lane| template.invocation(program, lane)),
         }
@@ -107,25 +113,35 @@ impl FoundEngine {
 
     /// Bytes of the files that it holds in memory, as far as that is known.
     pub(super) fn loaded_bytes(&self, options: &AlignOptions) -> u64 {
+        if let FoundKind::Own(selected) = &self.kind {
+            return bwa::loaded_bytes(&options.reference, selected.kind);
+        }
         let files = self.index_files(options);
         files.iter().map(|(file, _)| std::fs::metadata(file).map_or(0, |found| found.len())).sum()
     }
 
-    /// Its version; empty where it tells none.
-    pub(super) fn version(&self) -> &str {
-        &self.version
+    /// The program that was selected for the records of bwa; `None` for other aligners.
+    pub(super) fn selected(&self) -> Option<&SelectedAligner> {
+        if let FoundKind::Own(selected) = &self.kind { Some(selected) } else { None }
     }
 
-    /// The files of its index, and whether each follows from the others, so that its size says enough.
+    /// Name and version of the program that aligns; the version is empty where it reports none.
+    pub(super) fn text(&self, options: &AlignOptions) -> String {
+        let other = || format!("{} {}", options.aligner.name(), self.version).trim_end().to_owned();
+        self.selected().map_or_else(other, SelectedAligner::text)
+    }
+
+    /// Name and version of the program whose records it gives.
+    pub(super) fn records<'e>(&'e self, options: &'e AlignOptions) -> (&'e str, &'e str) {
+        self.selected().map_or((options.aligner.name(), self.version.as_str()), |_| bwa::RECORDS)
+    }
+
+    /// The files that tell its index from others, and whether the size of each says enough. Indexes of all programs with the
+    /// records of bwa follow from the same files.
     pub(super) fn index_files(&self, options: &AlignOptions) -> Vec<(PathBuf, bool)> {
         let beside = |extension: &str| options.reference.with_added_extension(extension);
-        let of_kind = |kind: IndexKind| {
-            let derived = |extension: &str| !["amb", "ann", "pac"].contains(&extension);
-            let files = kind.extensions().map(|extension| (beside(extension), derived(extension)));
-            files.into_iter().chain([(beside("alt"), false)]).collect()
-        };
         match &self.kind {
-            FoundKind::Own(kind) => of_kind(*kind),
+            FoundKind::Own(_) => ["amb", "ann", "pac", "alt"].map(|extension| (beside(extension), false)).into(),
             FoundKind::Minimap2(_) => vec![(Minimap2::index_path(&options.reference), true)],
             FoundKind::Template { .. } => vec![(options.reference.clone(), true)],
         }
@@ -137,15 +153,15 @@ impl FoundEngine {
     /// [`PipelineError::Engine`].
     pub(super) fn open(self, options: &AlignOptions) -> Result<Engine, PipelineError> {
         let foreign = || foreign::hello(&options.reference, &self.version);
-        let kind = match self.kind {
-            FoundKind::Own(kind) => kind,
+        let selected = match self.kind {
+            FoundKind::Own(selected) => selected,
             FoundKind::Minimap2(minimap2) => return Ok(Engine { hello: foreign()?, kind: Kind::Minimap2(minimap2) }),
             FoundKind::Template { template, program } => {
                 return Ok(Engine { hello: foreign()?, kind: Kind::Template { template, program } });
             }
         };
         let session = BwaOptions {
-            kind,
+            kind: selected.kind,
             program: None,
             reference: options.reference.clone(),
             threads: options.job.threads,
@@ -153,13 +169,13 @@ impl FoundEngine {
             share_index: false,
         }
         .start()?;
-        Ok(Engine { hello: session.hello().clone(), kind: Kind::Own(Some(session)) })
+        Ok(Engine { hello: session.hello().clone(), kind: Kind::Own { selected, session: Some(session) } })
     }
 
-    /// The same aligner where nodes run it, one of which has told who it is.
+    /// The same aligner where workers run it, one of which has sent its hello.
     pub(super) fn elsewhere(self, hello: Hello) -> Engine {
         let kind = match self.kind {
-            FoundKind::Own(_) => Kind::Own(None),
+            FoundKind::Own(selected) => Kind::Own { selected, session: None },
             FoundKind::Minimap2(minimap2) => Kind::Minimap2(minimap2),
             FoundKind::Template { template, program } => Kind::Template { template, program },
         };
@@ -175,7 +191,7 @@ impl Engine {
     /// How many of so many lanes one process takes.
     pub(super) fn lanes_per_process(&self, lanes: usize) -> usize {
         match self.kind {
-            Kind::Own(_) => lanes,
+            Kind::Own { .. } => lanes,
             Kind::Minimap2(_) | Kind::Template { .. } => 1,
         }
     }
@@ -192,7 +208,7 @@ impl Engine {
         lane: &Lane,
     ) -> Result<Ends, PipelineError> {
         let invocation = match &mut self.kind {
-            Kind::Own(session) => {
+            Kind::Own { session, .. } => {
                 let session = session.take().expect("one process takes all lanes, so it is asked for once");
                 return Ok(session.split());
             }
@@ -204,32 +220,43 @@ impl Engine {
         Ok(SamSession::start(&invocation, self.hello.clone())?.split())
     }
 
-    /// `ID` and `PN` of its `@PG` line, and its command line: what changes records.
-    pub(super) fn program_line(&self, options: &AlignOptions) -> (String, String) {
-        let arguments = |first: String| {
-            let all = std::iter::once(first).chain(options.aligner_args.iter().cloned());
-            all.collect::<Vec<_>>().join(" ")
-        };
-        let blocks = format!("-K {}", options.block_bases);
-        let line = match (&options.aligner, &self.kind) {
-            (_, Kind::Minimap2(minimap2)) => minimap2.command_line(),
-            (_, Kind::Template { template, .. }) => template.text().to_owned(),
-            (choice, Kind::Own(_)) => format!("{} mem {}", choice.name(), arguments(blocks)),
-        };
-        (options.aligner.name().to_owned(), line)
+    /// Name, version and command line for its `@PG` line: what changes records. All programs with the records of bwa have the
+    /// line of bwa, so that a file does not depend on which of them made it.
+    pub(super) fn program_line(&self, options: &AlignOptions) -> (String, String, String) {
+        let named = |line| (options.aligner.name().to_owned(), self.hello.engine_version.clone(), line);
+        match &self.kind {
+            Kind::Minimap2(minimap2) => named(minimap2.command_line()),
+            Kind::Template { template, .. } => named(template.text().to_owned()),
+            Kind::Own { .. } => {
+                let (name, version) = bwa::RECORDS;
+                let words = [name.to_owned(), "mem".to_owned(), format!("-K {}", options.block_bases)];
+                let words: Vec<String> = words.into_iter().chain(options.aligner_args.iter().cloned()).collect();
+                (name.to_owned(), version.to_owned(), words.join(" "))
+            }
+        }
     }
 
-    /// For `run.json`.
-    pub(super) fn report(&self, options: &AlignOptions) -> AlignerReport {
+    /// For `run.json`. `exchange`: what workers used, where they align.
+    pub(super) fn report(&self, options: &AlignOptions, exchange: Option<&ExchangeReport>) -> AlignerReport {
         let index: &Path = &options.reference;
-        let index = match self.kind {
-            Kind::Minimap2(_) => Minimap2::index_path(index),
-            _ => index.to_owned(),
+        let (index, selected) = match &self.kind {
+            Kind::Minimap2(_) => (Minimap2::index_path(index), None),
+            Kind::Own { selected, .. } => (index.to_owned(), Some(selected)),
+            Kind::Template { .. } => (index.to_owned(), None),
         };
+        let own = || vec![(options.aligner.name().to_owned(), self.hello.engine_version.clone())];
+        let used = match (selected, exchange) {
+            (None, _) => own(),
+            (Some(selected), None) => vec![selected.name_and_version()],
+            (Some(_), Some(exchange)) => exchange.distinct_aligners(),
+        };
+        let joined = |part: fn(&(String, String)) -> &str| used.iter().map(part).collect::<Vec<_>>().join(", ");
         AlignerReport {
             choice: options.aligner.text().to_owned(),
-            name: options.aligner.name().to_owned(),
-            version: self.hello.engine_version.clone(),
+            name: joined(|(name, _)| name),
+            version: joined(|(_, version)| version),
+            // Workers select for themselves.
+            reason: selected.filter(|_| exchange.is_none()).and_then(|selected| selected.reason.clone()),
             index,
             identity: options.aligner.identity().name(),
         }
@@ -245,7 +272,7 @@ fn values<'l>(
 ) -> Result<LaneValues<'l>, PipelineError> {
     let Some(paired) = lane.is_paired() else {
         let file = lane.files.first().map(|file| file.display().to_string()).unwrap_or_default();
-        let problem = format!("{file} is SAM or BAM, which --aligner bwa and bwa-mem2 take; make FASTQ of it");
+        let problem = format!("{file} is SAM or BAM, which --aligner auto, bwa and bwa-mem3 take; make FASTQ of it");
         return Err(PipelineError::Options { problem });
     };
     Ok(LaneValues {
@@ -258,8 +285,13 @@ fn values<'l>(
     })
 }
 
-/// What the user should know of an aligner that cannot be cut; `None` for others.
+/// What the user should know of the aligner before it starts.
 pub(super) fn note(choice: &AlignerChoice) -> Option<String> {
+    if *choice == AlignerChoice::BwaMem2 {
+        return Some(
+            "bwa-mem2 is another name for bwa-mem3, which loads the same index and gives the same records".into(),
+        );
+    }
     (choice.identity() == Identity::SingleStream).then(|| {
         format!(
             "nothing is known of what {} keeps from read to read: each lane is aligned by one process from end to end, and \

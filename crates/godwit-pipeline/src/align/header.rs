@@ -228,8 +228,7 @@ pub(super) fn of_run(
         }
         _ => "",
     };
-    let (name, command_line_of_aligner) = engine.program_line(options);
-    let version = &engine.hello().engine_version;
+    let (name, version, command_line_of_aligner) = engine.program_line(options);
     let version = if version.is_empty() { String::new() } else { format!("\tVN:{version}") };
     text += &format!("@PG\tID:{name}\tPN:{name}{after}{version}\tCL:{command_line_of_aligner}\n");
     let mut header =
@@ -241,7 +240,7 @@ pub(super) fn of_run(
 /// Only what changes records: with equal options the whole file is the same, wherever and however it was made.
 pub(super) fn command_line(options: &AlignOptions) -> String {
     let marking = options.job.marking_command_line();
-    let aligner = quoted(options.aligner.text());
+    let aligner = quoted(options.aligner.records_text());
     let mut line = format!("godwit align --aligner {aligner} --block-bases {} {marking}", options.block_bases);
     if !options.aligner_args.is_empty() {
         line += &format!(" --aligner-args '{}'", options.aligner_args.join(" "));

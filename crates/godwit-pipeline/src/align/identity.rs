@@ -35,7 +35,8 @@ pub(super) fn facts(
     let mut facts = Vec::new();
     let mut state = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
     state("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
-    state(&format!("the version of {}", options.aligner.name()), engine.version().to_owned());
+    let (aligner, version) = engine.records(options);
+    state(&format!("the version of {aligner}"), version.to_owned());
     state("the command", command_line(options));
     state("the version of fastp", trimmer.unwrap_or("none").to_owned());
     state("--sample", options.sample.clone());

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use godwit_engines::aligner::AlignerChoice;
+use godwit_engines::aligner::bwa::IndexKind;
 use godwit_formats::fastq::{LaneEvent, LaneOptions};
 
 use super::engine::{self, FoundEngine};
 use super::header::LaneGroups;
 use super::lanes::{self, Lane};
 use super::{AlignOptions, checked_inputs, spread, trim};
+use crate::aligner_selection::Place;
 use crate::error::PipelineError;
 use crate::machine;
 use crate::memory::MemoryPlan;
@@ -30,16 +31,21 @@ const SAMPLE_BYTES: u64 = 16 << 20;
 /// Bases that `bwa mem` 0.7.17 aligns in a second of one thread: 0.8 million on a loaded virtual machine, 1.3 to 1.6
 /// million on an idle one, for reads of 148 bases (bench/results).
 const BWA_BASES_PER_THREAD_SECOND: f64 = 1.2e6;
+/// Bases that bwa-mem3 0.15.0 aligns in a second of one thread: 3.3 million to a genome of 400 Mb with AVX-512BW, more to a small
+/// one.
+const BWA_MEM3_BASES_PER_THREAD_SECOND: f64 = 4e6;
 /// Bytes that the aligner holds per base of a block, and besides: `bwa mem` peaks at 960 MB with `-K 100000000` and at 135
 /// MB with `-K 10000000`, its index apart.
 const ALIGNER_BYTES_PER_BASE: f64 = 9.2;
 const ALIGNER_BASE_BYTES: u64 = 48 << 20;
 
-/// Processes that a run is spread over, all of them on this machine.
+/// Processes that a run is spread over.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedNodes {
     /// How many, at least 1.
     pub nodes: u32,
+    /// Whether all of them are on this machine.
+    pub one_machine: bool,
     /// Threads of each.
     pub threads: usize,
 }
@@ -55,13 +61,18 @@ pub fn plan_align(
     cancelled: &Arc<AtomicBool>,
 ) -> Result<RunPlan, PipelineError> {
     options.job.check()?;
+    let place = match nodes {
+        None => Place::Here { processes: 1 },
+        Some(PlannedNodes { nodes, one_machine: true, .. }) => Place::Here { processes: u64::from(nodes) },
+        Some(_) => Place::Elsewhere,
+    };
     if nodes.is_some() {
         spread::check(options)?;
     }
     let memory = MemoryPlan::for_align(options.job.memory_bytes, options.block_bases)?;
     let (_, outputs) = checked_inputs(options)?;
     observer.event(&Event::Stage { name: "checking the index" });
-    let engine = FoundEngine::find(options)?;
+    let engine = FoundEngine::find(options, place)?;
     let trimmer = trim::checked_version(&options.reads)?;
     Step::of(&options.job, false, cancelled)?;
     let planned = lanes::plan(options, cancelled)?;
@@ -85,7 +96,7 @@ pub fn plan_align(
 
 /// The plan of a run whose work nodes do: each has an aligner with its index, and the least memory that writing takes. What
 /// lies in scratch differs more there: nodes keep what they aligned, and what they own of what others aligned.
-fn spread_over(plan: RunPlan, PlannedNodes { nodes, threads }: PlannedNodes) -> RunPlan {
+fn spread_over(plan: RunPlan, PlannedNodes { nodes, threads, .. }: PlannedNodes) -> RunPlan {
     let all_threads = nodes as usize * threads;
     let memory = MemoryNeed {
         godwit_bytes: plan.memory.godwit_bytes + u64::from(nodes) * MemoryPlan::align_limit(None, 0),
@@ -125,9 +136,12 @@ fn plan(
     let loaded_bytes = engine.loaded_bytes(options);
     let largest_block = lanes.iter().map(|lane| lane.bases).max().flatten().unwrap_or(options.block_bases);
     let block_bases = largest_block.min(options.block_bases);
-    let cpu = reads
-        .zip(bases)
-        .map(|(reads, bases)| bases as f64 / BWA_BASES_PER_THREAD_SECOND + reads as f64 * REDUCE_SECONDS_PER_RECORD);
+    let selected = engine.selected().map(|selected| selected.kind);
+    let speed = match selected {
+        Some(IndexKind::BwaMem3) => BWA_MEM3_BASES_PER_THREAD_SECOND,
+        _ => BWA_BASES_PER_THREAD_SECOND,
+    };
+    let cpu = reads.zip(bases).map(|(reads, bases)| bases as f64 / speed + reads as f64 * REDUCE_SECONDS_PER_RECORD);
     let checking_seconds =
         index_seconds(loaded_bytes + std::fs::metadata(&options.reference).map_or(0, |found| found.len()));
     let temp = options.job.temp.as_ref().unwrap_or(&options.out);
@@ -135,7 +149,8 @@ fn plan(
     let counted = lanes.iter().all(|lane| lane.sampled >= 1.0);
     RunPlan {
         verb: "align",
-        aligner: Some(format!("{} {}", options.aligner.name(), engine.version()).trim_end().to_owned()),
+        aligner: Some(engine.text(options)),
+        aligner_reason: engine.selected().and_then(|selected| selected.reason.clone()),
         reads,
         blocks: sum(|lane| lane.blocks),
         nodes: None,
@@ -149,7 +164,7 @@ fn plan(
         scratch: DiskNeed::new(temp, reads.map(|reads| bytes.scratch_bytes(reads, memory, signatures, true))),
         cpu_seconds: cpu.map(|cpu| cpu + checking_seconds),
         seconds: cpu.map(|cpu| cpu / options.job.threads as f64 + checking_seconds),
-        within: certainty(options, counted),
+        within: certainty(options, selected, counted),
         notes: Vec::new(),
         problems: Vec::new(),
         lanes,
@@ -157,11 +172,11 @@ fn plan(
 }
 
 /// Time and memory were measured with bwa, and room with BAM; for others the same numbers are less sure.
-fn certainty(options: &AlignOptions, counted: bool) -> Certainty {
-    let (memory, time) = match options.aligner {
-        AlignerChoice::Bwa => (1.5, 3.0),
-        AlignerChoice::BwaMem2 => (2.0, 4.0),
-        AlignerChoice::Minimap2 | AlignerChoice::Template(_) => (4.0, 10.0),
+fn certainty(options: &AlignOptions, selected: Option<IndexKind>, counted: bool) -> Certainty {
+    let (memory, time) = match selected {
+        Some(IndexKind::Bwa) => (1.5, 3.0),
+        Some(_) => (2.0, 4.0),
+        None => (4.0, 10.0),
     };
     let disk = if options.formats == [Format::Bam] { 1.5 } else { 3.0 };
     Certainty { reads: if counted { 1.0 } else { 1.1 }, memory, disk, time }

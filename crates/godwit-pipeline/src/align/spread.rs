@@ -52,6 +52,8 @@ fn fresh_name() -> Result<String, PipelineError> {
 pub struct ExchangeReport {
     /// Names of the nodes that were part of the run.
     pub nodes: Vec<String>,
+    /// The aligner of each node, with its version.
+    pub aligners: BTreeMap<String, String>,
     /// Nodes that were lost on the way.
     pub lost_nodes: usize,
     /// Blocks given to a node, those given again included.
@@ -70,6 +72,18 @@ pub struct ExchangeReport {
     pub head_bytes: u64,
     /// Time from the last aligned block until every slice was where it belongs, seconds: what alignment did not hide.
     pub exposed_seconds: f64,
+}
+
+impl ExchangeReport {
+    /// Names and versions of all aligners of the workers, each once.
+    pub(super) fn distinct_aligners(&self) -> Vec<(String, String)> {
+        let distinct: BTreeSet<&String> = self.aligners.values().collect();
+        let parts = |text: &String| {
+            let (name, version) = text.rsplit_once(' ').unwrap_or((text, ""));
+            (name.to_owned(), version.to_owned())
+        };
+        distinct.into_iter().map(parts).collect()
+    }
 }
 
 /// The head, listening.
@@ -104,7 +118,7 @@ pub(super) fn check(options: &AlignOptions) -> Result<(), PipelineError> {
     let problem = if options.aligner.identity() == Identity::SingleStream {
         format!(
             "{} cannot be spread over nodes: nothing is known of what it keeps from read to read, so that one process has to \
-             see a lane from end to end; leave out --on, or use bwa, bwa-mem2 or minimap2",
+             see a lane from end to end; leave out --on, or use bwa, bwa-mem3 or minimap2",
             options.aligner.name()
         )
     } else {
@@ -137,7 +151,7 @@ impl<'r> HeadOfRun<'r> {
             sample: options.sample.clone(),
             marking: options.job.marking,
             partitions: options.job.partitions,
-            share_index: spread.one_machine && spread.nodes > 1,
+            processes_of_host: if spread.one_machine { u64::from(spread.nodes) } else { 1 },
             step: lanes.step.clone(),
             keep: Self::keep_at(run)?,
         };
@@ -195,13 +209,9 @@ impl<'r> HeadOfRun<'r> {
     fn next(&mut self) -> Result<Option<News>, PipelineError> {
         match self.crew.next()? {
             Some(News::Lost(node)) => self.tell(LedgerEvent::Lost(node)),
-            Some(News::Said(node, Report::Ready { address, writers, engine_version, sq_lines })) => {
-                self.ready(
-                    node,
-                    address,
-                    writers,
-                    Hello::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines),
-                )?;
+            Some(News::Said(node, Report::Ready { address, writers, engine_version, aligner, sq_lines })) => {
+                let hello = Hello::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines);
+                self.ready(node, (address, writers), aligner, hello)?;
             }
             Some(News::Said(node, Report::Wants)) => self.tell(LedgerEvent::Wants(node)),
             other => return Ok(other),
@@ -282,8 +292,8 @@ impl<'r> HeadOfRun<'r> {
     fn ready(
         &mut self,
         node: NodeId,
-        address: SocketAddr,
-        writers: usize,
+        (address, writers): (SocketAddr, usize),
+        aligner: String,
         hello: Result<Hello, godwit_engines::aligner::protocol::ProtocolError>,
     ) -> Result<(), PipelineError> {
         let hello = hello.map_err(|error| self.crew.wrong(node, error.to_string()))?;
@@ -293,6 +303,7 @@ impl<'r> HeadOfRun<'r> {
             return Ok(());
         }
         self.addresses.insert(node, address);
+        self.report.aligners.insert(self.crew.name_of(node).to_string(), aligner);
         self.hello.get_or_insert(hello);
         for order in self.plan.iter().chain(&self.decided) {
             self.crew.order(node, order);

@@ -47,6 +47,7 @@ pub fn plan_markdup(
     let plan = RunPlan {
         verb: "markdup",
         aligner: None,
+        aligner_reason: None,
         lanes: Vec::new(),
         reads: records,
         blocks: records.map(|records| (records as f64 * bytes.packed / BLOCK_BYTES as f64).ceil() as u64),

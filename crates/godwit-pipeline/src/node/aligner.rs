@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_engines::ChildHandle;
-use godwit_engines::aligner::bwa::{BwaOptions, IndexKind};
+use godwit_engines::aligner::bwa::{self, BwaOptions, IndexKind};
 use godwit_engines::aligner::foreign::{self, SamSession};
 use godwit_engines::aligner::minimap2::Minimap2;
 use godwit_engines::aligner::template::LaneValues;
@@ -17,12 +17,13 @@ use godwit_engines::aligner::{Aligner, AlignerChoice, BlockHeader, BlockReader, 
 use super::aligning::{BlockReads, Packing, take};
 use super::{AlignWork, malformed};
 use crate::align::root_cause;
+use crate::aligner_selection::{Place, SelectedAligner, Selection};
 use crate::error::PipelineError;
 
 /// An aligner that has told who it is.
 pub(super) enum NodeAligner {
     /// Runs for all blocks.
-    Lasting(Session),
+    Lasting(SelectedAligner, Session),
     /// Runs for each block.
     EachBlock(EachBlock),
 }
@@ -58,15 +59,28 @@ pub(super) struct Current {
 impl NodeAligner {
     /// Starts the aligner, or finds it and its index.
     pub(super) fn start(work: &AlignWork, threads: usize) -> Result<Self, PipelineError> {
-        let own = |kind: IndexKind| {
-            let share_index = work.share_index && kind == IndexKind::Bwa;
-            let (reference, arguments) = (work.reference.clone(), work.arguments.clone());
-            let options = BwaOptions { kind, program: None, reference, threads, arguments, share_index };
-            Ok(Self::Lasting(options.start()?))
-        };
-        match work.aligner.parse::<AlignerChoice>()? {
-            AlignerChoice::Bwa => own(IndexKind::Bwa),
-            AlignerChoice::BwaMem2 => own(IndexKind::BwaMem2),
+        let choice = work.aligner.parse::<AlignerChoice>()?;
+        match choice {
+            AlignerChoice::Auto | AlignerChoice::Bwa | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => {
+                let selected = Selection {
+                    choice: &choice,
+                    reference: &work.reference,
+                    arguments: &work.arguments,
+                    place: Place::Here { processes: work.processes_of_host },
+                    // The head has compared it.
+                    compares_reference: false,
+                }
+                .select()?;
+                let options = BwaOptions {
+                    kind: selected.kind,
+                    program: None,
+                    reference: work.reference.clone(),
+                    threads,
+                    arguments: work.arguments.clone(),
+                    share_index: work.processes_of_host > 1 && selected.kind == IndexKind::Bwa,
+                };
+                Ok(Self::Lasting(selected, options.start()?))
+            }
             AlignerChoice::Minimap2 => {
                 let program = Minimap2::find(&work.arguments)?;
                 program.check_index(&work.reference)?;
@@ -82,15 +96,31 @@ impl NodeAligner {
     /// Versions and contigs.
     pub(super) fn hello(&self) -> &Hello {
         match self {
-            Self::Lasting(session) => session.hello(),
+            Self::Lasting(_, session) => session.hello(),
             Self::EachBlock(each) => &each.hello,
+        }
+    }
+
+    /// Version of the program whose records it gives.
+    pub(super) fn records_version(&self) -> &str {
+        match self {
+            Self::Lasting(..) => bwa::RECORDS.1,
+            Self::EachBlock(each) => &each.hello.engine_version,
+        }
+    }
+
+    /// Name and version of the program that aligns.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Lasting(selected, _) => selected.text(),
+            Self::EachBlock(each) => format!("{} {}", each.work.aligner, each.hello.engine_version),
         }
     }
 
     /// The end that is fed, the one that answers where it is the same for all blocks, and what ends both.
     pub(super) fn split(self) -> (Feeding, Option<BlockReader>, Stop) {
         match self {
-            Self::Lasting(session) => {
+            Self::Lasting(_, session) => {
                 let (writer, reader, child) = session.split();
                 (Feeding::Lasting(writer), Some(reader), Stop::Lasting(child))
             }

@@ -32,8 +32,8 @@ pub struct AlignArgs {
     /// @RG line, \t for tabs; once for all lanes or once for each [default: from sample and read names]
     #[arg(long, value_name = "@RG..", help_heading = THIS_RUN)]
     pub read_group: Vec<String>,
-    /// bwa, bwa-mem2, minimap2, or a command line: 'bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder'
-    #[arg(long, value_name = "NAME|COMMAND", default_value = "bwa", value_parser = parse_aligner)]
+    /// auto (bwa-mem3 or bwa, with the same records), bwa, bwa-mem3, minimap2, or a command line: 'bowtie2 -x {index} --interleaved {reads} -p {threads} --reorder'
+    #[arg(long, value_name = "NAME|COMMAND", default_value = "auto", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
     /// Options of the aligner that change records, in one string
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]

@@ -24,8 +24,8 @@ pub struct RunArgs {
     /// What is done
     #[arg(long, value_enum, default_value_t = WorkflowName::Default, value_name = "NAME")]
     pub workflow: WorkflowName,
-    /// bwa, bwa-mem2, minimap2, or a command line, as for `godwit align`
-    #[arg(long, value_name = "NAME|COMMAND", default_value = "bwa", value_parser = parse_aligner)]
+    /// auto, bwa, bwa-mem3, minimap2, or a command line, as for `godwit align`
+    #[arg(long, value_name = "NAME|COMMAND", default_value = "auto", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
     /// Bases per block: `bwa mem -K`
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]

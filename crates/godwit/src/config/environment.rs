@@ -15,8 +15,6 @@ use crate::failure::Failure;
 
 /// Names a configuration file, as `--config` does.
 pub(super) const CONFIG_VARIABLE: &str = "GODWIT_CONFIG";
-/// Says which instructions of the processor `godwit-bwa-mem2` uses at most.
-const INSTRUCTIONS_VARIABLE: &str = "GODWIT_BWA_MEM2_INSTRUCTIONS";
 /// What launchers tell the workers of a job (`godwit_fleet::JobSpec`).
 const JOB_VARIABLES: [&str; 5] =
     ["GODWIT_NODE", "GODWIT_NODES", "GODWIT_ATTEMPT", "GODWIT_JOB_DIRECTORY", "GODWIT_VERSION"];
@@ -25,16 +23,17 @@ const PREFIX: &str = "GODWIT_";
 
 /// Variables that are no options: the file, and what programs of others read, or are found by.
 pub(super) fn other_variables() -> Vec<&'static str> {
-    let [bwa, bwa_mem2] = [IndexKind::Bwa, IndexKind::BwaMem2].map(bwa::program_variable);
+    let [bwa, bwa_mem2, bwa_mem3] = [IndexKind::Bwa, IndexKind::BwaMem2, IndexKind::BwaMem3].map(bwa::program_variable);
     let programs = [
         bwa,
         bwa_mem2,
+        bwa_mem3,
         fastp::PROGRAM_VARIABLE,
         bcftools::PROGRAM_VARIABLE,
         gatk::PROGRAM_VARIABLE,
         blast::WORKER_VARIABLE,
     ];
-    let own = programs.into_iter().chain([CONFIG_VARIABLE, INSTRUCTIONS_VARIABLE]);
+    let own = programs.into_iter().chain([CONFIG_VARIABLE, bwa::INSTRUCTIONS_VARIABLE]);
     own.chain(JOB_VARIABLES).collect()
 }
 

@@ -21,9 +21,13 @@ const COMPARED: &str = "not installed; godwit demo would compare with it";
 /// The aligners, the trimmer, and what `godwit demo` compares with.
 pub fn engines() -> Vec<Finding> {
     let mut findings = vec![Finding::new("engines", "godwit", State::Fine, env!("CARGO_PKG_VERSION"))];
-    findings.extend([own_aligner(IndexKind::Bwa, State::Missing), own_aligner(IndexKind::BwaMem2, State::Note)]);
+    findings.extend([
+        own_aligner(IndexKind::Bwa, State::Missing),
+        own_aligner(IndexKind::BwaMem3, State::Note),
+        selected(),
+    ]);
     findings.extend(survey().into_iter().filter_map(|engine| match engine.name {
-        "bwa" | "bwa-mem2" => None,
+        "bwa" | "bwa-mem3" => None,
         minimap2::PROGRAM => {
             let found = Minimap2::find(&[]).map(|minimap2| minimap2.version().to_owned());
             Some(by_version(minimap2::PROGRAM, found, "an aligner", engine.remedy))
@@ -71,6 +75,24 @@ fn searchers() -> [Finding; 3] {
         by_version(diamond::PROGRAM, bulk(diamond::find()), "godwit search -- diamond", diamond::REMEDY),
         by_version(mmseqs::PROGRAM, bulk(mmseqs::find()), "godwit search -- mmseqs", mmseqs::REMEDY),
     ]
+}
+
+/// Which of godwit's own programs `--aligner auto` takes for a reference that has the indexes of both.
+fn selected() -> Finding {
+    let kind = IndexKind::BwaMem3;
+    let problem = match (bwa::processor_problem(kind), bwa::installed(kind)) {
+        (Some(problem), _) => Some(problem.to_owned()),
+        (None, Err(error)) => Some(with_causes(&error)),
+        (None, Ok((_, version))) if version.engine != bwa::library_version(kind) => {
+            Some(format!("{} is of {} {}", bwa::program_name(kind), bwa::library_name(kind), version.engine))
+        }
+        _ => None,
+    };
+    let (kind, reason) = match problem {
+        None => (kind, "where its index is there and fits into memory".to_owned()),
+        Some(problem) => (IndexKind::Bwa, problem),
+    };
+    Finding::new("engines", "--aligner auto", State::Fine, format!("{}: {reason}", bwa::library_name(kind)))
 }
 
 /// One of godwit's own programs; `missing` is how bad it is that there is none.

@@ -35,7 +35,9 @@ fn table(plan: &RunPlan) -> String {
     let reads = if plan.verb == "align" { "reads" } else { "records" };
     rows.push(about(reads, plan.reads.map(grouped), plan.within.reads));
     rows.push(row("blocks", plan.blocks.map_or("unknown".into(), grouped)));
-    rows.extend(plan.aligner.clone().map(|aligner| row("aligner", aligner)));
+    if let Some(aligner) = &plan.aligner {
+        rows.push(("aligner".to_owned(), aligner.clone(), plan.aligner_reason.clone().unwrap_or_default()));
+    }
     rows.extend(plan.nodes.map(|nodes| row("nodes", nodes.to_string())));
     rows.push(row("threads", plan.threads.to_string()));
     let memory = &plan.memory;

@@ -356,7 +356,11 @@ fn node_threads(place: &PlaceArgs, common: &Common) -> usize {
 
 /// The nodes that a run would start, where it is spread.
 pub fn planned(place: &PlaceArgs, common: &Common) -> Option<PlannedNodes> {
-    place.on.map(|_| PlannedNodes { nodes: place.nodes, threads: node_threads(place, common) })
+    place.on.map(|on| PlannedNodes {
+        nodes: place.nodes,
+        one_machine: on == Place::Local,
+        threads: node_threads(place, common),
+    })
 }
 
 /// Whether a launcher calls a node so: `node 3`, or `node 3 on HOST`.

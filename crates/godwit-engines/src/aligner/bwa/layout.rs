@@ -19,14 +19,17 @@ pub enum IndexKind {
     Bwa,
     /// bwa-mem2's.
     BwaMem2,
+    /// bwa-mem3's, which is bwa-mem2's without the bases a byte each.
+    BwaMem3,
 }
 
 impl IndexKind {
     /// What is put behind the path of the reference and a dot.
-    pub fn extensions(self) -> [&'static str; 5] {
+    pub fn extensions(self) -> &'static [&'static str] {
         match self {
-            Self::Bwa => ["amb", "ann", "bwt", "pac", "sa"],
-            Self::BwaMem2 => ["amb", "ann", "pac", "0123", "bwt.2bit.64"],
+            Self::Bwa => &["amb", "ann", "bwt", "pac", "sa"],
+            Self::BwaMem2 => &["amb", "ann", "pac", "0123", "bwt.2bit.64"],
+            Self::BwaMem3 => &["amb", "ann", "pac", "bwt.2bit.64"],
         }
     }
 }
@@ -162,6 +165,7 @@ fn check_bulk(reference: &Path, total_bases: u64, kind: IndexKind) -> Result<Res
     match kind {
         IndexKind::Bwa => check_bwt(reference, both_strands),
         IndexKind::BwaMem2 => check_mem2(reference, both_strands),
+        IndexKind::BwaMem3 => check_table(reference, both_strands),
     }
 }
 
@@ -172,6 +176,10 @@ fn check_mem2(reference: &Path, both_strands: u64) -> Result<Result<(), StaleRea
     if measure(&bases)? != both_strands {
         return Ok(Err(broken(bases, "its size does not fit the .ann file")));
     }
+    check_table(reference, both_strands)
+}
+
+fn check_table(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
     let rows = both_strands + 1;
     let table = reference.with_added_extension("bwt.2bit.64");
     let table_bytes = 8 + 5 * 8 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8;

@@ -1,0 +1,141 @@
+//! From the library's values to packed records as bwa 0.7.17 would have printed them.
+
+use std::io::Write;
+
+use godwit_engines::aligner::{BlockHeader, StreamEncoder};
+use godwit_formats::sam::{RecordValues, SamError, append_float_tag, append_integer_tag, append_tags, append_text_tag};
+use godwit_mem::{BlockAnswer, Error, Read};
+use godwit_model::flags;
+
+use crate::library::EmittedRecord;
+
+/// Letters as bwa prints them: A, C, G, T, and N for everything else.
+const FORWARD: [u8; 256] = letters(*b"ACGT");
+/// Letters of the other strand.
+const COMPLEMENT: [u8; 256] = letters(*b"TGCA");
+
+const fn letters(of_acgt: [u8; 4]) -> [u8; 256] {
+    let mut letters = [b'N'; 256];
+    let mut base = 0;
+    while base < 4 {
+        let letter = b"ACGT"[base];
+        letters[letter as usize] = of_acgt[base];
+        letters[letter.to_ascii_lowercase() as usize] = of_acgt[base];
+        base += 1;
+    }
+    letters
+}
+
+/// Packed records of consecutive reads.
+#[derive(Default)]
+pub struct PackedRecords {
+    bytes: Vec<u8>,
+    /// For each record where it ends in `bytes`.
+    ends: Vec<usize>,
+}
+
+/// Packs the records of a segment. Keeps buffers between records.
+#[derive(Default)]
+pub struct RecordPacker {
+    packed: PackedRecords,
+    sequence: Vec<u8>,
+    quality: Vec<u8>,
+}
+
+impl RecordPacker {
+    /// Packs a record of `read`. `read_group`: ID of the read group, empty for none.
+    ///
+    /// # Errors
+    /// [`SamError`] for what a BAM record cannot hold; the packer is of no use then.
+    pub fn push(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>, read_group: &[u8]) -> Result<(), SamError> {
+        let numbers = record.numbers();
+        self.take_sequence(record, read);
+        let out = &mut self.packed.bytes;
+        RecordValues {
+            name: read.name,
+            flag: numbers.flag,
+            contig: numbers.tid,
+            position: numbers.pos,
+            mapping_quality: numbers.mapq,
+            cigar: record.cigar(),
+            mate_contig: numbers.next_tid,
+            mate_position: numbers.next_pos,
+            template_length: numbers.tlen,
+            sequence: &self.sequence,
+            quality: read.quality.map(|_| self.quality.as_slice()),
+        }
+        .append(out)?;
+        // The order of mem_aln2sam (bwamem.c, 0.7.17), which knows neither MQ nor HN.
+        if numbers.has_nm != 0 {
+            append_integer_tag(*b"NM", numbers.nm, out);
+        }
+        let text = |name, value: Option<&[u8]>, out: &mut Vec<u8>| {
+            if let Some(value) = value {
+                append_text_tag(name, value, out);
+            }
+        };
+        text(*b"MD", record.mismatches(), out);
+        text(*b"MC", record.mate_cigar(), out);
+        if numbers.has_as != 0 {
+            append_integer_tag(*b"AS", numbers.score, out);
+        }
+        if numbers.has_xs != 0 {
+            append_integer_tag(*b"XS", numbers.sub, out);
+        }
+        text(*b"RG", (!read_group.is_empty()).then_some(read_group), out);
+        text(*b"SA", record.supplementary(), out);
+        if numbers.has_pa != 0 {
+            append_float_tag(*b"pa", numbers.pa, out);
+        }
+        text(*b"XA", record.alternatives(), out);
+        if let Some(comment) = read.comment {
+            append_tags(comment, out)?;
+        }
+        self.packed.ends.push(out.len());
+        Ok(())
+    }
+
+    /// The part of the read that the record shows, in the record's orientation.
+    fn take_sequence(&mut self, record: &EmittedRecord<'_>, read: &Read<'_>) {
+        let numbers = record.numbers();
+        let bound = |at: i32| usize::try_from(at).unwrap_or(0).min(read.sequence.len());
+        let (start, end) = (bound(numbers.query_start), bound(numbers.query_end));
+        let shown = read.sequence.get(start..end).unwrap_or_default();
+        let qualities = read.quality.and_then(|quality| quality.get(start..end)).unwrap_or_default();
+        self.sequence.clear();
+        self.quality.clear();
+        if numbers.flag & flags::REVERSE == 0 {
+            self.sequence.extend(shown.iter().map(|letter| FORWARD[usize::from(*letter)]));
+            self.quality.extend_from_slice(qualities);
+        } else {
+            self.sequence.extend(shown.iter().rev().map(|letter| COMPLEMENT[usize::from(*letter)]));
+            self.quality.extend(qualities.iter().rev());
+        }
+    }
+
+    /// The records so far; the packer is empty again.
+    pub fn take(&mut self) -> PackedRecords {
+        std::mem::take(&mut self.packed)
+    }
+}
+
+/// The records of a block, segment by segment.
+pub struct PackedBlock {
+    /// Number of reads.
+    pub reads: u64,
+    /// The records of each segment, in order.
+    pub segments: Vec<PackedRecords>,
+}
+
+impl BlockAnswer for PackedBlock {
+    fn write<W: Write>(self, _: &BlockHeader, streams: &mut StreamEncoder<'_, W>) -> Result<u64, Error> {
+        for PackedRecords { bytes, ends } in self.segments {
+            let mut start = 0;
+            for end in ends {
+                streams.push_packed(&bytes[start..end])?;
+                start = end;
+            }
+        }
+        Ok(self.reads)
+    }
+}

@@ -1,0 +1,295 @@
+//! Against the real thing: `bwa mem -K` 0.7.17, line for line.
+//!
+//! Lines are compared as text: our packed records go through `samtools view`. Tests that miss a tool say so and pass.
+#![allow(clippy::unwrap_used)] // A test may panic.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+
+#[path = "../../godwit-bwa/tests/identity/data.rs"]
+mod data;
+#[path = "../../godwit-bwa/tests/identity/drive.rs"]
+mod drive;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use data::{Layout, Random, Reads};
+use drive::{Lane, Tools, bwa_lines, godwit_lines};
+use godwit_engines::aligner::bwa::IndexKind;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bwa-mem3");
+/// Its index.
+const KIND: IndexKind = IndexKind::BwaMem3;
+/// Small blocks, so that a test has twenty of them.
+const BLOCK_BASES: usize = 20_000;
+
+fn make_index(reference: &Path) {
+    let builder = Path::new(PROGRAM).with_file_name("godwit-bwa-mem2");
+    assert!(Command::new(builder).arg("index").arg(reference).status().unwrap().success());
+}
+
+/// Compares one lane of reads under some options of `bwa mem`.
+fn assert_same(tools: &Tools, reads: &Reads, block_bases: usize, options: &str) {
+    let lane = Lane { reads, read_group: None, block_bases };
+    let expected = bwa_lines(tools, &lane, options);
+    let (found, _) = godwit_lines(tools, &[lane], options, false).unwrap();
+    drive::assert_equal(&expected, &found, options);
+}
+
+#[test]
+fn paired_reads_under_all_options_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 2000, Layout::Paired, 7);
+    for options in [
+        "",
+        "-M -Y",
+        "-MC",
+        "-5",
+        "-q",
+        "-S",
+        "-P",
+        "-SP",
+        "-x intractg",
+        "-k15 -w 50 -d 50 -r 1.2 -y 10 -c 100 -D 0.3 -m 5",
+        "-B 3 -O 5,7 -E 2,1 -L 3,6 -U 10 -T 20",
+        "-s 5 -N 30 -G 500 -X 0.8 -Q 40",
+        "-h 2,10",
+        "-I 300,40",
+        "-I 300.5",
+        "-I 200,20,260,150",
+    ] {
+        assert_same(&tools, &reads, BLOCK_BASES, options);
+    }
+}
+
+#[test]
+fn single_reads_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 2000, Layout::Single, 11);
+    for options in ["", "-M -C", "-Y -5"] {
+        assert_same(&tools, &reads, BLOCK_BASES, options);
+    }
+}
+
+#[test]
+fn alternate_contigs_are_treated_as_bwa_treats_them() {
+    let Some(tools) = Tools::find() else { return };
+    fs::write(tools.reference.with_extension("fa.alt"), "chr1_alt\t0\tchr1\n").unwrap();
+    let reads = data::reads(&tools.genome, 1500, Layout::Paired, 13);
+    let single = data::reads(&tools.genome, 1500, Layout::Single, 13);
+    let lane = || Lane { reads: &reads, read_group: None, block_bases: BLOCK_BASES };
+    for options in ["", "-j", "-M -h 3", "-Y -5"] {
+        assert_same(&tools, &reads, BLOCK_BASES, options);
+        assert_same(&tools, &single, BLOCK_BASES, options);
+        let (_, hello) = godwit_lines(&tools, &[lane()], options, false).unwrap();
+        assert_eq!(hello.sq_lines, drive::bwa_sq_lines(&tools, options), "{options}");
+        assert_eq!(
+            hello.genome.contigs().iter().filter(|contig| contig.alternate).count(),
+            usize::from(options != "-j")
+        );
+    }
+}
+
+#[test]
+fn every_lane_is_a_run_of_its_own_with_its_read_group() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = [17, 19].map(|seed| data::reads(&tools.genome, 700, Layout::Paired, seed));
+    let lane = |index: usize| Lane {
+        reads: &reads[index],
+        read_group: Some(["first", "second lane"][index]),
+        block_bases: BLOCK_BASES,
+    };
+    let expected = [bwa_lines(&tools, &lane(0), ""), bwa_lines(&tools, &lane(1), "")].concat();
+    assert!(expected.contains("RG:Z:second lane"));
+    let (found, _) = godwit_lines(&tools, &[lane(0), lane(1)], "", false).unwrap();
+    drive::assert_equal(&expected, &found, "two lanes");
+}
+
+#[test]
+fn blocks_of_many_kernel_batches_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    for layout in [Layout::Paired, Layout::Single] {
+        let reads = data::reads(&tools.genome, 6000, layout, 53);
+        assert_same(&tools, &reads, 400_000, "");
+    }
+}
+
+#[test]
+fn reads_of_odd_lengths_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    for layout in [Layout::Paired, Layout::Single] {
+        let mut reads = data::reads(&tools.genome, 300, layout, 23);
+        for (at, length) in [(0, 1), (1, 0), (4, 0), (5, 0), (6, 19), (7, 30), (9, 2)] {
+            reads.all[at].sequence.truncate(length);
+            reads.all[at].quality.truncate(length);
+        }
+        reads.all[20].sequence.fill(b'N');
+        reads.all[22].sequence.make_ascii_lowercase();
+        // Runs of N, letters that are not bases, and an adapter that nothing aligns to.
+        reads.all[24].sequence[10..60].fill(b'N');
+        reads.all[26].sequence[5] = b'R';
+        for read in reads.all[30..60].iter_mut().step_by(3) {
+            let keep = read.sequence.len() / 2;
+            let adapter = b"AGATCGGAAGAGCACACGTCTGAACTCCAGTCAC".iter().cycle();
+            read.sequence.iter_mut().skip(keep).zip(adapter).for_each(|(base, adapter)| *base = *adapter);
+        }
+        assert_same(&tools, &reads, BLOCK_BASES, "");
+    }
+}
+
+/// The library's buffers have sizes for short reads at first.
+#[test]
+fn reads_of_36_to_1000_bases_are_those_of_bwa_mem() {
+    let Some(tools) = Tools::find() else { return };
+    let mut random = Random::new(59);
+    for layout in [Layout::Paired, Layout::Single] {
+        let mut reads = data::reads(&tools.genome, 400, layout, 61);
+        for read in &mut reads.all {
+            let bases = [36, 75, 151, 152, 250, 300, 600, 1000][random.below(8)];
+            let (_, contig) = &tools.genome[[0, 0, 1, 3][random.below(4)]];
+            let start = random.below(contig.len() - bases);
+            read.sequence = contig[start..start + bases].to_vec();
+            for _ in 0..bases / 60 {
+                let at = random.below(bases);
+                read.sequence[at] = b"ACGT"[random.below(4)];
+            }
+            read.quality = vec![b'F'; bases];
+        }
+        assert_same(&tools, &reads, 60_000, "");
+    }
+}
+
+/// A genome without N, and reads from its first and last bases: the walk through a thinned suffix array ends there at the start
+/// of the text.
+#[test]
+fn reads_at_the_very_ends_of_the_genome_are_those_of_bwa_mem() {
+    if Tools::find().is_none() {
+        return;
+    }
+    let mut random = Random::new(67);
+    let genome: Vec<u8> = (0..3000).map(|_| b"ACGT"[random.below(4)]).collect();
+    let tools = Tools::with_genome(vec![("only", genome.clone())]);
+    let mut reads = data::reads(&vec![("only", genome.clone()); 4], 121, Layout::Single, 71);
+    for (at, read) in reads.all.iter_mut().enumerate() {
+        let start = if at < 60 { at } else { genome.len() - 160 + at - 60 };
+        let end = (start + 100).min(genome.len());
+        read.sequence = genome[start..end].to_vec();
+        read.quality = vec![b'I'; end - start];
+    }
+    assert_same(&tools, &reads, BLOCK_BASES, "");
+}
+
+#[test]
+fn options_that_would_give_other_records_are_refused_by_name() {
+    let Some(tools) = Tools::find() else { return };
+    let refused = [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-a", "-a"), ("-V", "-V"), ("-W 30", "-W"), ("-t 4", "--threads")];
+    for (options, word) in refused {
+        let error = godwit_lines(&tools, &[], options, false).unwrap_err();
+        let godwit_engines::EngineError::Usage { message, .. } = &error else { panic!("{error}") };
+        assert!(message.contains(word), "{message}");
+    }
+}
+
+#[test]
+fn an_empty_input_has_an_empty_answer() {
+    let Some(tools) = Tools::find() else { return };
+    assert_eq!(godwit_lines(&tools, &[], "", false).unwrap().0, "");
+    let none = Reads { all: Vec::new(), layout: Layout::Paired };
+    let block = drive::one_block(&tools, &none, 0).unwrap();
+    assert_eq!((block.reads, block.records, block.batches.len()), (0, 0, 0));
+}
+
+#[test]
+fn ordinals_decide_ties() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 1000, Layout::Single, 31);
+    let text = |ordinal| drive::block_text(&tools, drive::one_block(&tools, &reads, ordinal).unwrap());
+    assert_eq!(text(0), text(0));
+    assert_ne!(text(0), text(1_000_000), "the reference has no repeats to tie");
+}
+
+#[test]
+fn signatures_and_counts_cover_every_record() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 1000, Layout::Paired, 37);
+    let block = drive::one_block(&tools, &reads, 0).unwrap();
+    let counts = block.counts;
+    let all = counts.unpaired_reads + counts.paired_reads + counts.not_primary + counts.unmapped;
+    assert_eq!((block.reads, all), (2000, block.records));
+    assert_eq!(block.pairs.len() as u64 * 2, counts.paired_reads);
+    assert_eq!(block.ends.len() as u64, counts.unpaired_reads);
+    assert!(!block.pairs.is_empty() && !block.ends.is_empty());
+}
+
+#[test]
+fn reads_that_no_record_can_hold_are_refused_with_their_place() {
+    let Some(tools) = Tools::find() else { return };
+    type Change = fn(&mut data::Read);
+    let changes: [(Change, &str); 5] = [
+        (|read| read.sequence[3] = 0xc3, "not a letter"),
+        (|read| read.quality.push(b'I'), "another length"),
+        (|read| read.name.push(' '), "white space"),
+        (|read| read.quality[3] = 0xc3, "quality"),
+        (|read| read.name = "n".repeat(255), "254"),
+    ];
+    for (change, word) in changes {
+        let mut reads = data::reads(&tools.genome, 20, Layout::Single, 41);
+        change(&mut reads.all[5]);
+        let error = drive::one_block(&tools, &reads, 0).unwrap_err().to_string();
+        assert!(error.contains("read 5") && error.contains(word) && error.contains("status 1"), "{error}");
+    }
+}
+
+/// Changes a file, sees the index refused with that file's name, and puts the file back.
+fn assert_refused(tools: &Tools, extension: &str, change: impl FnOnce(Vec<u8>) -> Option<Vec<u8>>) {
+    let path = tools.reference.with_extension(format!("fa.{extension}"));
+    let whole = fs::read(&path).unwrap();
+    match change(whole.clone()) {
+        Some(changed) => fs::write(&path, changed).unwrap(),
+        None => fs::remove_file(&path).unwrap(),
+    }
+    let error = godwit_lines(tools, &[], "", false).unwrap_err().to_string();
+    let name = format!("ref.fa.{extension}");
+    assert!(error.contains(&name) && error.contains("status 1"), "{error}");
+    fs::write(&path, whole).unwrap();
+}
+
+#[test]
+fn an_index_that_is_missing_cut_or_of_another_reference_is_refused_by_name() {
+    let Some(tools) = Tools::find() else { return };
+    for extension in ["amb", "ann", "pac", "bwt.2bit.64"] {
+        assert_refused(&tools, extension, |_| None);
+        assert_refused(&tools, extension, |whole| Some(whole[..whole.len() / 2].to_vec()));
+        assert_refused(&tools, extension, |_| Some(Vec::new()));
+    }
+    assert_refused(&tools, "bwt.2bit.64", |whole| Some(whole[..whole.len() - 1].to_vec()));
+    let other = Tools::with_genome(vec![("other", b"ACGTTGCAAC".repeat(50)); 1]);
+    let table = fs::read(other.reference.with_extension("fa.bwt.2bit.64")).unwrap();
+    assert_refused(&tools, "bwt.2bit.64", |_| Some(table));
+    assert_eq!(godwit_lines(&tools, &[], "", false).unwrap().0, "");
+}
+
+#[test]
+fn a_killed_aligner_is_a_death_by_that_signal_and_no_hang() {
+    let Some(tools) = Tools::find() else { return };
+    let reads = data::reads(&tools.genome, 2000, Layout::Paired, 47);
+    let error = drive::killed_within_a_block(&tools, &reads);
+    let godwit_engines::EngineError::Died { ending, version, .. } = &error else { panic!("{error}") };
+    assert_eq!((ending.as_str(), version.as_str()), ("was killed by signal 9", "0.15.0"));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_without_a_message_of_its_own() {
+    let Some(tools) = Tools::find() else { return };
+    let output = drive::run_with_closed_stdout(&tools);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("error:"), "{output:?}");
+}
+
+#[test]
+fn the_version_names_both_programs() {
+    let output = Command::new(PROGRAM).arg("--version").output().unwrap();
+    let expected = format!("godwit-bwa-mem3 {} (bwa-mem3 0.15.0)\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
