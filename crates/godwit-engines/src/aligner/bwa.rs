@@ -5,6 +5,7 @@
 //! [`build_index`] makes one.
 
 mod comparison;
+pub mod fm_index;
 mod index;
 mod layout;
 
@@ -32,6 +33,8 @@ struct Engine {
 const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name: "bwa", version: "0.7.17" };
 const BWA_MEM2: Engine =
     Engine { program: "godwit-bwa-mem2", variable: "GODWIT_BWA_MEM2", name: "bwa-mem2", version: "2.2.1" };
+const BWA_MEM3: Engine =
+    Engine { program: "godwit-bwa-mem3", variable: "GODWIT_BWA_MEM3", name: "bwa-mem3", version: "0.4.4" };
 
 /// Name of the library that the program for such an index links.
 pub fn library_name(kind: IndexKind) -> &'static str {
@@ -47,6 +50,7 @@ fn engine(kind: IndexKind) -> &'static Engine {
     match kind {
         IndexKind::Bwa => &BWA,
         IndexKind::BwaMem2 => &BWA_MEM2,
+        IndexKind::BwaMem3 => &BWA_MEM3,
     }
 }
 

@@ -121,8 +121,8 @@ impl FoundEngine {
         let beside = |extension: &str| options.reference.with_added_extension(extension);
         let of_kind = |kind: IndexKind| {
             let derived = |extension: &str| !["amb", "ann", "pac"].contains(&extension);
-            let files = kind.extensions().map(|extension| (beside(extension), derived(extension)));
-            files.into_iter().chain([(beside("alt"), false)]).collect()
+            let files = kind.extensions().iter().map(|extension| (beside(extension), derived(extension)));
+            files.chain([(beside("alt"), false)]).collect()
         };
         match &self.kind {
             FoundKind::Own(kind) => of_kind(*kind),
