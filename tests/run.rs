@@ -23,6 +23,7 @@ mod filter;
 mod flight;
 pub mod formats;
 pub mod identity;
+mod indexing;
 mod inputs;
 pub mod joint;
 mod node_options;

@@ -14,6 +14,7 @@ use super::header::LaneGroups;
 use super::lanes::Lane;
 use crate::error::PipelineError;
 use crate::reference::current_index;
+use crate::run_plan::IndexNeed;
 use crate::run_report::AlignerReport;
 
 /// The aligner, found, its index checked; nothing runs yet.
@@ -105,10 +106,10 @@ impl FoundEngine {
         }
     }
 
-    /// Bytes of the files that it holds in memory, as far as that is known.
-    pub(super) fn loaded_bytes(&self, options: &AlignOptions) -> u64 {
-        let files = self.index_files(options);
-        files.iter().map(|(file, _)| std::fs::metadata(file).map_or(0, |found| found.len())).sum()
+    /// What loading its index takes, as far as that is known.
+    pub(super) fn index_need(&self, options: &AlignOptions) -> IndexNeed {
+        let files: Vec<PathBuf> = self.index_files(options).into_iter().map(|(file, _)| file).collect();
+        IndexNeed::measured(&files)
     }
 
     /// Its version; empty where it tells none.
