@@ -25,6 +25,7 @@ mod filter;
 mod flight;
 pub mod formats;
 pub mod identity;
+mod indexing;
 mod inputs;
 mod interruption;
 mod interruption_sweep;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
 use godwit_engines::aligner::bwa::{IndexKind, IndexState, index_layout, index_state};
 use godwit_formats::bam::BamFile;
 use godwit_formats::fasta::{Windows, parse_fai};
@@ -102,6 +103,8 @@ pub(crate) fn reference_index(bytes: &[u8]) {
         assert_eq!(all, bases);
     }
     let _ = index_layout(&reference, IndexKind::BwaMem2);
+    let _ = index_layout(&reference, IndexKind::BwaMem3);
+    let _ = fm_index::convert(&reference, SampleStride::EVERY_8, 1, std::io::sink());
     let _ = index_state(&reference, IndexKind::Bwa);
     if let Some(records) = std::str::from_utf8(fai).ok().and_then(parse_fai) {
         let asked = records.iter().enumerate().flat_map(|(at, record)| {

@@ -2,9 +2,10 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Limits of the control groups a process is in, the tightest of all levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -108,6 +109,22 @@ pub fn memory_bytes() -> Option<u64> {
 pub fn free_memory_bytes() -> Option<u64> {
     let group = CgroupLimits::of_this_process().memory_free_bytes;
     memory_line("MemAvailable").into_iter().chain(group).min()
+}
+
+/// How fast a file can be read now, in bytes a second, from disk or memory: from the time that its first 64 MiB take.
+///
+/// # Errors
+/// What the system says.
+pub fn read_bytes_per_s(path: &Path) -> io::Result<f64> {
+    let mut file = fs::File::open(path)?.take(64 << 20);
+    let mut buffer = vec![0; 1 << 20];
+    let (started, mut bytes) = (Instant::now(), 0);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(bytes as f64 / started.elapsed().as_secs_f64().max(1e-9)),
+            read => bytes += read,
+        }
+    }
 }
 
 /// Bytes a user without privileges may still write on the file system of a path, or of what there is above it.

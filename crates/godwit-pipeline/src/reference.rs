@@ -1,5 +1,7 @@
 //! The reference and its index.
 
+mod fm_index;
+
 use std::path::{Path, PathBuf};
 
 use godwit_engines::EngineError;
@@ -65,42 +67,75 @@ fn state_of(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineErr
     index_state(reference, kind).map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })
 }
 
+/// What [`build_index`] makes indexes for.
+pub struct IndexOptions<'a> {
+    /// The reference, FASTA.
+    pub reference: &'a Path,
+    /// The aligner. `auto`: bwa and bwa-mem3.
+    pub aligner: &'a AlignerChoice,
+    /// Options of minimap2, whose index depends on its preset.
+    pub arguments: &'a [String],
+    /// Bytes of memory that the index of bwa-mem3 may take when it is loaded.
+    pub memory_bytes: Option<u64>,
+    /// Threads, at least 1.
+    pub threads: usize,
+}
+
 /// Makes everything the aligner and other tools need beside a reference: the aligner's index, the `.fai`, and the `.gzi` of
 /// a reference that is compressed with bgzip. Returns whether anything had to be made.
 ///
-/// `arguments`: options of minimap2, whose index depends on its preset.
-///
 /// # Errors
 /// [`PipelineError`]; a file has its name only when it is whole.
-pub fn build_index(
-    reference: &Path,
-    aligner: &AlignerChoice,
-    arguments: &[String],
-    threads: usize,
-    observer: &dyn Observer,
-) -> Result<bool, PipelineError> {
+pub fn build_index(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
+    let reference = options.reference;
     observer.event(&Event::Stage { name: "checking the reference" });
-    let kind = match aligner {
-        AlignerChoice::Auto | AlignerChoice::Bwa => IndexKind::Bwa,
-        AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
-        AlignerChoice::Minimap2 => return build_minimap2_index(reference, arguments, threads, observer),
+    let has_samples = matches!(options.aligner, AlignerChoice::Auto | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2);
+    if options.memory_bytes.is_some() && !has_samples {
+        let problem =
+            format!("--index-memory is for the index of bwa-mem3, not for that of {}", options.aligner.name());
+        return Err(PipelineError::Options { problem });
+    }
+    match options.aligner {
+        AlignerChoice::Auto | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => build_all(options, observer),
+        AlignerChoice::Bwa => build_own(reference, IndexKind::Bwa, observer),
+        AlignerChoice::Minimap2 => build_minimap2_index(reference, options.arguments, options.threads, observer),
         AlignerChoice::Template(template) => {
             let problem = format!(
                 "godwit does not know how {} makes its index; make it with its own tool beside {}",
                 template.name(),
                 reference.display()
             );
-            return Err(PipelineError::Options { problem });
+            Err(PipelineError::Options { problem })
         }
-    };
+    }
+}
+
+/// The indexes of bwa and bwa-mem3.
+fn build_all(options: &IndexOptions<'_>, observer: &dyn Observer) -> Result<bool, PipelineError> {
+    let reference = options.reference;
+    must_exist(reference)?;
+    let stride = options.memory_bytes.map(|bytes| fm_index::stride_within(reference, bytes)).transpose()?;
+    let bwa_built = build_own(reference, IndexKind::Bwa, observer)?;
+    let converted = fm_index::build(reference, stride, options.threads, observer)?;
+    Ok(bwa_built || converted)
+}
+
+/// The index that one of godwit's programs makes.
+fn build_own(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<bool, PipelineError> {
     let current = matches!(state_of(reference, kind)?, IndexState::Current { .. });
     let fai_written = write_fai(reference)?;
     if !current {
-        observer.event(&Event::Stage { name: "indexing" });
-        bwa::build_index(reference, kind, None)?;
-        current_index(reference, kind)?;
+        make_own(reference, kind, observer)?;
     }
     Ok(fai_written || !current)
+}
+
+/// As [`build_own`], whatever is there.
+fn make_own(reference: &Path, kind: IndexKind, observer: &dyn Observer) -> Result<(), PipelineError> {
+    observer.event(&Event::Stage { name: "indexing" });
+    bwa::build_index(reference, kind, None)?;
+    current_index(reference, kind)?;
+    Ok(())
 }
 
 fn build_minimap2_index(

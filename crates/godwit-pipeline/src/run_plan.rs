@@ -58,6 +58,8 @@ pub struct RunPlan {
     pub threads: usize,
     /// Memory.
     pub memory: MemoryNeed,
+    /// The index; `None` for a verb that loads none.
+    pub index: Option<IndexNeed>,
     /// Where the outputs go.
     pub output: DiskNeed,
     /// Where scratch goes.
@@ -72,6 +74,15 @@ pub struct RunPlan {
     pub notes: Vec<String>,
     /// What would stop the run.
     pub problems: Vec<String>,
+}
+
+/// What loading the index takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IndexNeed {
+    /// Memory that it takes in each process of the aligner.
+    pub resident_bytes: u64,
+    /// Seconds that reading it takes; `None` where that cannot be told.
+    pub load_seconds: Option<f64>,
 }
 
 /// What a lane holds.
@@ -131,6 +142,16 @@ impl DiskNeed {
 
     fn lacks(&self, others_bytes: u64) -> bool {
         self.bytes.zip(self.free_bytes).is_some_and(|(bytes, free)| bytes + others_bytes > free)
+    }
+}
+
+impl IndexNeed {
+    /// Of files that are read whole. How fast they are read is measured on the largest of them.
+    pub fn measured(files: &[PathBuf]) -> Self {
+        let sizes = files.iter().map(|file| (std::fs::metadata(file).map_or(0, |found| found.len()), file));
+        let resident_bytes = sizes.clone().map(|(bytes, _)| bytes).sum();
+        let rate = sizes.max().and_then(|(_, largest)| machine::read_bytes_per_s(largest).ok());
+        Self { resident_bytes, load_seconds: rate.map(|rate| resident_bytes as f64 / rate.max(1.0)) }
     }
 }
 
@@ -253,6 +274,7 @@ mod tests {
             nodes: None,
             threads: 1,
             memory: MemoryNeed { godwit_bytes: 1 << 30, aligner_bytes: 1 << 30, free_bytes: Some(free_memory) },
+            index: None,
             output: disk(100),
             scratch: disk(50),
             cpu_seconds: None,

@@ -400,9 +400,12 @@ pub struct IndexArgs {
     /// The reference, FASTA
     #[arg(value_name = "REF.fa")]
     pub reference: PathBuf,
-    /// The aligner to index for: bwa, bwa-mem3 or minimap2
-    #[arg(long, value_name = "NAME", default_value = "bwa", value_parser = parse_aligner)]
+    /// The aligner to index for: bwa, bwa-mem3 or minimap2; "auto" makes the indexes of bwa and bwa-mem3
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_aligner)]
     pub aligner: AlignerChoice,
+    /// Memory that the loaded index of bwa-mem3 may take: it decides how many samples it has [default: one in 8 rows]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub index_memory: Option<u64>,
     /// Options of minimap2: the index depends on its preset, as in "-x map-ont"
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub aligner_args: String,

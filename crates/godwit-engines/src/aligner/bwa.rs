@@ -5,6 +5,7 @@
 //! [`build_index`] makes one.
 
 mod comparison;
+pub mod fm_index;
 mod index;
 mod layout;
 
@@ -86,11 +87,14 @@ fn bwa_mem3_problem() -> Option<&'static str> {
     Some("bwa-mem3 runs on x86-64 and ARM64 processors only")
 }
 
-/// Bytes of the index files that the program for such an index holds in memory, as far as they are there.
+/// Paths of the index files that the program for such an index holds in memory.
+pub fn loaded_files(reference: &Path, kind: IndexKind) -> Vec<PathBuf> {
+    kind.extensions().iter().map(|extension| reference.with_added_extension(extension)).collect()
+}
+
+/// Bytes of [`loaded_files`]; a file that does not exist counts as empty.
 pub fn loaded_bytes(reference: &Path, kind: IndexKind) -> u64 {
-    let size =
-        |extension: &&str| std::fs::metadata(reference.with_added_extension(extension)).map_or(0, |found| found.len());
-    kind.extensions().iter().map(size).sum()
+    loaded_files(reference, kind).iter().map(|file| std::fs::metadata(file).map_or(0, |found| found.len())).sum()
 }
 
 /// How to run the aligner.

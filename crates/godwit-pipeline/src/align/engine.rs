@@ -15,6 +15,7 @@ use super::lanes::Lane;
 use super::spread::ExchangeReport;
 use crate::aligner_selection::{Place, SelectedAligner, Selection};
 use crate::error::PipelineError;
+use crate::run_plan::IndexNeed;
 use crate::run_report::AlignerReport;
 
 /// The aligner, found, its index checked; nothing runs yet.
@@ -111,13 +112,15 @@ impl FoundEngine {
         }
     }
 
-    /// Bytes of the files that it holds in memory, as far as that is known.
-    pub(super) fn loaded_bytes(&self, options: &AlignOptions) -> u64 {
-        if let FoundKind::Own(selected) = &self.kind {
-            return bwa::loaded_bytes(&options.reference, selected.kind);
-        }
-        let files = self.index_files(options);
-        files.iter().map(|(file, _)| std::fs::metadata(file).map_or(0, |found| found.len())).sum()
+    /// What loading its index takes, as far as that is known.
+    pub(super) fn index_need(&self, options: &AlignOptions) -> IndexNeed {
+        let files = match &self.kind {
+            FoundKind::Own(selected) => bwa::loaded_files(&options.reference, selected.kind),
+            FoundKind::Minimap2(_) | FoundKind::Template { .. } => {
+                self.index_files(options).into_iter().map(|(file, _)| file).collect()
+            }
+        };
+        IndexNeed::measured(&files)
     }
 
     /// The program that was selected for the records of bwa; `None` for other aligners.

@@ -133,7 +133,8 @@ fn plan(
 ) -> RunPlan {
     let sum = |of: fn(&LanePlan) -> Option<u64>| lanes.iter().map(of).sum::<Option<u64>>();
     let (reads, bases) = (sum(|lane| lane.reads), sum(|lane| lane.bases));
-    let loaded_bytes = engine.loaded_bytes(options);
+    let index = engine.index_need(options);
+    let loaded_bytes = index.resident_bytes;
     let largest_block = lanes.iter().map(|lane| lane.bases).max().flatten().unwrap_or(options.block_bases);
     let block_bases = largest_block.min(options.block_bases);
     let selected = engine.selected().map(|selected| selected.kind);
@@ -160,6 +161,7 @@ fn plan(
             aligner_bytes: loaded_bytes + ALIGNER_BASE_BYTES + (block_bases as f64 * ALIGNER_BYTES_PER_BASE) as u64,
             free_bytes: machine::free_memory_bytes(),
         },
+        index: Some(index),
         output: DiskNeed::new(&options.out, reads.map(|reads| bytes.output_bytes(reads, options.formats.len()))),
         scratch: DiskNeed::new(temp, reads.map(|reads| bytes.scratch_bytes(reads, memory, signatures, true))),
         cpu_seconds: cpu.map(|cpu| cpu + checking_seconds),

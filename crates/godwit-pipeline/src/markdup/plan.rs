@@ -58,6 +58,7 @@ pub fn plan_markdup(
             aligner_bytes: 0,
             free_bytes: machine::free_memory_bytes(),
         },
+        index: None,
         output: DiskNeed::new(&checked.directory, records.map(|records| bytes.output_bytes(records, formats))),
         scratch: DiskNeed::new(temp, records.map(scratch_bytes)),
         cpu_seconds: cpu,

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use godwit_engines::aligner::bwa::{self, IndexKind};
+use godwit_engines::aligner::bwa::{self, IndexKind, fm_index};
 use godwit_engines::aligner::minimap2::{self, Minimap2};
 use godwit_formats::with_causes;
-use godwit_pipeline::{Blame, PipelineError, current_index};
+use godwit_pipeline::{Blame, IndexNeed, PipelineError, current_index, show_bytes};
 
 use super::{Finding, State};
 
 /// Whether the indexes of a reference belong to it. That of bwa is told of in any case, those of others where they are
 /// there. Nothing can be aligned where none belongs.
 pub fn indexes(reference: &Path) -> Vec<Finding> {
-    let kinds = [IndexKind::Bwa, IndexKind::BwaMem2];
+    let kinds = [IndexKind::Bwa, IndexKind::BwaMem3, IndexKind::BwaMem2];
     let mut findings: Vec<Finding> = kinds.into_iter().filter_map(|kind| own(reference, kind)).collect();
     findings.extend(of_minimap2(reference));
     if findings.iter().any(|finding| finding.state == State::Fine) {
@@ -28,20 +28,16 @@ fn own(reference: &Path, kind: IndexKind) -> Option<Finding> {
     let what = format!("{name} index");
     match current_index(reference, kind) {
         Ok(genome) => {
-            let contigs = genome.contigs().len();
-            Some(Finding::new(
-                "index",
-                what,
-                State::Fine,
-                format!("{}: current, {contigs} contigs", reference.display()),
-            ))
+            let shown = reference.display();
+            let (contigs, loading) = (genome.contigs().len(), loading(reference, kind));
+            Some(Finding::new("index", what, State::Fine, format!("{shown}: current, {contigs} contigs{loading}")))
         }
         Err(PipelineError::Missing { .. }) if kind != IndexKind::Bwa => None,
         Err(error) => {
             let mut found = with_causes(&error);
             let remedy = match &error {
                 PipelineError::StaleIndex { .. } => {
-                    let aligner = if kind == IndexKind::Bwa { String::new() } else { format!(" --aligner {name}") };
+                    let aligner = if kind == IndexKind::BwaMem2 { format!(" --aligner {name}") } else { String::new() };
                     format!("run `godwit index {}{aligner}`", reference.display())
                 }
                 PipelineError::Missing { what, path, remedy } => {
@@ -54,6 +50,18 @@ fn own(reference: &Path, kind: IndexKind) -> Option<Finding> {
             Some(Finding::new("index", what, State::Missing, found).remedy(remedy))
         }
     }
+}
+
+/// What the index takes when it is loaded. Only bwa-mem3 stores samples of the suffix array at several strides.
+fn loading(reference: &Path, kind: IndexKind) -> String {
+    let need = IndexNeed::measured(&bwa::loaded_files(reference, kind));
+    let stride = match kind {
+        IndexKind::BwaMem3 => fm_index::sample_stride(reference).ok().flatten(),
+        IndexKind::Bwa | IndexKind::BwaMem2 => None,
+    };
+    let stride = stride.map_or(String::new(), |stride| format!(", a sample of the suffix array every {stride} rows"));
+    let seconds = need.load_seconds.map_or(String::new(), |seconds| format!(", read in {seconds:.1} s"));
+    format!("{stride}; {} in memory{seconds}", show_bytes(need.resident_bytes))
 }
 
 /// minimap2 has an index for each of its presets. Which of them is meant is not known here: that of short reads is looked

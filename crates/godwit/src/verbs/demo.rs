@@ -7,8 +7,8 @@ use godwit_pipeline::simulate::{
     GenomeOptions, ReadOptions, ReadsWritten, Sample, SampleOptions, SimulateError, write_genome, write_reads,
 };
 use godwit_pipeline::{
-    Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, Classes, CompareOptions, Format, PipelineError,
-    ReadsOptions, RunReport, align, build_index, call, compare,
+    Accuracy, AlignOptions, AlignerChoice, CallOptions, CallerChoice, Classes, CompareOptions, Format, IndexOptions,
+    PipelineError, ReadsOptions, RunReport, align, build_index, call, compare,
 };
 
 use super::simulate;
@@ -42,7 +42,14 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let reference = args.out.join("reference.fa");
     progress.say("making a genome and reads");
     let reads = make_data(args, &reference).map_err(simulate::failure)?;
-    build_index(&reference, &AlignerChoice::Bwa, &[], args.common.thread_count(), &progress)?;
+    let index = IndexOptions {
+        reference: &reference,
+        aligner: &AlignerChoice::Auto,
+        arguments: &[],
+        memory_bytes: None,
+        threads: args.common.thread_count(),
+    };
+    build_index(&index, &progress)?;
     let options = options(args, &reference, &reads);
     let cancelled = interruption::flag();
     let report = align(&options, None, &progress, &cancelled)?;

@@ -1,6 +1,6 @@
 //! `--dry-run`: what a run would need, as a table or as JSON.
 
-use godwit_pipeline::{DiskNeed, LanePlan, RunPlan, show_bytes};
+use godwit_pipeline::{DiskNeed, IndexNeed, LanePlan, RunPlan, show_bytes};
 
 use crate::failure::{Exit, Failure, print, print_json};
 use crate::wrap::wrapped;
@@ -45,6 +45,7 @@ fn table(plan: &RunPlan) -> String {
     if memory.aligner_bytes > 0 {
         rows.push(about("memory of the aligner", Some(show_bytes(memory.aligner_bytes)), plan.within.memory));
     }
+    rows.extend(plan.index.map(|index| row("  of it the index", index_row(&index))));
     rows.push(row("memory free now", memory.free_bytes.map_or("unknown".into(), show_bytes)));
     for (label, need) in [("output", &plan.output), ("scratch", &plan.scratch)] {
         rows.push(about(label, need.bytes.map(show_bytes), plan.within.disk));
@@ -63,6 +64,11 @@ fn table(plan: &RunPlan) -> String {
         text += "nothing was written; the run could begin now\n";
     }
     text
+}
+
+fn index_row(index: &IndexNeed) -> String {
+    let loaded = index.load_seconds.map_or(String::new(), |seconds| format!(", loaded in {}", duration(seconds)));
+    format!("{}{loaded}", show_bytes(index.resident_bytes))
 }
 
 fn lane_rows((index, lane): (usize, &LanePlan)) -> Vec<Row> {

@@ -1,6 +1,6 @@
 //! `godwit index`.
 
-use godwit_pipeline::build_index;
+use godwit_pipeline::{IndexOptions, build_index};
 
 use crate::cli::IndexArgs;
 use crate::failure::Failure;
@@ -10,7 +10,14 @@ use crate::progress::Progress;
 pub fn run(args: &IndexArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
     let arguments: Vec<String> = args.aligner_args.split_whitespace().map(str::to_owned).collect();
-    let built = build_index(&args.reference, &args.aligner, &arguments, args.common.thread_count(), &progress)?;
+    let options = IndexOptions {
+        reference: &args.reference,
+        aligner: &args.aligner,
+        arguments: &arguments,
+        memory_bytes: args.index_memory,
+        threads: args.common.thread_count(),
+    };
+    let built = build_index(&options, &progress)?;
     let shown = args.reference.display();
     progress.say(&if built { format!("indexed {shown}") } else { format!("the index of {shown} is current") });
     Ok(())

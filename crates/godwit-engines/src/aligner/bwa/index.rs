@@ -32,7 +32,7 @@ pub enum IndexState {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaleReason {
     /// A file does not fit the others.
-    #[error("the index is not whole: {}: {problem}; make it again with godwit index", .file.display())]
+    #[error("the index file {} cannot be used: {problem}; make it again with godwit index", .file.display())]
     File {
         /// The file.
         file: PathBuf,
@@ -86,6 +86,15 @@ pub enum IndexError {
     /// A file cannot be read.
     #[error("cannot read {}", .path.display())]
     Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}", .path.display())]
+    Write {
         /// The file.
         path: PathBuf,
         /// The system's answer.

@@ -1,4 +1,4 @@
-//! The five files of an index of bwa 0.7.17 or bwa-mem2 2.2.1: what they say of the reference, and whether they fit each other.
+//! The files of an index of bwa 0.7.17, bwa-mem2 2.2.1 or bwa-mem3 0.4.4: what they say of the reference, and whether they fit each other.
 //!
 //! Formats as written by bwa 0.7.17 (`bntseq.c` `bns_dump` and `bns_fasta2bntseq`, `bwt.c` `bwt_dump_bwt` and
 //! `bwt_dump_sa`, `bwtindex.c`), and by bwa-mem2 2.2.1 (`FMI_search.cpp` `build_fm_index`), whose first three files are bwa's; all
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_model::{Contig, Genome};
 
+use super::fm_index;
 use super::index::{IndexError, StaleReason};
 
 /// Whose index it is.
@@ -165,7 +166,7 @@ fn check_bulk(reference: &Path, total_bases: u64, kind: IndexKind) -> Result<Res
     match kind {
         IndexKind::Bwa => check_bwt(reference, both_strands),
         IndexKind::BwaMem2 => check_mem2(reference, both_strands),
-        IndexKind::BwaMem3 => check_table(reference, both_strands),
+        IndexKind::BwaMem3 => Ok(fm_index::check(reference, total_bases)?.map(|_| ())),
     }
 }
 
@@ -176,10 +177,6 @@ fn check_mem2(reference: &Path, both_strands: u64) -> Result<Result<(), StaleRea
     if measure(&bases)? != both_strands {
         return Ok(Err(broken(bases, "its size does not fit the .ann file")));
     }
-    check_table(reference, both_strands)
-}
-
-fn check_table(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
     let rows = both_strands + 1;
     let table = reference.with_added_extension("bwt.2bit.64");
     let table_bytes = 8 + 5 * 8 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8;
@@ -189,7 +186,8 @@ fn check_table(reference: &Path, both_strands: u64) -> Result<Result<(), StaleRe
     Ok(Ok(()))
 }
 
-fn check_bwt(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
+/// `.bwt` and `.sa`.
+pub(super) fn check_bwt(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
     let bwt = reference.with_added_extension("bwt");
     let occurrences = both_strands.div_ceil(OCCURRENCE_INTERVAL) + 1;
     let bwt_bytes = 40 + 4 * (both_strands.div_ceil(16) + 8 * occurrences);
@@ -212,7 +210,7 @@ fn measure(path: &Path) -> Result<u64, IndexError> {
 }
 
 /// The first `N` numbers of a file, zeros where it is shorter: those fit no index.
-fn header<const N: usize>(path: &Path) -> Result<[u64; N], IndexError> {
+pub(super) fn header<const N: usize>(path: &Path) -> Result<[u64; N], IndexError> {
     let failed = |source| IndexError::read(path, source);
     let mut bytes = Vec::new();
     File::open(path).map_err(failed)?.take(8 * N as u64).read_to_end(&mut bytes).map_err(failed)?;

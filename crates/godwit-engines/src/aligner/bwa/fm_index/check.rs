@@ -1,0 +1,170 @@
+//! Whether `.bwt.2bit.64` is whole, and of the same genome as the other files of the index.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::suffix_array::{BWA_STRIDE, SA_HEADER_BYTES};
+use super::text::base_in_file;
+use super::{BLOCK_BYTES, BLOCK_ROWS, HEADER_BYTES, MAX_SHIFT, SampleStride, file_bytes, samples, samples_start};
+use crate::aligner::bwa::index::{IndexError, StaleReason};
+use crate::aligner::bwa::layout::{check_bwt, header};
+
+/// Blocks whose samples are compared. With stride 32 these are 256 samples, and each of a genome with another base is another one
+/// in about one case of ten.
+const COMPARED_BLOCKS: u64 = 128;
+
+/// The stride of the file beside a reference whose genome has so many bases. The inner error: why it is not the index of what
+/// the other files are of. It may have been made by [`convert`](super::convert), bwa-mem2 or bwa-mem3.
+///
+/// Sizes and header are compared with the number of bases, some samples from everywhere with `.pac`, and where bwa's own index is
+/// there, header, end and samples with it. Of two genomes that differ in a single base the indexes differ in many samples, because
+/// all rows between the old and the new places of the suffixes before it move.
+///
+/// # Errors
+/// [`IndexError::Read`].
+pub(in crate::aligner::bwa) fn check(
+    reference: &Path,
+    genome_bases: u64,
+) -> Result<Result<SampleStride, StaleReason>, IndexError> {
+    let path = super::path(reference);
+    let read = |source| IndexError::Read { path: path.clone(), source };
+    let broken = |problem| Ok(Err(StaleReason::File { file: path.clone(), problem }));
+    let [rows, smaller @ ..] = header::<6>(&path)?;
+    if rows != 2 * genome_bases + 1 {
+        return broken("it is the index of a genome with another number of bases than the .ann file says");
+    }
+    let file = File::open(&path).map_err(read)?;
+    let Some(stride) = stride(&file, rows).map_err(read)? else {
+        return broken("it is cut off or has bytes too many: its size fits no stride of the suffix array");
+    };
+    let table = Table { file: &file, rows, stride };
+    let samples = table.samples().map_err(read)?;
+    if samples.iter().any(|sample| sample.position >= rows) {
+        return broken("it is damaged: its suffix array leads out of the genome");
+    }
+    let pac_path = reference.with_added_extension("pac");
+    if !fit_pac(&samples, &pac_path, genome_bases).map_err(|source| IndexError::Read { path: pac_path, source })? {
+        return broken("it is damaged, or the index of another genome than the .pac file");
+    }
+    let [bwt, sa] = ["bwt", "sa"].map(|extension| reference.with_added_extension(extension));
+    if bwt.is_file() && sa.is_file() && check_bwt(reference, 2 * genome_bases)?.is_ok() {
+        let [sentinel_row, a, c, g, bases] = header::<5>(&bwt)?;
+        let same_header = (sentinel_row, [0, a, c, g, bases]) == (table.sentinel_row().map_err(read)?, smaller);
+        let same =
+            same_header && fit_sa(&samples, &sa).map_err(|source| IndexError::Read { path: sa.clone(), source })?;
+        if !same {
+            return broken("it is the index of another genome than the .bwt and .sa files");
+        }
+    }
+    Ok(Ok(stride))
+}
+
+/// Whether the base before each position is that of `.pac`.
+fn fit_pac(samples: &[Sample], path: &Path, genome_bases: u64) -> io::Result<bool> {
+    let pac = File::open(path)?;
+    for sample in samples {
+        let before = sample.position.checked_sub(1);
+        if before.map(|position| base_in_file(&pac, position, genome_bases)).transpose()? != sample.base_before {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the positions are those in `.sa`, as far as these are there.
+fn fit_sa(samples: &[Sample], path: &Path) -> io::Result<bool> {
+    let sa = File::open(path)?;
+    for sample in samples.iter().filter(|sample| sample.row > 0 && sample.row.is_multiple_of(BWA_STRIDE)) {
+        let offset = SA_HEADER_BYTES + 8 * (sample.row / BWA_STRIDE - 1);
+        if numbers_at(&sa, offset)? != [sample.position] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The stride of the file beside a reference; `None` where no file is there, or it is of no stride. For the other questions see
+/// [`index_state`](crate::aligner::bwa::index_state).
+///
+/// # Errors
+/// [`IndexError::Read`].
+pub fn sample_stride(reference: &Path) -> Result<Option<SampleStride>, IndexError> {
+    let path = super::path(reference);
+    let read = |source| IndexError::Read { path: path.clone(), source };
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(read)?,
+    };
+    let [rows] = header::<1>(&path)?;
+    stride(&file, rows).map_err(read)
+}
+
+/// The stride that the file's size, and its last eight bytes where they are the stride, are of.
+fn stride(file: &File, rows: u64) -> io::Result<Option<SampleStride>> {
+    let found = file.metadata()?.len();
+    // More rows than positions of five bytes have numbers would overflow the sums.
+    if rows >> 40 != 0 || found < HEADER_BYTES {
+        return Ok(None);
+    }
+    let [tag] = numbers_at(file, found - 8)?;
+    let tagged = u32::try_from(tag).ok().filter(|shift| *shift <= MAX_SHIFT).map(|shift| SampleStride { shift });
+    if let Some(stride) = tagged.filter(|stride| file_bytes(rows, *stride, true) == found) {
+        return Ok(Some(stride));
+    }
+    Ok(Some(SampleStride::EVERY_8).filter(|stride| file_bytes(rows, *stride, false) == found))
+}
+
+/// `N` numbers of eight bytes at an offset.
+fn numbers_at<const N: usize>(file: &File, offset: u64) -> io::Result<[u64; N]> {
+    let mut bytes = [[0; 8]; N];
+    file.read_exact_at(bytes.as_flattened_mut(), offset)?;
+    Ok(bytes.map(u64::from_le_bytes))
+}
+
+/// A sample of the suffix array.
+struct Sample {
+    row: u64,
+    position: u64,
+    /// From 0 to 3; none before the first position.
+    base_before: Option<u8>,
+}
+
+/// A file of the right size.
+struct Table<'a> {
+    file: &'a File,
+    rows: u64,
+    stride: SampleStride,
+}
+
+impl Table<'_> {
+    fn sentinel_row(&self) -> io::Result<u64> {
+        let offset = samples_start(self.rows) + super::SAMPLE_BYTES * samples(self.rows, self.stride);
+        numbers_at(self.file, offset).map(|[row]| row)
+    }
+
+    /// The position of a sampled row.
+    fn position(&self, row: u64) -> io::Result<u64> {
+        let (start, index) = (samples_start(self.rows), row / self.stride.rows());
+        let (mut high, mut low) = ([0; 1], [0; 4]);
+        self.file.read_exact_at(&mut high, start + index)?;
+        self.file.read_exact_at(&mut low, start + samples(self.rows, self.stride) + 4 * index)?;
+        Ok(u64::from(high[0]) << 32 | u64::from(u32::from_le_bytes(low)))
+    }
+
+    /// Some samples, from everywhere.
+    fn samples(&self) -> io::Result<Vec<Sample>> {
+        let blocks = self.rows.div_ceil(BLOCK_ROWS);
+        let mut samples = Vec::new();
+        for index in (0..blocks).step_by(blocks.div_ceil(COMPARED_BLOCKS) as usize) {
+            let [_, _, _, _, bits @ ..] = numbers_at::<8>(self.file, HEADER_BYTES + BLOCK_BYTES * index)?;
+            let start = index * BLOCK_ROWS;
+            for row in (start..self.rows.min(start + BLOCK_ROWS)).step_by(self.stride.rows() as usize) {
+                let has = |base: &u8| bits[usize::from(*base)] << (row - start) >> (BLOCK_ROWS - 1) == 1;
+                samples.push(Sample { row, position: self.position(row)?, base_before: (0..4).find(has) });
+            }
+        }
+        Ok(samples)
+    }
+}

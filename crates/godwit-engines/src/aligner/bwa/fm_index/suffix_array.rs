@@ -1,0 +1,214 @@
+//! The suffix array of every second, eighth or thirty-second row, from that of every thirty-second as bwa keeps it in `.sa`.
+//!
+//! From each row that bwa sampled, a walk leads backwards through the text, a base at each step, to the next row that is
+//! sampled: 32 steps on average, and together all rows, each once. Each step needs a cache line from anywhere in the transform,
+//! so a thread takes many walks at once, and the processor fetches the lines of all of them at the same time.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use super::memory::{prefetch, use_huge_pages};
+use super::text::Text;
+use super::transform::Transform;
+use super::{SampleStride, samples};
+
+/// Rows from one sample of bwa to the next (`bwa index` 0.7.17, `bwa_idx_build`).
+pub(super) const BWA_STRIDE: u64 = 32;
+/// Bytes before the samples in `.sa`. The sample of row 0 is not in the file.
+pub(super) const SA_HEADER_BYTES: u64 = 56;
+/// Walks that a thread takes at once: more lines than a processor fetches at a time.
+const WALKS: usize = 32;
+/// Samples read at a time, 512 KiB.
+const CHUNK_SAMPLES: u64 = 64 << 10;
+
+/// Positions in the text of the suffixes of sampled rows, as bwa-mem2 stores them: five bytes each.
+pub(super) struct SampledSuffixArray {
+    low: Vec<AtomicU32>,
+    high: Vec<AtomicU8>,
+    stride: SampleStride,
+}
+
+/// bwa's `.sa`.
+pub(super) struct BwaSamples<'a> {
+    file: &'a File,
+    rows: u64,
+}
+
+/// A walk on its way: a row, and the position in the text of its suffix.
+#[derive(Clone, Copy)]
+struct Walk {
+    row: u64,
+    position: u64,
+}
+
+/// Why the walks ended early.
+pub(super) enum WalkError {
+    /// The samples cannot be read.
+    Read(io::Error),
+    /// A base of the transform is not that of the text.
+    Text,
+    /// The walk from a sample does not arrive at the next one.
+    Samples,
+}
+
+impl From<io::Error> for WalkError {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl<'a> BwaSamples<'a> {
+    /// `rows`: those of the transform.
+    pub(super) fn new(file: &'a File, rows: u64) -> Self {
+        Self { file, rows }
+    }
+
+    /// The next samples from that index on, as walks about to begin; none past the end.
+    fn chunk(&self, first: u64) -> io::Result<Vec<Walk>> {
+        let count = self.rows.div_ceil(BWA_STRIDE).saturating_sub(first).min(CHUNK_SAMPLES);
+        let not_in_file = u64::from(first == 0 && count > 0);
+        let mut bytes = vec![0; 8 * (count - not_in_file) as usize];
+        self.file.read_exact_at(&mut bytes, SA_HEADER_BYTES + 8 * (first + not_in_file).saturating_sub(1))?;
+        let read = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        // The sentinel alone is the smallest suffix.
+        let positions = (0..not_in_file).map(|_| self.rows - 1).chain(read);
+        Ok(positions.zip(first..).map(|(position, index)| Walk { row: index * BWA_STRIDE, position }).collect())
+    }
+}
+
+impl SampledSuffixArray {
+    /// The samples with a stride of at most 32, on so many threads.
+    ///
+    /// # Errors
+    /// [`WalkError`]; where there is none, the walks visited every row, and each arrived where the next sample says.
+    pub(super) fn fill(
+        transform: &Transform,
+        text: &Text,
+        bwa: &BwaSamples<'_>,
+        stride: SampleStride,
+        threads: usize,
+    ) -> Result<Self, WalkError> {
+        let count = samples(transform.rows(), stride) as usize;
+        let mut array = Self { low: Vec::with_capacity(count), high: Vec::with_capacity(count), stride };
+        use_huge_pages(&mut array.low);
+        array.low.resize_with(count, AtomicU32::default);
+        array.high.resize_with(count, AtomicU8::default);
+        array.store(Walk { row: 0, position: transform.rows() - 1 });
+        let (next_chunk, steps) = (AtomicU64::new(0), AtomicU64::new(0));
+        let work = || -> Result<(), WalkError> {
+            loop {
+                let starts = bwa.chunk(next_chunk.fetch_add(CHUNK_SAMPLES, Ordering::Relaxed))?;
+                if starts.is_empty() {
+                    return Ok(());
+                }
+                steps.fetch_add(array.walk(transform, text, starts)?, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| {
+            let started: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            started.into_iter().fold(own, |result, thread| {
+                result.and(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })?;
+        if steps.into_inner() != transform.rows() - 1 {
+            return Err(WalkError::Samples);
+        }
+        array.compare(bwa)?;
+        Ok(array)
+    }
+
+    /// Takes walks from all of `starts` to the next sample each; all steps together.
+    fn walk(&self, transform: &Transform, text: &Text, starts: Vec<Walk>) -> Result<u64, WalkError> {
+        // Nothing precedes the suffix that is the whole text.
+        let last_row = transform.sentinel_row();
+        let mut starts = starts.into_iter().filter(|walk| walk.row != last_row);
+        let mut walks: Vec<Walk> = starts.by_ref().take(WALKS).collect();
+        let mut steps = 0;
+        while !walks.is_empty() {
+            steps += walks.len() as u64;
+            let mut one_has_ended = false;
+            for walk in &mut walks {
+                // What is needed here was prefetched a round ago. Samples of bwa are stored where walks arrive.
+                if self.is_sampled(walk.row) && walk.row % BWA_STRIDE != 0 {
+                    self.store(*walk);
+                }
+                let (row, base) = transform.row_before(walk.row);
+                let position = walk.position.wrapping_sub(1);
+                if text.base(position) != Some(base) {
+                    return Err(WalkError::Text);
+                }
+                *walk = Walk { row, position };
+                if row % BWA_STRIDE == 0 || row == last_row {
+                    if self.is_sampled(row) {
+                        self.store(*walk);
+                    }
+                    let next = starts.next();
+                    one_has_ended |= next.is_none();
+                    *walk = next.unwrap_or(Walk { row: last_row, position: 0 });
+                    text.prefetch(walk.position.wrapping_sub(1));
+                } else if self.is_sampled(row) {
+                    prefetch(&self.low, row / self.stride.rows());
+                }
+                transform.prefetch(walk.row);
+            }
+            if one_has_ended {
+                walks.retain(|walk| walk.row != last_row);
+            }
+        }
+        Ok(steps)
+    }
+
+    fn is_sampled(&self, row: u64) -> bool {
+        row & (self.stride.rows() - 1) == 0
+    }
+
+    fn store(&self, walk: Walk) {
+        let index = (walk.row / self.stride.rows()) as usize;
+        self.low[index].store(walk.position as u32, Ordering::Relaxed);
+        // Below four billion positions the highest byte is zero as it was, and its cache line need not be fetched.
+        let high = (walk.position >> 32) as u8;
+        if high != 0 {
+            self.high[index].store(high, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the walks arrived where bwa's samples say.
+    fn compare(&self, bwa: &BwaSamples<'_>) -> Result<(), WalkError> {
+        let mut first = 0;
+        loop {
+            let chunk = bwa.chunk(first)?;
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            first += chunk.len() as u64;
+            for walk in chunk {
+                let index = (walk.row / self.stride.rows()) as usize;
+                let [low, high] = [walk.position & 0xffff_ffff, walk.position >> 32];
+                let stored_low = u64::from(self.low[index].load(Ordering::Relaxed));
+                let stored_high = u64::from(self.high[index].load(Ordering::Relaxed));
+                if (low, high) != (stored_low, stored_high) {
+                    return Err(WalkError::Samples);
+                }
+            }
+        }
+    }
+
+    /// Writes the highest byte of each sample, and then the lower four bytes of each.
+    pub(super) fn write(&self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        for high in self.high.chunks(1 << 16) {
+            bytes.clear();
+            bytes.extend(high.iter().map(|high| high.load(Ordering::Relaxed)));
+            out.write_all(&bytes)?;
+        }
+        for low in self.low.chunks(1 << 14) {
+            bytes.clear();
+            bytes.extend(low.iter().flat_map(|low| low.load(Ordering::Relaxed).to_le_bytes()));
+            out.write_all(&bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! `godwit index`: which files it makes, and which it mends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use godwit_tests::binary::{Finished, godwit};
+use godwit_tests::random::Random;
+use godwit_tests::{needs, scratch};
+
+/// Exit codes of the command-line contract.
+const USAGE: i32 = 2;
+const MACHINE: i32 = 4;
+/// What is put behind the reference's path and a dot.
+const TABLE: &str = "bwt.2bit.64";
+
+/// A reference of two contigs in a directory of its own.
+fn reference(label: &str, seed: u64) -> PathBuf {
+    let path = scratch::directory(label).join("ref.fa");
+    let mut random = Random::new(seed);
+    let mut bases = |count| (0..count).map(|_| ['A', 'C', 'G', 'T'][random.below(4)]).collect::<String>();
+    fs::write(&path, format!(">one\n{}\n>two\n{}\n", bases(30_000), bases(2_001))).expect("scratch can be written to");
+    path
+}
+
+fn index(reference: &Path, words: &[&str]) -> Finished {
+    godwit().arg("index").arg(reference).args(words).run()
+}
+
+fn built(reference: &Path, words: &[&str]) {
+    let finished = godwit().arg("index").arg(reference).args(words).succeeds();
+    assert!(finished.stderr.contains("indexed"), "{}", finished.report());
+}
+
+fn current(reference: &Path, words: &[&str]) {
+    let finished = godwit().arg("index").arg(reference).args(words).succeeds();
+    assert!(finished.stderr.contains("is current"), "{}", finished.report());
+}
+
+fn read(reference: &Path, extension: &str) -> Vec<u8> {
+    fs::read(reference.with_added_extension(extension)).expect("it is there")
+}
+
+fn names(reference: &Path) -> Vec<String> {
+    scratch::names(reference.parent().expect("it lies in a directory"))
+}
+
+#[test]
+fn the_indexes_of_bwa_and_bwa_mem3_are_made_once() {
+    needs!("bwa");
+    let reference = reference("both-indexes", 1);
+    built(&reference, &[]);
+    let all = ["amb", "ann", "bwt", TABLE, "fai", "pac", "sa"].map(|extension| format!("ref.fa.{extension}"));
+    let expected: Vec<String> = std::iter::once("ref.fa".to_owned()).chain(all).collect();
+    assert_eq!(names(&reference), expected);
+    current(&reference, &[]);
+    // That of bwa alone.
+    fs::remove_file(reference.with_added_extension(TABLE)).expect("it is there");
+    current(&reference, &["--aligner", "bwa"]);
+    built(&reference, &[]);
+    assert_eq!(names(&reference), expected);
+}
+
+#[test]
+fn the_memory_of_the_index_decides_how_many_samples_it_has() {
+    needs!("bwa");
+    let reference = reference("index-memory", 2);
+    index(&reference, &["--index-memory", "9K"]).refuses(&[USAGE], &["--index-memory", "at least"]);
+    assert_eq!(names(&reference), ["ref.fa"], "it is refused before any work");
+    let mut sizes = Vec::new();
+    for memory in ["90K", "115K", "1G"] {
+        built(&reference, &["--index-memory", memory]);
+        current(&reference, &["--index-memory", memory]);
+        current(&reference, &[]);
+        sizes.push(read(&reference, TABLE).len());
+    }
+    let rows = 2 * 32_001 + 1;
+    let expected =
+        [32, 8, 2].map(|stride| 56 + 64 * (rows / 64 + 1) + 5 * (rows / stride + 1) + if stride == 8 { 0 } else { 8 });
+    assert_eq!(sizes, expected);
+    index(&reference, &["--aligner", "bwa", "--index-memory", "1G"]).refuses(&[USAGE], &["--index-memory", "bwa"]);
+}
+
+#[test]
+fn an_index_that_is_cut_off_or_of_another_reference_is_made_anew() {
+    needs!("bwa");
+    let (reference, other) = (reference("mended", 3), reference("other", 4));
+    built(&reference, &[]);
+    built(&other, &[]);
+    let whole = read(&reference, TABLE);
+    for broken in [&whole[..whole.len() - 9], &read(&other, TABLE), b""] {
+        fs::write(reference.with_added_extension(TABLE), broken).expect("it can be written");
+        built(&reference, &[]);
+        assert!(read(&reference, TABLE) == whole);
+    }
+    // The reference becomes another one.
+    fs::copy(&other, &reference).expect("it can be copied");
+    built(&reference, &[]);
+    for extension in ["bwt", "sa", "pac", TABLE] {
+        assert!(read(&reference, extension) == read(&other, extension), "{extension}");
+    }
+}
+
+#[test]
+fn an_index_of_bwa_whose_content_is_damaged_is_made_anew() {
+    needs!("bwa");
+    let reference = reference("damaged", 5);
+    built(&reference, &[]);
+    let whole = read(&reference, TABLE);
+    for (extension, byte) in [("sa", 800), ("bwt", 9000)] {
+        let bytes = read(&reference, extension);
+        let mut changed = bytes.clone();
+        changed[byte] ^= 4;
+        fs::write(reference.with_added_extension(extension), changed).expect("it can be written");
+        fs::remove_file(reference.with_added_extension(TABLE)).expect("it is there");
+        built(&reference, &[]);
+        assert!(read(&reference, extension) == bytes && read(&reference, TABLE) == whole, "{extension}");
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_written_leaves_nothing_behind() {
+    needs!("bwa");
+    let reference = reference("no-room", 6);
+    built(&reference, &["--aligner", "bwa"]);
+    let before = names(&reference);
+    let finished = godwit().arg("index").arg(&reference).largest_file(80_000).run();
+    finished.refuses(&[MACHINE], &[TABLE, "File too large"]);
+    assert_eq!(names(&reference), before);
+}
+
+#[test]
+fn doctor_reports_what_loading_an_index_takes() {
+    needs!("bwa");
+    let reference = reference("doctor-index", 7);
+    built(&reference, &["--index-memory", "1G"]);
+    let findings = godwit().args(["doctor", "--json"]).arg("--reference").arg(&reference).succeeds().stdout;
+    let findings: serde_json::Value = serde_json::from_str(&findings).expect("it is JSON");
+    let all = findings["findings"].as_array().expect("it is a list");
+    let found = |what: &str| {
+        let finding = all.iter().find(|finding| finding["what"] == what).expect("it is looked at");
+        assert_eq!(finding["state"], "fine", "{finding}");
+        finding["found"].as_str().expect("it is text").to_owned()
+    };
+    let mem3 = found("bwa-mem3 index");
+    for words in ["current, 2 contigs", "every 2 rows", "K in memory", "read in "] {
+        assert!(mem3.contains(words), "{words}: {mem3}");
+    }
+    assert!(found("bwa index").contains(" in memory"));
+}
