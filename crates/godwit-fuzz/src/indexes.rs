@@ -101,7 +101,7 @@ pub(crate) fn reference_index(bytes: &[u8]) {
         let all: u64 = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
         assert_eq!(all, bases);
     }
-    let _ = index_layout(&reference, IndexKind::BwaMem2);
+    let _ = index_layout(&reference, IndexKind::BwaMem3);
     let _ = index_state(&reference, IndexKind::Bwa);
     if let Some(records) = std::str::from_utf8(fai).ok().and_then(parse_fai) {
         let asked = records.iter().enumerate().flat_map(|(at, record)| {
@@ -118,7 +118,7 @@ pub(crate) fn reference_index(bytes: &[u8]) {
     }
 }
 
-/// `.pac`, `.bwt` and `.sa` as bwa 0.7.17 would size them, and bwa-mem2's. All that is in them besides is zeros.
+/// `.pac`, `.bwt` and `.sa` as bwa 0.7.17 would size them, and bwa-mem3's. All that is in them besides is zeros.
 fn lay_out_bulk(scratch: &Scratch, bases: u64) {
     let both = 2 * bases;
     let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();

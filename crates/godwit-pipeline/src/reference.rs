@@ -72,7 +72,7 @@ pub fn build_index(
     observer.event(&Event::Stage { name: "checking the reference" });
     let kind = match aligner {
         AlignerChoice::Auto | AlignerChoice::Bwa => IndexKind::Bwa,
-        AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => IndexKind::BwaMem2,
+        AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => IndexKind::BwaMem3,
         AlignerChoice::Minimap2 => return build_minimap2_index(reference, arguments, threads, observer),
         AlignerChoice::Template(template) => {
             let problem = format!(

@@ -12,7 +12,7 @@ use super::{Finding, State};
 /// Whether the indexes of a reference belong to it. That of bwa is told of in any case, those of others where they are
 /// there. Nothing can be aligned where none belongs.
 pub fn indexes(reference: &Path) -> Vec<Finding> {
-    let kinds = [IndexKind::Bwa, IndexKind::BwaMem2];
+    let kinds = [IndexKind::Bwa, IndexKind::BwaMem3];
     let mut findings: Vec<Finding> = kinds.into_iter().filter_map(|kind| own(reference, kind)).collect();
     findings.extend(of_minimap2(reference));
     if findings.iter().any(|finding| finding.state == State::Fine) {
