@@ -14,7 +14,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 what=${1:-both}
 cd "$root"
 
-crates=(bwa bwa-mem2 bwa-mem3 cram engines fleet flight mem path process transfer)
+crates=(bwa bwa-mem3 cram engines fleet flight mem path process transfer)
 
 address_sanitizer() {
     # The runtime of the sanitizer comes with stable Rust, the flag that asks for it does not; objects are for one target, so that

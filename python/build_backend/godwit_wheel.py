@@ -13,7 +13,7 @@ from pathlib import Path
 import maturin
 from maturin import *  # noqa: F403 - the other hooks are maturin's own
 
-ALIGNERS = ("godwit-bwa", "godwit-bwa-mem2", "godwit-bwa-mem3")
+ALIGNERS = ("godwit-bwa", "godwit-bwa-mem3")
 WORKSPACE = Path(__file__).resolve().parents[2]
 # What lies in it is put where programs are (Binary distribution format, "The .data directory"); pyproject.toml names it.
 SCRIPTS = WORKSPACE / "python" / "wheel.data" / "scripts"

@@ -129,7 +129,7 @@ fn a_wrong_variable_is_named_and_other_variables_are_no_options() {
     let place = Place::new("", "");
     let command = place.godwit().env("GODWIT_THREADS", "many").args(["config", "show"]);
     command.run().refuses(&[USAGE], &["GODWIT_THREADS", "many"]);
-    let shown = place.godwit().env("GODWIT_THREDS", "3").env("GODWIT_BWA", "/x").env("GODWIT_BWA_MEM2", "/x");
+    let shown = place.godwit().env("GODWIT_THREDS", "3").env("GODWIT_BWA", "/x").env("GODWIT_BWA_MEM3", "/x");
     let shown = shown.args(["config", "show"]).succeeds().stdout;
     assert!(shown.contains("GODWIT_THREDS is no option and does nothing; did you mean GODWIT_THREADS?"), "{shown}");
     assert!(!shown.contains("GODWIT_BWA"), "{shown}");

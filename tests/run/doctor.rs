@@ -57,11 +57,11 @@ fn what_is_essential_and_missing_is_exit_code_4_with_its_remedy() {
     let finished = godwit().arg("doctor").arg("--reference").arg(&reference).run();
     finished.refuses(&[MACHINE], &["ref.fa", &format!("run `godwit index {}`", reference.display())]);
     // An index of another aligner is enough.
-    godwit().arg("index").arg(&reference).args(["--aligner", "bwa-mem2"]).succeeds();
+    godwit().arg("index").arg(&reference).args(["--aligner", "bwa-mem3"]).succeeds();
     let finished = godwit().arg("doctor").arg("--json").arg("--reference").arg(&reference).succeeds();
     let findings = findings(&finished.stdout);
     assert_eq!(about(&findings, "bwa index")["state"], "warning");
-    assert_eq!(about(&findings, "bwa-mem2 index")["state"], "fine");
+    assert_eq!(about(&findings, "bwa-mem3 index")["state"], "fine");
     let file = directory.join("ref.fa/below");
     godwit().arg("doctor").arg("--out").arg(&file).run().refuses(&[MACHINE], &["cannot be written"]);
 }

@@ -16,6 +16,7 @@ use std::process::Command;
 use data::{Layout, Random, Reads};
 use drive::{Lane, Tools, bwa_lines, godwit_lines};
 use godwit_engines::aligner::bwa::IndexKind;
+use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bwa-mem3");
@@ -25,8 +26,8 @@ const KIND: IndexKind = IndexKind::BwaMem3;
 const BLOCK_BASES: usize = 20_000;
 
 fn make_index(reference: &Path) {
-    let builder = Path::new(PROGRAM).with_file_name("godwit-bwa-mem2");
-    assert!(Command::new(builder).arg("index").arg(reference).status().unwrap().success());
+    let file = fs::File::create(fm_index::path(reference)).unwrap();
+    fm_index::convert(reference, SampleStride::EVERY_8, 1, file).unwrap().unwrap();
 }
 
 /// Compares one lane of reads under some options of `bwa mem`.

@@ -102,7 +102,6 @@ pub(crate) fn reference_index(bytes: &[u8]) {
         let all: u64 = genome.contigs().iter().map(|contig| u64::from(contig.length)).sum();
         assert_eq!(all, bases);
     }
-    let _ = index_layout(&reference, IndexKind::BwaMem2);
     let _ = index_layout(&reference, IndexKind::BwaMem3);
     let _ = fm_index::convert(&reference, SampleStride::EVERY_8, 1, std::io::sink());
     let _ = index_state(&reference, IndexKind::Bwa);
@@ -121,7 +120,7 @@ pub(crate) fn reference_index(bytes: &[u8]) {
     }
 }
 
-/// `.pac`, `.bwt` and `.sa` as bwa 0.7.17 would size them, and bwa-mem2's. All that is in them besides is zeros.
+/// `.pac`, `.bwt` and `.sa` as bwa 0.7.17 would size them, and bwa-mem3's. All that is in them besides is zeros.
 fn lay_out_bulk(scratch: &Scratch, bases: u64) {
     let both = 2 * bases;
     let words = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();

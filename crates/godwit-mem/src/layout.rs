@@ -111,7 +111,7 @@ const _: () =
     assert!(size_of::<Sequence>() == 48 && offset_of!(Sequence, name) == 8 && offset_of!(Sequence, sam) == 40);
 
 impl Default for MemOptions {
-    /// What `mem_opt_init` (bwamem.c) of bwa 0.7.17 sets, which is what bwa-mem2 2.2.1 sets; the programs test it.
+    /// What `mem_opt_init` (bwamem.c) of bwa 0.7.17 sets; the programs test it.
     fn default() -> Self {
         let mut options = Self {
             a: 1,

@@ -1,5 +1,5 @@
-//! What the programs around the libraries of BWA-MEM share: the original (`godwit-bwa`) and its successors
-//! (`godwit-bwa-mem2`, `godwit-bwa-mem3`).
+//! What the programs around the libraries of BWA-MEM share: the original (`godwit-bwa`) and its successor
+//! (`godwit-bwa-mem3`).
 //!
 //! All take the same options and the same reads and break ties by the same ordinal. So command line, options, threads and
 //! streams are here, and a program adds the [`MemLibrary`] it links. Nothing here links one.

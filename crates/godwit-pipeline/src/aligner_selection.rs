@@ -140,7 +140,7 @@ impl Selection<'_> {
         let reference = self.reference;
         let state: IndexState = index_layout(reference, kind)
             .map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })?;
-        refuse_absent(reference, kind, state).map(drop)
+        refuse_absent(reference, state).map(drop)
     }
 }
 

@@ -21,20 +21,19 @@ use crate::staging::write_whole;
 /// # Errors
 /// [`PipelineError::Missing`], [`PipelineError::StaleIndex`] and [`PipelineError::Index`].
 pub fn current_index(reference: &Path, kind: IndexKind) -> Result<Genome, PipelineError> {
-    refuse_absent(reference, kind, state_of(reference, kind)?)
+    refuse_absent(reference, state_of(reference, kind)?)
 }
 
 /// The contigs of an index that is there.
 ///
 /// # Errors
 /// [`PipelineError::Missing`] and [`PipelineError::StaleIndex`].
-pub(crate) fn refuse_absent(reference: &Path, kind: IndexKind, state: IndexState) -> Result<Genome, PipelineError> {
+pub(crate) fn refuse_absent(reference: &Path, state: IndexState) -> Result<Genome, PipelineError> {
     match state {
         IndexState::Current { genome } => Ok(genome),
         IndexState::Missing { files } => {
             let path = files.first().map_or(reference, PathBuf::as_path).to_owned();
-            let aligner = if kind == IndexKind::Bwa { "" } else { " --aligner bwa-mem3" };
-            let remedy = format!("run `godwit index {}{aligner}`", reference.display());
+            let remedy = format!("run `godwit index {}`", reference.display());
             Err(PipelineError::Missing { what: "the index file", path, remedy })
         }
         IndexState::Stale { reason } => Err(PipelineError::StaleIndex { reference: reference.to_owned(), reason }),

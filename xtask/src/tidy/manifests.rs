@@ -26,7 +26,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The pipe's protocol is the engine's; the programs at its other end speak it.
     ("godwit-mem", &["godwit-model", "godwit-formats", "godwit-engines"]),
     ("godwit-bwa", &["godwit-model", "godwit-mem", "godwit-engines"]),
-    ("godwit-bwa-mem2", &["godwit-model", "godwit-mem", "godwit-engines"]),
     ("godwit-bwa-mem3", &["godwit-model", "godwit-formats", "godwit-mem", "godwit-engines"]),
     ("godwit-flight", &["godwit-model"]),
     ("godwit-fleet", &["godwit-model", "godwit-process"]),

@@ -31,8 +31,6 @@ struct Engine {
 
 /// bwa 0.7.19 adds a tag to every line.
 const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name: "bwa", version: "0.7.17" };
-const BWA_MEM2: Engine =
-    Engine { program: "godwit-bwa-mem2", variable: "GODWIT_BWA_MEM2", name: "bwa-mem2", version: "2.2.1" };
 const BWA_MEM3: Engine =
     Engine { program: "godwit-bwa-mem3", variable: "GODWIT_BWA_MEM3", name: "bwa-mem3", version: "0.15.0" };
 
@@ -59,7 +57,6 @@ pub fn library_version(kind: IndexKind) -> &'static str {
 fn engine(kind: IndexKind) -> &'static Engine {
     match kind {
         IndexKind::Bwa => &BWA,
-        IndexKind::BwaMem2 => &BWA_MEM2,
         IndexKind::BwaMem3 => &BWA_MEM3,
     }
 }
@@ -67,7 +64,7 @@ fn engine(kind: IndexKind) -> &'static Engine {
 /// Why this processor cannot run the program for such an index; `None` where it can.
 pub fn processor_problem(kind: IndexKind) -> Option<&'static str> {
     match kind {
-        IndexKind::Bwa | IndexKind::BwaMem2 => None,
+        IndexKind::Bwa => None,
         IndexKind::BwaMem3 => bwa_mem3_problem(),
     }
 }
@@ -216,7 +213,7 @@ pub fn program_variable(kind: IndexKind) -> &'static str {
     engine(kind).variable
 }
 
-/// Makes the five index files beside `reference`, byte for byte those of `bwa index` or `bwa-mem2 index`. Nothing half-made is left in
+/// Makes the five index files beside `reference`, byte for byte those of `bwa index`. Nothing half-made is left in
 /// place of a file.
 ///
 /// # Errors

@@ -23,10 +23,9 @@ const PREFIX: &str = "GODWIT_";
 
 /// Variables that are no options: the file, and what programs of others read, or are found by.
 pub(super) fn other_variables() -> Vec<&'static str> {
-    let [bwa, bwa_mem2, bwa_mem3] = [IndexKind::Bwa, IndexKind::BwaMem2, IndexKind::BwaMem3].map(bwa::program_variable);
+    let [bwa, bwa_mem3] = [IndexKind::Bwa, IndexKind::BwaMem3].map(bwa::program_variable);
     let programs = [
         bwa,
-        bwa_mem2,
         bwa_mem3,
         fastp::PROGRAM_VARIABLE,
         bcftools::PROGRAM_VARIABLE,

@@ -12,7 +12,7 @@ use super::{Finding, State};
 /// Whether the indexes of a reference belong to it. That of bwa is told of in any case, those of others where they are
 /// there. Nothing can be aligned where none belongs.
 pub fn indexes(reference: &Path) -> Vec<Finding> {
-    let kinds = [IndexKind::Bwa, IndexKind::BwaMem3, IndexKind::BwaMem2];
+    let kinds = [IndexKind::Bwa, IndexKind::BwaMem3];
     let mut findings: Vec<Finding> = kinds.into_iter().filter_map(|kind| own(reference, kind)).collect();
     findings.extend(of_minimap2(reference));
     if findings.iter().any(|finding| finding.state == State::Fine) {
@@ -37,8 +37,7 @@ fn own(reference: &Path, kind: IndexKind) -> Option<Finding> {
             let mut found = with_causes(&error);
             let remedy = match &error {
                 PipelineError::StaleIndex { .. } => {
-                    let aligner = if kind == IndexKind::BwaMem2 { format!(" --aligner {name}") } else { String::new() };
-                    format!("run `godwit index {}{aligner}`", reference.display())
+                    format!("run `godwit index {}`", reference.display())
                 }
                 PipelineError::Missing { what, path, remedy } => {
                     found = format!("{what} {} is missing", path.display());
@@ -57,7 +56,7 @@ fn loading(reference: &Path, kind: IndexKind) -> String {
     let need = IndexNeed::measured(&bwa::loaded_files(reference, kind));
     let stride = match kind {
         IndexKind::BwaMem3 => fm_index::sample_stride(reference).ok().flatten(),
-        IndexKind::Bwa | IndexKind::BwaMem2 => None,
+        IndexKind::Bwa => None,
     };
     let stride = stride.map_or(String::new(), |stride| format!(", a sample of the suffix array every {stride} rows"));
     let seconds = need.load_seconds.map_or(String::new(), |seconds| format!(", read in {seconds:.1} s"));

@@ -18,8 +18,6 @@ use super::index::{IndexError, StaleReason};
 pub enum IndexKind {
     /// bwa's.
     Bwa,
-    /// bwa-mem2's.
-    BwaMem2,
     /// bwa-mem3's, which is bwa-mem2's without the bases a byte each.
     BwaMem3,
 }
@@ -29,7 +27,6 @@ impl IndexKind {
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Bwa => &["amb", "ann", "bwt", "pac", "sa"],
-            Self::BwaMem2 => &["amb", "ann", "pac", "0123", "bwt.2bit.64"],
             Self::BwaMem3 => &["amb", "ann", "pac", "bwt.2bit.64"],
         }
     }
@@ -165,25 +162,8 @@ fn check_bulk(reference: &Path, total_bases: u64, kind: IndexKind) -> Result<Res
     }
     match kind {
         IndexKind::Bwa => check_bwt(reference, both_strands),
-        IndexKind::BwaMem2 => check_mem2(reference, both_strands),
         IndexKind::BwaMem3 => Ok(fm_index::check(reference, total_bases)?.map(|_| ())),
     }
-}
-
-/// `.0123` has a byte for each base of both strands; `.bwt.2bit.64` the length with the end mark, five counts, 64 bytes for
-/// each 64 rows, five bytes for each eighth row, and the row of the end mark.
-fn check_mem2(reference: &Path, both_strands: u64) -> Result<Result<(), StaleReason>, IndexError> {
-    let bases = reference.with_added_extension("0123");
-    if measure(&bases)? != both_strands {
-        return Ok(Err(broken(bases, "its size does not fit the .ann file")));
-    }
-    let rows = both_strands + 1;
-    let table = reference.with_added_extension("bwt.2bit.64");
-    let table_bytes = 8 + 5 * 8 + 64 * (rows / 64 + 1) + 5 * (rows / 8 + 1) + 8;
-    if measure(&table)? != table_bytes || header::<1>(&table)? != [rows] {
-        return Ok(Err(broken(table, "its size does not fit the .ann file")));
-    }
-    Ok(Ok(()))
 }
 
 /// `.bwt` and `.sa`.
