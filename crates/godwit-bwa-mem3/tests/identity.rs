@@ -184,7 +184,8 @@ fn reads_at_the_very_ends_of_the_genome_are_those_of_bwa_mem() {
 #[test]
 fn options_that_would_give_other_records_are_refused_by_name() {
     let Some(tools) = Tools::find() else { return };
-    let refused = [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-a", "-a"), ("-V", "-V"), ("-W 30", "-W"), ("-t 4", "--threads")];
+    let refused =
+        [("-A 2", "-A"), ("-x ont2d", "-x ont2d"), ("-a", "-a"), ("-V", "-V"), ("-W 30", "-W"), ("-t 4", "--threads")];
     for (options, word) in refused {
         let error = godwit_lines(&tools, &[], options, false).unwrap_err();
         let godwit_engines::EngineError::Usage { message, .. } = &error else { panic!("{error}") };
