@@ -74,7 +74,7 @@ unsafe impl Send for LoadedIndex {}
 unsafe impl Sync for LoadedIndex {}
 
 impl LoadedIndex {
-    /// Whether bwa-mem3 has put an index of that file name into shared memory. `load` would take that one, whatever genome
+    /// Returns whether bwa-mem3 has an index of that file name in shared memory. `load` would use that one, whatever genome
     /// it belongs to.
     pub fn is_staged(prefix: &CStr) -> bool {
         // SAFETY: the string is NUL-ended.

@@ -20,7 +20,7 @@ pub struct Mem3 {
     scratches: Mutex<Vec<Scratch>>,
 }
 
-/// What the threads that work on a block share.
+/// State that the threads of a block share.
 struct BlockWork<'b> {
     library: &'b Mem3,
     options: Options,
@@ -123,7 +123,7 @@ impl BlockWork<'_> {
         wrong.map_or_else(|| Ok(packer.take()), Err)
     }
 
-    /// What `work` makes of each segment, in their order, by all threads.
+    /// Returns the results of `work` for all segments, in order; all threads work.
     ///
     /// # Errors
     /// One of those of `work`: that of the first segment among those that failed.

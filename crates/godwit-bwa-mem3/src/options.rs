@@ -58,7 +58,7 @@ pub fn insert_sizes(given: &[InsertSizes; 4]) -> InsertSizeModel {
 /// Refuses options under which the library's records are not bwa's.
 ///
 /// # Errors
-/// What the user reads.
+/// The message for the user.
 pub fn check(options: &AlignmentOptions) -> Result<(), String> {
     let mem = &options.mem;
     let preset = options.preset.as_deref().filter(|preset| *preset != "intractg");

@@ -65,7 +65,7 @@ pub enum EngineError {
     /// The processor cannot run the engine.
     #[error("{problem}; use --aligner auto or bwa, which give the same records")]
     Processor {
-        /// What it lacks.
+        /// The missing feature.
         problem: &'static str,
     },
     /// The engine's index does not fit into the memory that is free.
@@ -82,7 +82,7 @@ pub enum EngineError {
         needed_bytes: u64,
         /// Bytes that are free.
         free_bytes: u64,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// Options or a template that cannot be used.
@@ -96,7 +96,7 @@ pub enum EngineError {
     MissingIndex {
         /// Where it should be.
         path: PathBuf,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// The engine's index belongs to something else.
@@ -106,7 +106,7 @@ pub enum EngineError {
         path: PathBuf,
         /// How it differs.
         problem: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
     /// The reference could not be read.

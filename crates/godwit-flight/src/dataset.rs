@@ -127,7 +127,7 @@ pub trait Dataset: std::fmt::Debug + Send + Sync {
     /// Whether rows have a place on a genome, in the columns `contig`, `position` and `end_position`.
     fn has_regions(&self) -> bool;
 
-    /// Whether a contig of that name exists; `None` where the list of contigs is not known, or may lack some.
+    /// Returns whether a contig of that name exists; `None` where the list of contigs is not known, or may lack some.
     fn has_contig(&self, name: &str) -> Option<bool> {
         let schema = self.schema();
         let is_listed = contigs_of(&schema).any(|contig| contig == name);

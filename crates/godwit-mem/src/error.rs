@@ -20,7 +20,7 @@ pub enum Error {
     /// The processor lacks what the library needs.
     #[error("{problem}")]
     Machine {
-        /// What is missing and what to use instead.
+        /// The missing feature and the alternative.
         problem: String,
     },
     /// The index cannot be loaded.
@@ -28,7 +28,7 @@ pub enum Error {
     Load {
         /// The reference.
         reference: PathBuf,
-        /// What is wrong with the index.
+        /// The defect of the index.
         problem: String,
     },
     /// The library could not align a block.
@@ -36,7 +36,7 @@ pub enum Error {
     Align {
         /// The block.
         id: BlockId,
-        /// What the library reported.
+        /// The library's message.
         problem: String,
     },
     /// The input is no stream of reads.

@@ -111,7 +111,7 @@ const _: () =
     assert!(size_of::<Sequence>() == 48 && offset_of!(Sequence, name) == 8 && offset_of!(Sequence, sam) == 40);
 
 impl Default for MemOptions {
-    /// What `mem_opt_init` (bwamem.c) of bwa 0.7.17 sets; the programs test it.
+    /// The values of `mem_opt_init` (bwamem.c, bwa 0.7.17); the programs test this.
     fn default() -> Self {
         let mut options = Self {
             a: 1,

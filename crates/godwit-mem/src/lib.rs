@@ -1,4 +1,4 @@
-//! What the programs around the libraries of BWA-MEM share: the original (`godwit-bwa`) and its successor
+//! Parts that the programs around the libraries of BWA-MEM share: the original (`godwit-bwa`) and its successor
 //! (`godwit-bwa-mem3`).
 //!
 //! All take the same options and the same reads and break ties by the same ordinal. So command line, options, threads and
@@ -40,19 +40,19 @@ pub trait MemLibrary: Send + Sync + Sized + 'static {
     const INDEX_BUILDER: Option<&'static IndexBuilder>;
     /// The reads of a block as the library takes them.
     type Reads: BlockReads;
-    /// What the library answers for a block.
+    /// The library's records of a block.
     type Answer: BlockAnswer;
 
     /// Prepares the process, before anything else of the library is called: it prints warnings and errors only.
     ///
     /// # Errors
-    /// What the user reads where the processor cannot run the library.
+    /// The message for the user if the processor cannot run the library.
     fn prepare() -> Result<(), String>;
 
     /// Refuses options under which this library would not give what it is here for.
     ///
     /// # Errors
-    /// What the user reads.
+    /// The message for the user.
     fn check(options: &AlignmentOptions) -> Result<(), String>;
 
     /// Loads an index. The library may end the process with a message when something is wrong.
@@ -77,14 +77,14 @@ pub trait MemLibrary: Send + Sync + Sized + 'static {
 
 /// Makes the index of an engine.
 pub struct IndexBuilder {
-    /// What is put behind the reference's path and a dot for each index file, the file that makes the others an index last.
+    /// Extensions of the index files, without the dot. The file that completes the index is the last.
     pub extensions: &'static [&'static str],
     /// Writes the index files of a reference at a prefix, or returns the library's status. It may end the process when
     /// something is wrong.
     pub build: fn(fasta: &CStr, prefix: &CStr) -> Result<(), c_int>,
 }
 
-/// Which index to load, and how.
+/// Options of loading an index.
 pub struct LoadOptions<'a> {
     /// Path that the names of the index files begin with.
     pub reference: &'a Path,
@@ -109,7 +109,7 @@ impl LoadOptions<'_> {
 
 /// A block to align.
 pub struct ReadBlock<R> {
-    /// What came with the reads.
+    /// Header of the block.
     pub header: BlockHeader,
     /// ID of the read group, at most 255 bytes, empty for none.
     pub read_group: CString,

@@ -24,7 +24,7 @@ pub struct Read<'a> {
 }
 
 impl Read<'_> {
-    /// Why the read cannot be given to one of the libraries.
+    /// Refuses a read that one of the libraries cannot process, with the reason.
     fn check(&self) -> Result<(), &'static str> {
         if c_int::try_from(self.sequence.len()).is_err() {
             return Err("it has more than 2,147,483,647 bases");

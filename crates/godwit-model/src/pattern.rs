@@ -10,13 +10,13 @@ pub struct Pattern {
     tokens: Vec<Token>,
 }
 
-/// Why a text is not a pattern.
+/// An invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a pattern: {problem}")]
 pub struct PatternError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The defect.
     pub problem: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether a name is what the pattern says.
+    /// Returns whether the pattern matches a name.
     pub fn matches(&self, name: &str) -> bool {
         // Whether what came so far may be followed by what these tokens match.
         let mut reached = vec![false; self.tokens.len() + 1];

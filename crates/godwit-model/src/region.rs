@@ -13,7 +13,7 @@ pub struct Region {
     pub end: u32,
 }
 
-/// Why a text cannot be read as a region.
+/// An invalid region string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegionError {
     /// It is not written as a region.
@@ -21,7 +21,7 @@ pub enum RegionError {
     Syntax {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The defect.
         problem: &'static str,
     },
     /// It names a contig that does not exist.
@@ -160,7 +160,7 @@ fn items_of(text: &str) -> Vec<&str> {
     text.split(is_separator).collect()
 }
 
-/// Whether a text has no other letters than a range has.
+/// Returns whether a text consists of the characters of a range only.
 fn looks_like_range(text: &str) -> bool {
     text.chars().all(|letter| letter.is_ascii_digit() || letter == ',' || letter == '-')
 }

@@ -26,7 +26,7 @@ const FASTEST: &str = "the fastest aligner with the records of bwa, and this mac
 pub(crate) struct SelectedAligner {
     /// The program, known by its index.
     pub(crate) kind: IndexKind,
-    /// Why `auto` selected it; `None` for a program that was named.
+    /// The reason of `auto`; `None` for a program that the user named.
     pub(crate) reason: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl SelectedAligner {
     }
 }
 
-/// Where the aligner would run.
+/// The place where the aligner runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On this machine, as one of so many processes that load an index.
@@ -60,7 +60,7 @@ pub(crate) enum Place {
     Elsewhere,
 }
 
-/// What a selection depends on.
+/// Inputs of a selection.
 pub(crate) struct Selection<'a> {
     /// One of the choices whose records are those of bwa.
     pub(crate) choice: &'a AlignerChoice,
@@ -68,9 +68,9 @@ pub(crate) struct Selection<'a> {
     pub(crate) reference: &'a Path,
     /// Options of `bwa mem`.
     pub(crate) arguments: &'a [String],
-    /// Where the aligner would run.
+    /// The place where the aligner runs.
     pub(crate) place: Place,
-    /// Whether the index is compared with the reference, base by base; else only its files with each other.
+    /// True: the index is compared with the reference, base by base. False: its files are compared with each other.
     pub(crate) compares_reference: bool,
 }
 

@@ -111,10 +111,10 @@ pub fn free_memory_bytes() -> Option<u64> {
     memory_line("MemAvailable").into_iter().chain(group).min()
 }
 
-/// How fast a file can be read now, in bytes a second, from disk or memory: from the time that its first 64 MiB take.
+/// Measures how fast a file can be read, in bytes a second, from disk or memory, by its first 64 MiB.
 ///
 /// # Errors
-/// What the system says.
+/// The I/O error of the system.
 pub fn read_bytes_per_s(path: &Path) -> io::Result<f64> {
     let mut file = fs::File::open(path)?.take(64 << 20);
     let mut buffer = vec![0; 1 << 20];
@@ -130,7 +130,7 @@ pub fn read_bytes_per_s(path: &Path) -> io::Result<f64> {
 /// Bytes a user without privileges may still write on the file system of a path, or of what there is above it.
 ///
 /// # Errors
-/// What the system says.
+/// The I/O error of the system.
 pub fn free_disk_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(existing(path).as_os_str().as_bytes())?;
     // SAFETY: all fields of statvfs are numbers, for which zero is valid.

@@ -96,7 +96,7 @@ pub(crate) fn tag<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     line.split('\t').skip(1).find_map(|field| field.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// What of `@RG` lines makes GATK or Picard refuse the file later, a sentence for each.
+/// Returns a sentence for each defect of `@RG` lines for which GATK or Picard reject the file later.
 pub(crate) fn refused_later<'l>(lines: impl Iterator<Item = &'l str>) -> Vec<String> {
     let mut warnings = Vec::new();
     for line in lines {

@@ -66,7 +66,7 @@ fn state_of(reference: &Path, kind: IndexKind) -> Result<IndexState, PipelineErr
     index_state(reference, kind).map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })
 }
 
-/// What [`build_index`] makes indexes for.
+/// Options of [`build_index`].
 pub struct IndexOptions<'a> {
     /// The reference, FASTA.
     pub reference: &'a Path,

@@ -43,7 +43,7 @@ pub struct RunPlan {
     pub verb: &'static str,
     /// The aligner with its version; `None` for a verb that aligns nothing.
     pub aligner: Option<String>,
-    /// Why `auto` selected it.
+    /// The reason of `auto` for the aligner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aligner_reason: Option<String>,
     /// Lanes; empty for a verb that has none.
@@ -76,7 +76,7 @@ pub struct RunPlan {
     pub problems: Vec<String>,
 }
 
-/// What loading the index takes.
+/// Memory and time that loading the index takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IndexNeed {
     /// Memory that it takes in each process of the aligner.

@@ -97,7 +97,7 @@ pub struct AlignerReport {
     pub name: String,
     /// Its version; empty where it tells none.
     pub version: String,
-    /// Why `auto` selected it.
+    /// The reason of `auto` for the aligner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Path its index files' names begin with.

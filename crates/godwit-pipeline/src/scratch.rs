@@ -30,7 +30,7 @@ impl SpillFile {
     /// by a kill. `abandoned` tells those who sort in it to give up.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn create(directory: &Path, abandoned: Arc<AtomicBool>) -> io::Result<Self> {
         let file = unnamed(directory)?;
         Ok(Self { file, place: directory.to_owned(), end: AtomicU64::new(0), abandoned, digest: None })
@@ -39,7 +39,7 @@ impl SpillFile {
     /// A spill file that stays when the process ends: made, or opened with what is in it. Appended bytes are digested.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn keep(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let end = AtomicU64::new(file.metadata()?.len());
@@ -50,7 +50,7 @@ impl SpillFile {
     /// As [`SpillFile::keep`], but for those who check what they find by other means.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn reopen(path: &Path, abandoned: Arc<AtomicBool>) -> io::Result<Self> {
         Ok(Self { abandoned, digest: None, ..Self::keep(path)? })
     }
@@ -58,7 +58,7 @@ impl SpillFile {
     /// Drops everything from `end` on.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn truncate(&self, end: u64) -> io::Result<()> {
         self.end.store(end, Ordering::Relaxed);
         self.named(self.file.set_len(end))
@@ -67,7 +67,7 @@ impl SpillFile {
     /// Makes everything appended so far durable.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn sync(&self) -> io::Result<()> {
         self.named(self.file.sync_data())
     }
@@ -86,7 +86,7 @@ impl SpillFile {
     /// Writes into room that was taken.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.named(self.file.write_all_at(bytes, offset))
     }
@@ -124,7 +124,7 @@ impl Spill for SpillFile {
 /// A file on the file system of `directory`, which must exist. It has no name, so that nothing is left behind by a kill.
 ///
 /// # Errors
-/// What the file system reports.
+/// The I/O error of the file system.
 pub fn unnamed(directory: &Path) -> io::Result<File> {
     let path = directory.join(format!(".godwit-spill-{}", unique()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -135,7 +135,7 @@ pub fn unnamed(directory: &Path) -> io::Result<File> {
 /// Makes a directory and those above it, only for this user: genomes are private. One that is there stays as it is.
 ///
 /// # Errors
-/// What the file system reports.
+/// The I/O error of the file system.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -151,7 +151,7 @@ impl ScratchDirectory {
     /// Creates the directory and those above it.
     ///
     /// # Errors
-    /// What the file system reports.
+    /// The I/O error of the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let temporary = TemporaryPath::new(&path);

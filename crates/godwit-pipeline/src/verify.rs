@@ -50,7 +50,7 @@ pub enum Verdict {
     Missing,
     /// It is there, and this machine cannot read it.
     Unreadable {
-        /// What the system reports.
+        /// The I/O error of the system.
         problem: String,
     },
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Between looks at processes that were sent a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long killed processes may take to be gone.
+/// Time that killed processes have to end.
 const KILL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A process as `/proc/PID/stat` shows it.

@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// How often a directory is removed again that a thread still writes to.
+/// Attempts to remove a directory that a thread still writes to.
 const REMOVAL_ATTEMPTS: u32 = 5;
-/// How often the list is locked again while another thread holds it.
+/// Attempts to lock the list while another thread holds it.
 const LOCK_ATTEMPTS: u32 = 50;
 /// The pause between these.
 const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// All temporary paths of the process.
 static PATHS: Mutex<Paths> = Mutex::new(Paths { next: 0, paths: BTreeMap::new() });
-/// How to continue from what is on disk.
+/// The user's way to continue from the work on disk.
 static RESUMABLE: Mutex<Option<&'static str>> = Mutex::new(None);
 
 struct Paths {
@@ -154,7 +154,7 @@ pub fn record_resumable_work(how: &'static str) {
     *RESUMABLE.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
 }
 
-/// What was recorded last by [`record_resumable_work`]; `None` also where another thread records at this moment.
+/// Returns the last value of [`record_resumable_work`]; `None` also where another thread records at this moment.
 pub fn resumable_work() -> Option<&'static str> {
     *RESUMABLE.try_lock().ok()?
 }

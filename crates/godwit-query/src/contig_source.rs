@@ -14,7 +14,7 @@ use crate::table::dataset_of;
 #[derive(Debug, Default)]
 pub(crate) struct ContigSource {
     datasets: Vec<Arc<dyn Dataset>>,
-    /// Whether the column also has values of other origin.
+    /// True if the column also has values of other origin.
     is_partial: bool,
 }
 
@@ -30,7 +30,7 @@ impl ContigSource {
         source
     }
 
-    /// Whether there is a contig of that name; `None` where that is not known.
+    /// Returns whether a contig of that name exists; `None` if that is not known.
     pub(crate) fn has_contig(&self, name: &str) -> Option<bool> {
         let known: Vec<Option<bool>> = self.datasets.iter().map(|dataset| dataset.has_contig(name)).collect();
         match known.contains(&Some(true)) {

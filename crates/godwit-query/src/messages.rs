@@ -37,7 +37,7 @@ const OTHER_NAMES: [(&str, &str); 23] = [
     ("ref", "reference"),
     ("alt", "alternates"),
 ];
-/// What texts of errors begin with that says which part of the engine they are from.
+/// Prefixes of error texts that name the part of the engine.
 const PREFIXES: [&str; 17] = [
     "Arrow error: ",
     "Arrow: ",
@@ -68,7 +68,7 @@ pub(crate) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     }
 }
 
-/// What is wrong with the columns of a statement.
+/// Describes an error in the columns of a statement.
 pub(crate) fn of_schema(error: &SchemaError) -> String {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => no_column(field, valid_fields),
@@ -116,7 +116,7 @@ fn no_column(field: &Column, valid: &[Column]) -> String {
     format!("there is no column {written}{hint} The columns are {}", listed(names))
 }
 
-/// What is wrong with the text of a statement.
+/// Describes an error in the text of a statement.
 pub(crate) fn of_parser(error: &ParserError) -> String {
     let problem = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
@@ -138,7 +138,7 @@ pub(crate) fn missing_table(text: &str) -> Option<&str> {
     Some(name.strip_prefix(&prefix).unwrap_or(name))
 }
 
-/// What is wrong with a statement whose plan cannot be made.
+/// Describes an error in a statement that cannot be planned.
 pub(crate) fn of_plan(text: &str) -> String {
     let text = plain(text);
     if let Some(rest) = text.strip_prefix("Invalid function '") {
@@ -172,7 +172,7 @@ fn between<'t>(text: &'t str, before: &str, behind: &str) -> Option<(&'t str, &'
     text.split_once(before)?.1.split_once(behind)
 }
 
-/// Why values cannot be computed.
+/// Describes an error in the computation of values.
 pub(crate) fn of_arrow(error: &ArrowError) -> String {
     match error {
         ArrowError::DivideByZero => "a number is divided by zero; use NULLIF(.., 0) for the divisor".to_owned(),
@@ -247,7 +247,7 @@ fn with_words_for_types(text: &str) -> String {
     words
 }
 
-/// What the type holds that a text begins with, and how long its name is.
+/// Returns the contents of the type that a text begins with, in words, and the length of its name.
 fn word_for_type(text: &str) -> Option<(usize, &'static str)> {
     let end = text.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(text.len());
     let word = match &text[..end] {

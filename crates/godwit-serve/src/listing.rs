@@ -16,11 +16,11 @@ pub(crate) const MAX_DEPTH: usize = 32;
 pub struct SkippedEntry {
     /// The entry.
     pub path: PathBuf,
-    /// Why it is not served.
+    /// The reason why it is not served.
     pub reason: String,
 }
 
-/// What the walk found so far.
+/// Entries that the walk has found.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// Names of datasets: paths below the root.
@@ -29,9 +29,9 @@ pub(crate) struct Listing {
     pub(crate) skipped: Vec<SkippedEntry>,
 }
 
-/// What the walk asks about the entries.
+/// Properties of the entries that the walk needs.
 pub(crate) trait Entries {
-    /// Whether a file name is that of a dataset; `Some(true)` where the dataset may also be a directory.
+    /// Returns whether a file name is that of a dataset; `Some(true)` where the dataset may also be a directory.
     fn dataset(&self, name: &str) -> Option<bool>;
 
     /// The name of a dataset that a directory itself is beside its entries.
@@ -51,7 +51,7 @@ impl Listing {
     /// Adds the datasets below a directory.
     ///
     /// # Errors
-    /// Where the directory itself cannot be read.
+    /// The I/O error if the directory itself cannot be read.
     pub(crate) fn add(&mut self, root: &Path, prefix: String, entries: &dyn Entries) -> io::Result<()> {
         let found = fs::metadata(root)?;
         fs::read_dir(root)?;

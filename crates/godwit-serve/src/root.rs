@@ -46,7 +46,7 @@ pub(crate) fn cannot_open(path: &Path, source: io::Error) -> DatasetError {
     DatasetError::Machine(Box::new(CannotRead { path: path.to_owned(), source }))
 }
 
-/// What a file is: by its name where it is listed, by its content where it is opened.
+/// The format of a file: by its name where it is listed, by its content where it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Bam,
@@ -105,7 +105,7 @@ impl Format {
         }
     }
 
-    /// Whether this program reads it itself, and so what is encrypted, too.
+    /// Returns whether this program reads the format itself, and so encrypted files of it, too.
     fn is_read_here(self) -> bool {
         !matches!(self, Self::Cram | Self::Parquet | Self::Packed)
     }
@@ -155,7 +155,7 @@ pub(crate) struct OneFile {
     pub(crate) seen: Seen,
 }
 
-/// What it is, by its content.
+/// Its format, by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Bam,
@@ -311,7 +311,7 @@ impl Root {
         })
     }
 
-    /// What lies at a path, as it is now, and its format.
+    /// Returns the current file at a path and its format.
     fn seen(&self, path: &Path, by_name: Format, name: &str) -> Result<(Seen, Format), DatasetError> {
         let find = |format: Format| {
             let found = self.store.find(path, format.index_endings(), format.is_directory())?;
@@ -414,7 +414,7 @@ impl Root {
         }
     }
 
-    /// What lies below the directory, and what clients put for as long as the server runs.
+    /// Datasets below the directory, and tables that clients put while the server runs.
     fn listing(&self) -> Result<Listing, DatasetError> {
         let mut listing = Listing::default();
         listing.add(&self.directory, String::new(), self).map_err(|source| cannot_open(&self.directory, source))?;

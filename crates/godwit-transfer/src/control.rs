@@ -334,7 +334,7 @@ impl Control {
         )))
     }
 
-    /// What is below a path, and whether the server knows what to do with links: those of earlier versions follow them.
+    /// Lists the entries below a path, and returns whether the server supports links: earlier versions follow them.
     pub(crate) async fn list_as_it_can(&self, path: &str, links: Links) -> Result<(Listing, bool), TransferError> {
         let body = json(&ListRequest { path: path.to_owned(), links, each: true })?;
         let (mut listing, mut knows_links) = (Listing::default(), false);
@@ -369,7 +369,7 @@ impl Control {
         parse(messages.first().map(|message| &message[..]).unwrap_or_default())
     }
 
-    /// Whether the server takes links and names of any bytes, and answers for each file by itself.
+    /// True if the server accepts links and names of any bytes, and answers for each file separately.
     pub(crate) async fn answers_for_each(&self, base: &str) -> Result<bool, TransferError> {
         let (session, base, entries) = (None, base.to_owned(), Vec::new());
         let request = BeginRequest { session, base, first: 0, entries, dry_run: true, take_over: false, each: true };
@@ -471,7 +471,7 @@ impl Control {
     }
 }
 
-/// What a server says that it could not copy. Servers of earlier versions say nothing.
+/// The entries that a server could not copy. Earlier versions report none.
 fn failures_in(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, TransferError> {
     let failures: Vec<FailureMessage> = message.map_or(Ok(Vec::new()), |message| parse(message))?;
     Ok(failures.into_iter().map(FailureMessage::into_failure).collect())

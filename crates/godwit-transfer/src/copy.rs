@@ -78,7 +78,7 @@ pub struct CopyOptions {
     pub relay: Option<Place>,
     /// Lists of checksums that files have to have.
     pub check: Vec<PathBuf>,
-    /// What becomes of symbolic links at the source.
+    /// The treatment of symbolic links at the source.
     pub links: Links,
 }
 
@@ -116,17 +116,17 @@ struct Copy<'c> {
     /// The destination: a path here, or below the server's root.
     base: String,
     downloads: bool,
-    /// Where downloads go, from when it is known what there is. It is released with the copy.
+    /// The destination of downloads, once the list of entries is known. It is released with the copy.
     inbox: Option<CopyInbox>,
     /// Checksums that files have to have, by their paths below the destination.
     sums: HashMap<String, Sum>,
     /// What came before it.
     packed: Packed,
-    /// What cannot be copied, besides what the plan says.
+    /// Entries that cannot be copied, besides those of the plan.
     failures: Vec<EntryFailure>,
 }
 
-/// What is to be done about an entry.
+/// The work on an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// Blocks of it are to be copied.
@@ -398,7 +398,7 @@ impl Copy<'_> {
         others.fold(Sources::only(0), |sources, (source, _)| sources.and(source))
     }
 
-    /// What the destination has of each file, or why it cannot be there.
+    /// State of each file at the destination, or the reason why it cannot be written there.
     async fn begin(
         &mut self,
         entries: &[Entry],
@@ -434,7 +434,7 @@ impl Copy<'_> {
         path_of(&self.base).unwrap_or_else(|| PathBuf::from(&self.base))
     }
 
-    /// What is to be done about a file, and which of its blocks are missing.
+    /// Returns the work on a file and its missing blocks.
     async fn wanted(
         &self,
         file: u32,

@@ -19,13 +19,13 @@ pub enum TransferError {
     /// What was asked for cannot be done in this way.
     #[error("{problem}")]
     Refused {
-        /// What, and what to do.
+        /// The kind, and the remedy.
         problem: String,
     },
-    /// What is to be copied is of a kind that is not copied.
+    /// The source is of a kind that is not copied.
     #[error("{problem}")]
     Unsupported {
-        /// What, and what to do.
+        /// The kind, and the remedy.
         problem: String,
     },
     /// A file of this machine cannot be read or written.
@@ -87,10 +87,10 @@ pub enum TransferError {
         failed: usize,
         /// Number of all entries that are not directories, and of directories that were not copied.
         files: usize,
-        /// Why the first of them was not.
+        /// The reason of the first of them.
         #[source]
         first: Box<TransferError>,
-        /// What was done.
+        /// The work done.
         summary: Box<CopySummary>,
     },
     /// Packing, unpacking, or reading a reference.
@@ -126,7 +126,7 @@ impl TransferError {
         Self::Refused { problem: problem.into() }
     }
 
-    /// Whether it keeps one file from being copied, and no others.
+    /// Returns whether the error concerns one file and no others.
     pub(crate) fn is_of_one_file(&self) -> bool {
         match self {
             // A disk that is full, or that fails, is so for all files.

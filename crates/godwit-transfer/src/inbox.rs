@@ -54,7 +54,7 @@ pub(crate) struct Inbox {
     touched: Mutex<BTreeSet<PathBuf>>,
     /// Checksums that files have to have before they get their names, by their paths below the base.
     sums: HashMap<String, Sum>,
-    /// Whether the copy has ended: no operation begins any more.
+    /// True once the copy has ended: no operation starts after that.
     ended: AtomicBool,
     /// Read by each operation that is under way.
     operations: RwLock<()>,
@@ -70,7 +70,7 @@ pub(crate) struct Incoming {
     writing: RwLock<()>,
 }
 
-/// What became of blocks that came.
+/// The outcome of received blocks.
 #[derive(Debug, Default)]
 pub(crate) struct BlockOutcomes {
     /// File and block of those that are written.
@@ -393,7 +393,7 @@ impl Inbox {
     /// Ends: links are made, directories get their modes and times, and names are made durable. Returns what could not be ended.
     ///
     /// # Errors
-    /// Where this machine cannot write.
+    /// The I/O error of a write on this host.
     pub(crate) fn end(&self) -> Result<Vec<EntryFailure>, TransferError> {
         let _operation = self.operation()?;
         let mut failures = self.make_links();

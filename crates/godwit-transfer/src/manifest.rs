@@ -42,7 +42,7 @@ pub struct Entry {
     pub modified_ns: u32,
     /// Another number whenever its content may be another: made of inode, size, and times of data and inode.
     pub version: u64,
-    /// Where a link leads that is copied as a link. Its size, times and version are 0.
+    /// Target of a link that is copied as a link. Its size, times and version are 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
 }
@@ -69,7 +69,7 @@ impl Entry {
         Self { path, directory: false, size_bytes: 0, mode, modified_s, modified_ns, version, link: Some(target) }
     }
 
-    /// Whether it is a file: neither a directory nor a link that is copied as one.
+    /// Returns whether it is a file: neither a directory nor a link that is copied as one.
     pub fn is_file(&self) -> bool {
         !self.directory && self.link.is_none()
     }
@@ -95,7 +95,7 @@ pub(crate) fn version_of(found: &Metadata) -> u64 {
     hasher.finalize().as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// What a copy does with symbolic links.
+/// Treatment of symbolic links by a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Links {
@@ -108,12 +108,12 @@ pub enum Links {
     Skip,
 }
 
-/// What there is below a place.
+/// The entries below a path.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Files, directories, and links that are kept, in the order of their paths; directories come before what is in them.
     pub entries: Vec<Entry>,
-    /// What cannot be copied.
+    /// Entries that cannot be copied.
     pub failures: Vec<EntryFailure>,
     /// Paths of links that are skipped.
     pub skipped_links: Vec<String>,
@@ -124,7 +124,7 @@ pub struct Listing {
 pub struct EntryFailure {
     /// As in [`Entry`].
     pub path: String,
-    /// Why not.
+    /// The reason.
     pub why: TransferError,
 }
 
@@ -201,7 +201,7 @@ fn link(path: String, place: &Path, links: Links) -> WalkItem {
     }
 }
 
-/// What a special file is, in words.
+/// Returns the name of the kind of a special file.
 fn kind_of(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
     match () {

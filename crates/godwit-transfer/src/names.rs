@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// What stands before the digits of a byte.
+/// Prefix of the digits of a byte.
 const MARK: char = '\0';
 
 /// Returns the text of a path.
@@ -44,7 +44,7 @@ pub(crate) fn path_of(text: &str) -> Option<PathBuf> {
     (text_of(&path) == text).then_some(path)
 }
 
-/// Whether a path with this text is UTF-8.
+/// Returns whether a path with this text is UTF-8.
 pub(crate) fn is_plain(text: &str) -> bool {
     !text.contains(MARK)
 }

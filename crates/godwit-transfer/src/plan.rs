@@ -25,14 +25,14 @@ pub(crate) struct Item {
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) items: Vec<Item>,
-    /// What cannot be copied, by its path below the destination.
+    /// Entries that cannot be copied, by their paths below the destination.
     pub(crate) failures: Vec<EntryFailure>,
     /// Paths below the destination of links that are skipped.
     pub(crate) skipped_links: Vec<String>,
 }
 
 impl Item {
-    /// Where it is on this machine.
+    /// Its path on this host.
     pub(crate) fn path(&self) -> PathBuf {
         path_of(&self.origin).unwrap_or_else(|| PathBuf::from(&self.origin))
     }
@@ -199,7 +199,7 @@ impl Plan {
         before - count(self)
     }
 
-    /// Whether a path at the destination may be that of an entry that is not copied, or of something in it.
+    /// Returns whether a path at the destination may be that of an entry that is not copied, or of something in it.
     pub(crate) fn is_of_failure(&self, path: &str) -> bool {
         let others = self.failures.iter().map(|failure| &failure.path).chain(&self.skipped_links);
         others.into_iter().any(|other| {

@@ -62,16 +62,16 @@ pub(crate) const ENTRIES_PER_MESSAGE: usize = 2000;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ListRequest {
     pub(crate) path: String,
-    /// What becomes of links.
+    /// The treatment of links.
     #[serde(default)]
     pub(crate) links: Links,
-    /// Whether the last message is to be [`ListEnd`]. Without it, one entry that cannot be copied fails the whole request. Earlier servers
+    /// True if the last message is to be [`ListEnd`]. Without it, one entry that cannot be copied fails the whole request. Earlier servers
     /// ignore both.
     #[serde(default)]
     pub(crate) each: bool,
 }
 
-/// What is below a path and is not copied. The last message of a list, the only one that is a JSON object.
+/// Entries below a path that are not copied. The last message of a list, the only one that is a JSON object.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ListEnd {
     pub(crate) failures: Vec<FailureMessage>,
@@ -220,7 +220,7 @@ pub(crate) struct BeginRequest {
     /// The client lost the server that it sent them to before, which has the same directory: what that one has open is taken over.
     #[serde(default)]
     pub(crate) take_over: bool,
-    /// Whether a file that cannot be begun is answered with [`Have::Refused`], and does not fail the whole request.
+    /// True if a file that cannot be started is answered with [`Have::Refused`], and does not fail the whole request.
     #[serde(default)]
     pub(crate) each: bool,
 }
@@ -230,7 +230,7 @@ pub(crate) struct BeginRequest {
 pub(crate) struct Begun {
     pub(crate) session: String,
     pub(crate) have: Vec<Have>,
-    /// Whether the server knows links, names of any bytes, and `each` of requests. Earlier ones do not.
+    /// True if the server supports links, names of any bytes, and `each` of requests. Earlier ones do not.
     #[serde(default)]
     pub(crate) each: bool,
 }
@@ -292,7 +292,7 @@ pub(crate) struct EndRequest {
     pub(crate) session: String,
     /// Paths below the base to be removed, of files that the source does not have.
     pub(crate) remove: Vec<String>,
-    /// Whether the answer is to be a list of [`FailureMessage`]: what could not be ended. Without it, the first of them fails the request.
+    /// True if the answer is to be a list of [`FailureMessage`], one for each file that could not be completed. Without it, the first of them fails the request.
     #[serde(default)]
     pub(crate) each: bool,
 }

@@ -37,7 +37,7 @@ pub(crate) struct FetchRequest {
     patience_s: u64,
     #[serde(default)]
     links: Links,
-    /// Whether what cannot be copied is to be named in a second message. Without it, the first of it fails the request.
+    /// True if a second message is to list the entries that cannot be copied. Without it, the first of them fails the request.
     #[serde(default)]
     each: bool,
 }

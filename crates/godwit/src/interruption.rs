@@ -17,13 +17,13 @@ use signal_hook::iterator::{Handle, Signals};
 use crate::failure::{self, Exit, Failure};
 use crate::progress;
 
-/// How long a verb that reads the flag may take to end by itself.
+/// Time that a verb that reads the flag has to end by itself.
 const GRACE: Duration = Duration::from_millis(1000);
-/// How long descendants may take to end after SIGTERM.
+/// Time that descendants have to end after SIGTERM.
 const DESCENDANTS_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long the verb may take to notice that its children have ended, or to report its own outcome.
+/// Time that the verb has to notice that its children have ended, or to report its own outcome.
 const OUTCOME_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long the report may take: nothing may read stderr.
+/// Limit of the time for the report, because stderr may not be read.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Stack of the threads of this module: statements run in processes whose memory is limited.
 const STACK_BYTES: usize = 128 << 10;
@@ -34,7 +34,7 @@ struct Interruption {
     started: Instant,
     /// Set by the first signal, within the signal handler.
     requested: Arc<AtomicBool>,
-    /// How long the verb may take to end by itself, in milliseconds. 0 until it reads the flag.
+    /// Time that the verb has to end by itself, in milliseconds. 0 until it reads the flag.
     grace_ms: AtomicU64,
     /// Whether the outcome is being reported, by the main thread or by the thread that ends the process.
     reported: AtomicBool,

@@ -39,7 +39,7 @@ pub const RECORDS: (&str, &str) = (BWA.name, BWA.version);
 
 /// Environment variable that names the best instructions that `godwit-bwa-mem3` may use: `avx2` or `avx512bw`.
 pub const INSTRUCTIONS_VARIABLE: &str = "GODWIT_BWA_MEM3_INSTRUCTIONS";
-/// How the library inside is told so.
+/// The library's own variable for the same limit.
 const LIBRARY_INSTRUCTIONS_VARIABLE: &str = "BWAMEM3_FORCE_TIER";
 /// Beginnings of the variables that change what the library does; none of the user's reaches it.
 const LIBRARY_VARIABLES: [&str; 4] = ["BWAMEM3_", "BWA3_", "BWA_MEM3_", "BWA_INDEX_"];
@@ -61,7 +61,7 @@ fn engine(kind: IndexKind) -> &'static Engine {
     }
 }
 
-/// Why this processor cannot run the program for such an index; `None` where it can.
+/// Returns the reason why this processor cannot run the program for such an index; `None` if it can.
 pub fn processor_problem(kind: IndexKind) -> Option<&'static str> {
     match kind {
         IndexKind::Bwa => None,

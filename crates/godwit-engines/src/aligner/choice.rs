@@ -44,7 +44,7 @@ impl AlignerChoice {
         }
     }
 
-    /// Whether its records are those of bwa mem 0.7.17, whichever program makes them.
+    /// Returns whether the records equal those of bwa mem 0.7.17.
     pub fn has_records_of_bwa(&self) -> bool {
         matches!(self, Self::Auto | Self::Bwa | Self::BwaMem3 | Self::BwaMem2)
     }

@@ -104,7 +104,7 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     /// Starts a block.
     ///
     /// # Errors
-    /// What the pipe answered.
+    /// The I/O error of the pipe.
     pub fn start(sink: W, encoder: &'e mut BlockEncoder, header: &'e BlockHeader) -> std::io::Result<Self> {
         let stream = StreamWriter::start(sink, &schema::alignments(), part_metadata(schema::ALIGNMENTS, header.id))?;
         Ok(Self { encoder, header, stream })
@@ -113,7 +113,7 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     /// Takes the next line, without its line end. The inner error: it is no record.
     ///
     /// # Errors
-    /// What the pipe answered.
+    /// The I/O error of the pipe.
     pub fn push(&mut self, line: &[u8]) -> std::io::Result<Result<(), SamError>> {
         match self.encoder.push(self.header, line) {
             Ok((_, Some(batch))) => self.stream.write(&batch).map(Ok),
@@ -125,7 +125,7 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     /// Takes the next record, packed by the aligner's own program.
     ///
     /// # Errors
-    /// What the pipe answered.
+    /// The I/O error of the pipe.
     pub fn push_packed(&mut self, record: &[u8]) -> std::io::Result<()> {
         match self.encoder.push_packed(self.header, record) {
             (_, Some(batch)) => self.stream.write(&batch),
@@ -136,7 +136,7 @@ impl<'e, W: Write> StreamEncoder<'e, W> {
     /// Ends the block and gives the sink back. `reads`: how many went in.
     ///
     /// # Errors
-    /// What the pipe answered.
+    /// The I/O error of the pipe.
     pub fn finish(mut self, reads: u64) -> std::io::Result<W> {
         let AlignedBlock { id, reads, records, batches, pairs, ends, counts } = self.encoder.finish(self.header, reads);
         for batch in &batches {

@@ -46,7 +46,7 @@ pub enum RecordProblem {
     },
 }
 
-/// Whether an alignment ends within the positions that BAM can hold, the last base of a contig of 2^31 - 1 bases included,
+/// Returns whether an alignment ends within the positions that BAM can hold, the last base of a contig of 2^31 - 1 bases included,
 /// and whether its operations together are no more bases than that. `position`: 0-based, -1 for none.
 pub(crate) fn fits_positions(position: i32, reference_bases: u64, bases: u64) -> bool {
     let limit = i32::MAX as u64;

@@ -18,7 +18,7 @@ const USUAL_HEADER_BYTES: usize = 18;
 /// Bytes of the length at the end of a block.
 const LENGTH_BYTES: usize = 4;
 
-/// Where the blocks of a BGZF file begin.
+/// Offsets of the blocks of a BGZF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockTable {
     /// Offset in the file and offset in the text of each block that has text, both ascending.
@@ -61,7 +61,7 @@ impl BlockTable {
         Ok(table)
     }
 
-    /// Where a byte of the text is; `None` at its end and beyond.
+    /// Returns the block and the offset within it of a byte of the text; `None` at its end and beyond.
     pub fn virtual_offset(&self, text_offset: u64) -> Option<VirtualOffset> {
         let block = self.starts.partition_point(|(_, text)| *text <= text_offset).checked_sub(1)?;
         let (start, text) = self.starts[block];
@@ -125,7 +125,7 @@ impl RandomAccess for BgzfText {
     }
 }
 
-/// Whether a file starts with a BGZF block.
+/// Returns whether a file starts with a BGZF block.
 ///
 /// # Errors
 /// [`BgzfError::Io`].
@@ -154,7 +154,7 @@ fn block_bytes(source: &Arc<dyn RandomAccess>, offset: u64) -> Result<usize, Fau
     }
 }
 
-/// That many bytes, fewer at the end of the file.
+/// Reads that many bytes, fewer at the end of the file.
 fn read_at(source: &Arc<dyn RandomAccess>, offset: u64, bytes: usize) -> Result<Vec<u8>, Fault> {
     let mut space = vec![0; bytes];
     let count = source.read_at(&mut space, offset).map_err(|source| Fault::of_reading(offset, source))?;

@@ -27,7 +27,7 @@ pub struct VariantLayout {
 }
 
 impl VariantLayout {
-    /// Whether the header describes a contig of that name.
+    /// Returns whether the header describes a contig of that name.
     pub fn has_contig(&self, name: &str) -> bool {
         self.contigs.contains_key(name)
     }

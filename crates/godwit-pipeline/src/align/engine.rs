@@ -112,7 +112,7 @@ impl FoundEngine {
         }
     }
 
-    /// What loading its index takes, as far as that is known.
+    /// Returns memory and time that loading the index takes, if its files are known.
     pub(super) fn index_need(&self, options: &AlignOptions) -> IndexNeed {
         let files = match &self.kind {
             FoundKind::Own(selected) => bwa::loaded_files(&options.reference, selected.kind),
@@ -288,7 +288,7 @@ fn values<'l>(
     })
 }
 
-/// What the user should know of the aligner before it starts.
+/// Returns a note about the aligner for the user.
 pub(super) fn note(choice: &AlignerChoice) -> Option<String> {
     if *choice == AlignerChoice::BwaMem2 {
         return Some(

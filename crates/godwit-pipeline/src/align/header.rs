@@ -21,7 +21,7 @@ pub(super) struct LaneGroups {
     lines: Vec<String>,
     /// For each lane the ID of its read group.
     ids: Vec<String>,
-    /// What of them is not as it was given, or makes other tools refuse the output.
+    /// Notes on read groups that were changed, or that make other tools reject the output.
     warnings: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl LaneGroups {
         warnings
     }
 
-    /// What of the read groups makes other tools refuse the output.
+    /// Returns notes on read groups that make other tools reject the output.
     pub(super) fn warnings(&self) -> &[String] {
         &self.warnings
     }

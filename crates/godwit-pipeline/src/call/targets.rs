@@ -1,4 +1,4 @@
-//! What of the genome is called: the values of `--regions`, which are BED files and region strings.
+//! Intervals of the genome that are called: the values of `--regions`, which are BED files and region strings.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -39,7 +39,7 @@ pub(super) fn build(
     Ok(true)
 }
 
-/// Whether the index is whole, and of the stride, where one is wanted. The bases of the reference are not compared.
+/// Returns whether the index is complete and, if a stride is given, of that stride. The bases of the reference are not compared.
 ///
 /// # Errors
 /// [`PipelineError::Index`].

@@ -12,10 +12,10 @@ use crate::protocol::Have;
 use crate::service::blocking;
 use crate::streams::Direction;
 
-/// What came of a copy.
+/// The outcome of a copy.
 pub(crate) struct CopyOutcome {
     pub(crate) summary: CopySummary,
-    /// What could not be copied.
+    /// Entries that could not be copied.
     pub(crate) failures: Vec<EntryFailure>,
 }
 
@@ -156,7 +156,7 @@ impl Copy<'_> {
     }
 }
 
-/// What a server said, as an error of a copy.
+/// Converts a server's failure message to an error of a copy.
 fn told_of(error: TransferError) -> TransferError {
     match error {
         TransferError::Flight(error) => told(error),

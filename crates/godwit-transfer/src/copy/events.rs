@@ -92,7 +92,7 @@ pub enum CopyEvent {
     NotCopied {
         /// Its path below the destination.
         path: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// Something that the user should know.

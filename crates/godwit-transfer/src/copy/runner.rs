@@ -124,7 +124,7 @@ impl<'r, 'c> Runner<'r, 'c> {
         }
     }
 
-    /// What was done, where files went, and what could not be copied.
+    /// The work done, the destination of the files, and the entries that could not be copied.
     pub(super) fn finished(self) -> (CopySummary, Direction, Vec<EntryFailure>) {
         (self.summary, self.direction, self.failures)
     }

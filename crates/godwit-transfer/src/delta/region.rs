@@ -227,7 +227,7 @@ impl<'r> PackedGenome<'r> {
         Ok(letters)
     }
 
-    /// Whether there is a sequence of that name.
+    /// Returns whether a sequence of that name exists.
     pub fn has_sequence(&self, name: &str) -> bool {
         self.sequences.iter().any(|sequence| sequence.name == name)
     }

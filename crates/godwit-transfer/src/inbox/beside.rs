@@ -34,7 +34,7 @@ pub(super) fn beside(target: &Path, ending: &str) -> PathBuf {
     target.with_file_name(OsString::from_vec(beside))
 }
 
-/// Whether a file is there, or some of it.
+/// Returns whether a file, or a part of it, exists.
 pub(crate) fn is_begun(target: &Path) -> bool {
     target.exists() || beside(target, JOURNAL_ENDING).exists()
 }

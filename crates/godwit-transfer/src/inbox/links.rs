@@ -41,7 +41,7 @@ fn leads_out(path: &str, target: &Path) -> TransferError {
 }
 
 impl Inbox {
-    /// What is there of a link.
+    /// State of a link at the destination.
     pub(super) fn look_at_link(&self, place: &Path, entry: &Entry, target: &str) -> Result<Have, TransferError> {
         let target = path_of(target).unwrap_or_default();
         if steps_up(&target, self.strict).is_none() {

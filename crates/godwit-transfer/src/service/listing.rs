@@ -1,4 +1,4 @@
-//! What there is below a path, as a caller may see it.
+//! Lists the entries below a path that the principal of a call may read.
 
 use bytes::Bytes;
 use godwit_flight::{Caller, FileUse, FileVerdict};
@@ -10,7 +10,7 @@ use crate::names::{is_plain, shown};
 use crate::protocol::{ENTRIES_PER_MESSAGE, FailureMessage, ListEnd, ListRequest, json};
 
 impl Inner {
-    /// What a caller may have of what lies below a path. A file that the caller may see in part only is not copied: it is named among those that are not, or
+    /// Lists the entries below a path that the principal may copy. A file that the principal may read only in part is not copied: it is listed among those that are not, or
     /// the directory is refused, or else a copy would look whole that is not.
     pub(super) fn list(&self, caller: &Caller, request: &ListRequest) -> Result<Vec<Bytes>, TransferError> {
         let listed = list(&below(&self.root, &request.path)?, request.links);

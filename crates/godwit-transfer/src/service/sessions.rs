@@ -22,7 +22,7 @@ const SESSION_LIFETIME: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: Mutex<HashMap<String, Arc<Session>>>,
-    /// Which session writes a file of several blocks.
+    /// The session that writes a file of several blocks.
     owners: Mutex<HashMap<PathBuf, Owner>>,
     /// Number of sessions that were begun.
     begun: AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 pub(super) struct Session {
     caller: String,
-    /// Where, below the root.
+    /// Path below the root.
     pub(super) base: String,
     pub(super) inbox: Inbox,
     /// Its place among all sessions in the order of their beginnings, 0-based.

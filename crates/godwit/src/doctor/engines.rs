@@ -77,7 +77,7 @@ fn searchers() -> [Finding; 3] {
     ]
 }
 
-/// Which of godwit's own programs `--aligner auto` takes for a reference that has the indexes of both.
+/// Reports the program that `--aligner auto` selects for a reference that has the indexes of both.
 fn selected() -> Finding {
     let kind = IndexKind::BwaMem3;
     let problem = match (bwa::processor_problem(kind), bwa::installed(kind)) {

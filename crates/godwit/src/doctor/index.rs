@@ -51,7 +51,7 @@ fn own(reference: &Path, kind: IndexKind) -> Option<Finding> {
     }
 }
 
-/// What the index takes when it is loaded. Only bwa-mem3 stores samples of the suffix array at several strides.
+/// Describes memory and time that loading the index takes. Only bwa-mem3 stores samples of the suffix array at several strides.
 fn loading(reference: &Path, kind: IndexKind) -> String {
     let need = IndexNeed::measured(&bwa::loaded_files(reference, kind));
     let stride = match kind {

@@ -25,7 +25,7 @@ pub(super) use check::check;
 pub use check::sample_stride;
 pub use conversion::convert;
 
-/// What is put behind the path of the reference and a dot.
+/// Extension of the index file, without the dot.
 const EXTENSION: &str = "bwt.2bit.64";
 /// Bytes of the numbers before the blocks.
 const HEADER_BYTES: u64 = 48;
@@ -77,7 +77,7 @@ pub fn resident_bytes(genome_bases: u64, stride: SampleStride) -> u64 {
     file_bytes(2 * genome_bases + 1, stride, false) - HEADER_BYTES + genome_bases / 4 + 1
 }
 
-/// Where the file of a reference is.
+/// Returns the path of the index file of a reference.
 pub fn path(reference: &Path) -> PathBuf {
     reference.with_added_extension(EXTENSION)
 }
@@ -98,7 +98,7 @@ fn file_bytes(rows: u64, stride: SampleStride, tagged: bool) -> u64 {
     samples_start(rows) + SAMPLE_BYTES * samples(rows, stride) + if tagged { 16 } else { 8 }
 }
 
-/// Where the samples begin in the file.
+/// Returns the offset of the samples in the file, in bytes.
 fn samples_start(rows: u64) -> u64 {
     HEADER_BYTES + BLOCK_BYTES * (rows / BLOCK_ROWS + 1)
 }

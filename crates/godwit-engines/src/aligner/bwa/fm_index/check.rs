@@ -1,4 +1,4 @@
-//! Whether `.bwt.2bit.64` is whole, and of the same genome as the other files of the index.
+//! Checks that `.bwt.2bit.64` is complete and of the same genome as the other files of the index.
 
 use std::fs::File;
 use std::io;
@@ -61,7 +61,7 @@ pub(in crate::aligner::bwa) fn check(
     Ok(Ok(stride))
 }
 
-/// Whether the base before each position is that of `.pac`.
+/// Checks the base before each position against `.pac`.
 fn fit_pac(samples: &[Sample], path: &Path, genome_bases: u64) -> io::Result<bool> {
     let pac = File::open(path)?;
     for sample in samples {
@@ -73,7 +73,7 @@ fn fit_pac(samples: &[Sample], path: &Path, genome_bases: u64) -> io::Result<boo
     Ok(true)
 }
 
-/// Whether the positions are those in `.sa`, as far as these are there.
+/// Checks the positions against those that `.sa` has.
 fn fit_sa(samples: &[Sample], path: &Path) -> io::Result<bool> {
     let sa = File::open(path)?;
     for sample in samples.iter().filter(|sample| sample.row > 0 && sample.row.is_multiple_of(BWA_STRIDE)) {

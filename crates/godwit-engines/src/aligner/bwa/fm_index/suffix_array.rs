@@ -43,7 +43,7 @@ struct Walk {
     position: u64,
 }
 
-/// Why the walks ended early.
+/// The reason why the walks ended early.
 pub(super) enum WalkError {
     /// The samples cannot be read.
     Read(io::Error),
@@ -175,7 +175,7 @@ impl SampledSuffixArray {
         }
     }
 
-    /// Whether the walks arrived where bwa's samples say.
+    /// Returns whether each walk ended at the position of bwa's sample.
     fn compare(&self, bwa: &BwaSamples<'_>) -> Result<(), WalkError> {
         let mut first = 0;
         loop {

@@ -33,7 +33,7 @@ pub(super) struct Transform {
     blocks: Vec<Block>,
     /// The row whose base is the sentinel: that of the whole text.
     sentinel_row: u64,
-    /// How many bases are smaller than each base, and how many there are.
+    /// Number of bases smaller than each base, and the number of all bases.
     smaller: [u64; 5],
 }
 
@@ -89,7 +89,7 @@ impl Transform {
         self.sentinel_row
     }
 
-    /// How many bases of the text are smaller than A, C, G and T, and how many there are.
+    /// Number of bases of the text smaller than A, C, G and T, and the number of all bases.
     pub(super) fn smaller(&self) -> [u64; 5] {
         self.smaller
     }
@@ -165,7 +165,7 @@ impl Block {
         }
     }
 
-    /// How many of the first `places` bases are `base`.
+    /// Returns how many of the first `places` bases are `base`.
     fn count_before(&self, places: u64, base: usize) -> u64 {
         let mut pairs = [0; 4];
         for (index, (pairs, word)) in pairs.iter_mut().zip(self.bases).enumerate() {
