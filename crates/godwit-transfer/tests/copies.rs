@@ -104,6 +104,18 @@ impl CopyObserver for Watch {
     }
 }
 
+impl Watch {
+    /// Bytes at the destination by the last report.
+    fn copied_bytes(&self) -> u64 {
+        let events = self.events.lock().unwrap();
+        let of_last = |event: &CopyEvent| match event {
+            CopyEvent::Copying { bytes, .. } => Some(*bytes),
+            _ => None,
+        };
+        events.iter().rev().find_map(of_last).unwrap_or(0)
+    }
+}
+
 fn options() -> CopyOptions {
     CopyOptions {
         check: Vec::new(),
@@ -831,6 +843,41 @@ fn receivers_that_come_and_go_leave_what_is_right_whatever_the_cache_loses() {
         for number in 0..6 {
             assert!(fs::read(mine.join(format!("f{number}"))).unwrap() == bytes(11, size), "{number}");
         }
+    });
+}
+
+/// Starts copies one right after the other, aborts each after some bytes, and lets the last one end.
+async fn aborted_again_and_again(from: Place, to: Place) {
+    let slow = CopyOptions { bits_per_s: Some(400_000_000), ..options() };
+    for least_bytes in [0, 1, 1 << 20, 4 << 20, 8 << 20, 12 << 20] {
+        let watch = Arc::new(Watch::default());
+        let copying = tokio::spawn({
+            let (from, to, slow, watch) = (from.clone(), to.clone(), slow.clone(), Arc::clone(&watch));
+            async move { watched(&from, &to, &slow, &watch).await }
+        });
+        while !copying.is_finished() && watch.copied_bytes() < least_bytes {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        copying.abort();
+        match copying.await {
+            Ok(finished) => drop(finished.unwrap()),
+            Err(error) => assert!(error.is_cancelled(), "{error}"),
+        }
+    }
+    copied(&from, &to, &options()).await.unwrap();
+}
+
+#[test]
+fn a_copy_that_was_aborted_starts_again_at_once_in_the_same_process() {
+    run(async {
+        let (_keep, there, mine) = directories();
+        let content = bytes(12, 16 * MIB + 5);
+        fs::write(there.join("f"), &content).unwrap();
+        let server = Serving::start(&there, "127.0.0.1:0").await;
+        aborted_again_and_again(server.place("f"), here(&mine.join("f"))).await;
+        assert!(fs::read(mine.join("f")).unwrap() == content);
+        aborted_again_and_again(here(&mine.join("f")), server.place("g")).await;
+        assert!(fs::read(there.join("g")).unwrap() == content);
     });
 }
 
