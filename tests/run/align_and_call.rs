@@ -313,6 +313,7 @@ fn calling_that_makes_no_sense_is_refused_before_anything_is_aligned() {
         let run = align(&out).args(words).run();
         run.refuses(&[code], &[named]);
         assert_eq!(count(&run, "aligned"), 0, "{}", run.report());
+        align(&out).args(words).arg("--dry-run").run().refuses(&[code], &[named]);
     }
     let dry = align(&out).args(["--call", "freebayes", "--dry-run"]).env("PATH", "/nowhere").run();
     dry.refuses(&[4], &["freebayes"]);

@@ -11,7 +11,9 @@ use godwit_engines::aligner::Identity;
 use serde_json::Value;
 
 use crate::align::{AlignOptions, align_followed};
-use crate::call::{CallOptions, CallReport, EndOfWriting, LiveCalling, call_rest, region_files, report_path};
+use crate::call::{
+    CallOptions, CallReport, EndOfWriting, LiveCalling, call_rest, check_caller, region_files, report_path,
+};
 use crate::error::PipelineError;
 use crate::observer::Observer;
 use crate::reduce::{Follower, Format};
@@ -66,12 +68,27 @@ pub fn align_and_call(
     Ok(AlignedAndCalled { aligned: report, called, vcf: rest.options.out })
 }
 
-/// Refuses options of calling that cannot be used with an alignment, without making anything.
+/// Checks options of calling, with the reference and the regions, before an alignment. Writes nothing.
 ///
 /// # Errors
 /// [`PipelineError`].
 pub fn check_calling(options: &AlignOptions, calling: &CallOptions) -> Result<(), PipelineError> {
-    files(options, calling).map(drop)
+    check_caller(&of_alignment(options, calling)?).map(drop)
+}
+
+/// Returns the options for calling from the output of an alignment.
+///
+/// # Errors
+/// [`PipelineError::Options`] for a caller that does not read this output, [`PipelineError`] for an output that is an input.
+fn of_alignment(options: &AlignOptions, calling: &CallOptions) -> Result<CallOptions, PipelineError> {
+    let (reads, out) = files(options, calling)?;
+    let (reads, reference) = (vec![reads], options.reference.clone());
+    let calling = CallOptions { reference, reads, out, resume: options.resume, ..calling.clone() };
+    let files = options.lanes.iter().flatten().chain([&options.reference]).map(PathBuf::as_path);
+    let files = files.chain(region_files(&calling.regions));
+    let inputs = files.map(|path| InputFile::of("the input", path)).collect::<Result<Vec<_>, _>>()?;
+    check_distinct(&inputs, std::slice::from_ref(&calling.out))?;
+    Ok(calling)
 }
 
 /// The reads that are called, and the VCF.
@@ -104,13 +121,7 @@ pub(crate) fn align_first(
     observer: &dyn Observer,
     cancelled: &Arc<AtomicBool>,
 ) -> Result<Aligned, PipelineError> {
-    let (reads, out) = files(options, calling)?;
-    let (reads, reference) = (vec![reads], options.reference.clone());
-    let mut calling = CallOptions { reference, reads, out, resume: options.resume, ..calling.clone() };
-    let files = options.lanes.iter().flatten().chain([&options.reference]).map(PathBuf::as_path);
-    let files = files.chain(region_files(&calling.regions));
-    let inputs = files.map(|path| InputFile::of("the input", path)).collect::<Result<Vec<_>, _>>()?;
-    check_distinct(&inputs, std::slice::from_ref(&calling.out))?;
+    let mut calling = of_alignment(options, calling)?;
     // Blocks of other aligners are aligned again, and nothing is known of whether that gives the same.
     let same_again = options.aligner.identity() == Identity::AcrossBlocks;
     let in_one_process = spread.is_none() && options.formats.contains(&Format::Bam);

@@ -45,7 +45,7 @@ use crate::staging::{Staged, check_available};
 pub(crate) use identity::contents;
 pub use kept::is_call_busy;
 use kept::{CallRun, KeptRegion, Opened};
-pub(crate) use live::{EndOfWriting, LiveCalling};
+pub(crate) use live::{EndOfWriting, LiveCalling, check as check_caller};
 pub(crate) use node::CallWork;
 use output::Assembly;
 pub(crate) use output::stage_json;

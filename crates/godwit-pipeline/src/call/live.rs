@@ -126,8 +126,30 @@ impl Drop for EndOfWriting<'_, '_> {
     }
 }
 
+/// A caller whose options, reference and regions were checked.
+pub(crate) struct CheckedCaller {
+    caller: Box<dyn Caller>,
+    workers: Workers,
+    reference: Arc<ScannedReference>,
+    targets: Option<Targets>,
+}
+
+/// Checks all that can be checked before there are reads, and writes nothing.
+///
+/// # Errors
+/// [`PipelineError`].
+pub(crate) fn check(options: &CallOptions) -> Result<CheckedCaller, PipelineError> {
+    let caller = options.caller.find(&options.caller_args)?;
+    let workers = Workers::new(&Budget::of(options), caller.habits().memory_bytes, (caller.name(), CALLER_MEMORY))?;
+    let no_headers = std::iter::empty();
+    let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), no_headers)?;
+    reference.check_for(&options.reference, &*caller)?;
+    let targets = Targets::read(&options.regions, &reference.genome(&options.reference)?)?;
+    Ok(CheckedCaller { caller, workers, reference, targets })
+}
+
 impl<'r> LiveCalling<'r> {
-    /// Checks all that can be checked before there are reads, and takes the place of the output; `None` where nothing can be
+    /// Checks all that can be checked before there are reads ([`check`]), and takes the place of the output; `None` where nothing can be
     /// called before they are whole. `same_again`: whether aligning the same reads once more gives the same records.
     ///
     /// # Errors
@@ -138,14 +160,9 @@ impl<'r> LiveCalling<'r> {
         observer: &'r dyn Observer,
         cancelled: &'r AtomicBool,
     ) -> Result<Option<Self>, PipelineError> {
-        let caller = options.caller.find(&options.caller_args)?;
+        let CheckedCaller { caller, workers, reference, targets } = check(options)?;
         let habits = caller.habits();
-        let workers = Workers::new(&Budget::of(options), habits.memory_bytes, (caller.name(), CALLER_MEMORY))?;
-        let no_headers = std::iter::empty();
-        let reference = ScannedReference::of_reads(&options.reference, options.scanned.as_ref(), no_headers)?;
-        reference.check_for(&options.reference, &*caller)?;
         reference.prepare(&options.reference, habits.needs_dictionary)?;
-        let targets = Targets::read(&options.regions, &reference.genome(&options.reference)?)?;
         check_output(&options.out)?;
         if !habits.region_alone {
             return Ok(None);
