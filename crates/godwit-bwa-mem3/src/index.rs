@@ -36,7 +36,8 @@ pub fn load(options: &LoadOptions<'_>) -> Result<(LoadedIndex, Genome), Error> {
     };
     let prefix = options.c_prefix()?;
     let has_alternates = genome.contigs().iter().any(|contig| contig.alternate);
-    if !LoadedIndex::is_staged(&prefix) && !(options.ignore_alternates && has_alternates) {
+    let needs_links = LoadedIndex::is_staged(&prefix) || (options.ignore_alternates && has_alternates);
+    if !needs_links {
         return Ok((LoadedIndex::load(&prefix, options.threads).map_err(wrong)?, genome));
     }
     let links = links(options).map_err(|error| wrong(format!("cannot link its files: {error}")))?;
