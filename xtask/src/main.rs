@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+mod cargo;
 mod test_run;
 mod tidy;
 
@@ -63,9 +64,8 @@ fn root() -> PathBuf {
 
 /// Builds the program and writes what it says of itself.
 fn docs(root: &Path) -> Result<()> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "--profile", "ci", "--package", "godwit", "--", "man", "--markdown"]);
+    let mut command = cargo::command();
+    command.args(["run", "--quiet", "--profile", "ci", "--workspace", "--bin", "godwit", "--", "man", "--markdown"]);
     let output = command.current_dir(root).output().context("cannot start cargo")?;
     if !output.status.success() {
         bail!("godwit man ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
@@ -103,9 +103,8 @@ fn list_benches(root: &Path) -> Result<()> {
 /// Built with the profile of the tests, so that it is there after them. A program of its own, so that the other chores need
 /// not wait for what it is built of.
 fn simulate(arguments: &[&str]) -> Result<()> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--"];
-    let status = Command::new(cargo).args(run).args(arguments).status().context("cannot start cargo")?;
+    let status = cargo::command().args(run).args(arguments).status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!("some worlds failed") }
 }
 
@@ -123,9 +122,8 @@ fn search(arguments: &[&str]) -> Result<()> {
 
 /// Runs tests that are ignored otherwise, with variables of their own.
 fn ignored_tests(filter: &str, variables: &[(&str, &str)], failure: &'static str) -> Result<()> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let words = ["test", "--quiet", "--profile", "ci", "--package", "godwit-tests", "--test", "e2e"];
-    let mut command = Command::new(cargo);
+    let words = ["test", "--quiet", "--profile", "ci", "--workspace", "--test", "e2e"];
+    let mut command = cargo::command();
     command.args(words).args(["--", "--ignored", "--nocapture", filter]).envs(variables.iter().copied());
     let status = command.status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!(failure) }
@@ -139,14 +137,13 @@ fn conformance(root: &Path) -> Result<()> {
             bail!("{} ended with {status}", script.display());
         }
     }
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let run = |words: &[&str]| -> Result<()> {
-        let status = Command::new(&cargo).args(words).current_dir(root).status().context("cannot start cargo")?;
+        let status = cargo::command().args(words).current_dir(root).status().context("cannot start cargo")?;
         if status.success() { Ok(()) } else { bail!("{} did not end as it should; see above", words.join(" ")) }
     };
-    run(&["test", "--quiet", "--profile", "ci", "--package", "godwit-flight", "--test", "conformance"])?;
-    run(&["build", "--quiet", "--profile", "ci", "--package", "godwit", "--bins"])?;
-    run(&["test", "--quiet", "--profile", "ci", "--package", "godwit-tests", "--test", "e2e", "serve::grpc"])
+    run(&["test", "--quiet", "--profile", "ci", "--workspace", "--test", "conformance"])?;
+    run(&["build", "--quiet", "--profile", "ci", "--workspace", "--bin", "godwit"])?;
+    run(&["test", "--quiet", "--profile", "ci", "--workspace", "--test", "e2e", "serve::grpc"])
 }
 
 fn bench(root: &Path, name: &str, arguments: &[&str]) -> Result<()> {

@@ -4,11 +4,9 @@
 //! names of failed tests, and the lines `SKIPPED: ID: DETAIL` of `godwit_tests::skip!`.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -20,7 +18,7 @@ use anyhow::{Context, Result, bail};
 pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let started = Instant::now();
     let (output, input) = io::pipe().context("cannot make a pipe")?;
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = crate::cargo::command();
     command.args(["test", "--profile", "ci", "--workspace", "--no-fail-fast"]).args(arguments).current_dir(root);
     command.stdout(input.try_clone().context("cannot make a pipe")?).stderr(input);
     let mut child = command.spawn().context("cannot start cargo")?;
