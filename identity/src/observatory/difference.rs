@@ -1,0 +1,146 @@
+//! The smallest set of reads that shows a difference, and the directory that keeps it.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Judged, Settings, fastq, judge, remove_directory};
+use crate::error::{Error, Result};
+use crate::programs::{AlignTask, Engine, shell_line};
+use crate::reduction::{Placeholders, Reduction, Start, Subset, reduce};
+use crate::scenario::{Scenario, split_words};
+use crate::simulator::ReadSimulator;
+
+/// Templates whose records are written to `differences.txt`.
+const MAX_SHOWN: usize = 50;
+
+/// A comparison that was not without differences.
+pub(super) struct Case<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) simulator: &'a ReadSimulator<'a>,
+    pub(super) engine: &'a Engine,
+    pub(super) task: &'a AlignTask,
+    pub(super) limit: Duration,
+    pub(super) judged: &'a Judged,
+}
+
+impl Case<'_> {
+    /// The templates whose records differ, ascending.
+    fn suspects(&self) -> Vec<u64> {
+        let Judged::Compared(comparison) = self.judged else { return Vec::new() };
+        let names = comparison.templates.iter().map(|template| template.name.as_str());
+        let mut suspects: Vec<u64> = names.filter_map(fastq::template_number).collect();
+        suspects.sort_unstable();
+        suspects.dedup();
+        suspects
+    }
+
+    /// Writes a subset into `directory` and returns the task that aligns it.
+    fn task_of(&self, subset: &Subset, options: &[String], directory: &Path) -> Result<AlignTask> {
+        let (reads, bases) = fastq::write_subset(self.simulator, self.scenario, subset, directory)?;
+        let block_bases = match subset.placeholders {
+            // More bases than there are make one block of all reads.
+            Placeholders::OneBase => bases + 1,
+            Placeholders::SameBases | Placeholders::None => self.task.block_bases,
+        };
+        let reference = self.task.reference.clone();
+        Ok(AlignTask { reference, reads, block_bases, option_words: split_words(options) })
+    }
+
+    fn judge(&self, settings: &Settings, task: &AlignTask, directory: &Path) -> Result<Judged> {
+        let expected = directory.join("expected.bam");
+        settings.programs.run_bwa(task, &expected)?;
+        judge(&settings.programs, task, self.engine, &expected, directory, self.limit)
+    }
+}
+
+/// Finds the smallest set of reads that still differs, and writes it to a directory of its own below `differences/` of the work
+/// directory. Returns that directory.
+pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Path) -> Result<PathBuf> {
+    let trial = scratch.join("trial");
+    let blocks = fastq::blocks(case.simulator, case.scenario);
+    let suspects = case.suspects();
+    let start = Start {
+        total: case.scenario.templates,
+        blocks: &blocks,
+        suspects: &suspects,
+        options: &case.scenario.options,
+        max_trials: settings.max_trials,
+    };
+    let reduction = reduce(&start, &mut |subset, options| {
+        remove_directory(&trial)?;
+        fs::create_dir_all(&trial).map_err(Error::file("create", &trial))?;
+        let task = case.task_of(subset, options, &trial)?;
+        match case.judge(settings, &task, &trial) {
+            // A failure of bwa is not the difference that is looked for.
+            Err(Error::Program { .. }) => Ok(false),
+            judged => judged.map(|judged| !judged.is_same()),
+        }
+    })?;
+    remove_directory(&trial)?;
+    let GenomeName(name) = GenomeName::of(settings);
+    let engine = case.engine.to_string().replace(' ', "-");
+    let directory = settings.work.join("differences").join(format!("{name}-round-{}-{engine}", case.scenario.round));
+    remove_directory(&directory)?;
+    fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
+    let task = case.task_of(&reduction.subset, &reduction.options, &directory)?;
+    let judged = case.judge(settings, &task, &directory)?;
+    for (file, text) in
+        [("differences.txt", description(case, &reduction, &judged)), ("reproduce.sh", script(case, settings, &task))]
+    {
+        let path = directory.join(file);
+        fs::write(&path, text).map_err(Error::file("write", &path))?;
+    }
+    Ok(directory)
+}
+
+/// The part of a directory's name that names the genome and the seed.
+struct GenomeName(String);
+
+impl GenomeName {
+    fn of(settings: &Settings) -> Self {
+        Self(format!("genome-{}-seed-{}", settings.genome.bases, settings.genome.seed))
+    }
+}
+
+fn description(case: &Case<'_>, reduction: &Reduction, judged: &Judged) -> String {
+    let Reduction { subset, options, trials } = reduction;
+    let mut text = format!("round {}: {}\nengine: {}\n", case.scenario.round, case.scenario, case.engine);
+    let _ = writeln!(text, "whole round: {}", case.judged.text());
+    let _ = writeln!(text, "smallest set, after {trials} trials: {}", judged.text());
+    let _ = writeln!(text, "templates: {} of {} ({:?})", subset.kept.len(), subset.total, subset.placeholders);
+    let _ = writeln!(text, "options: {}", if options.is_empty() { "none".to_owned() } else { options.join(" ") });
+    if judged.is_same() {
+        text += "The difference did not show again.\n";
+    }
+    let shown = if let Judged::Compared(comparison) = judged { &comparison.templates[..] } else { &[] };
+    for template in shown.iter().take(MAX_SHOWN) {
+        let _ = writeln!(text, "\n{}: {}", template.name, template.fields().join(", "));
+        for (side, lines) in [("bwa", &template.expected), ("godwit", &template.found)] {
+            for line in lines {
+                let _ = writeln!(text, "  {side}: {line}");
+            }
+        }
+    }
+    text
+}
+
+/// A script that shows the difference again, in its own directory.
+fn script(case: &Case<'_>, settings: &Settings, task: &AlignTask) -> String {
+    let reads = task.reads.iter().filter_map(|path| path.file_name().map(PathBuf::from)).collect();
+    let task = AlignTask { reads, ..task.clone() };
+    let bwa = shell_line(&settings.programs.bwa_command(&task));
+    let godwit = shell_line(&settings.programs.godwit_command(&task, case.engine, Path::new("godwit")));
+    let megabases = settings.genome.bases as f64 / 1e6;
+    format!(
+        "#!/bin/sh\n\
+        # The reference is that of: cargo xtask identity --genome {megabases} --seed {seed} --rounds 0\n\
+        cd \"$(dirname \"$0\")\" && rm -rf godwit || exit 1\n\
+        {bwa} | samtools sort --no-PG -o expected.bam - || exit 1\n\
+        {godwit} || exit 1\n\
+        samtools view expected.bam >expected.sam && samtools view godwit/sample.bam >found.sam || exit 1\n\
+        diff expected.sam found.sam\n",
+        seed = settings.genome.seed,
+    )
+}
