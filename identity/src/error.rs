@@ -37,6 +37,18 @@ pub enum Error {
         /// The last lines of its standard error.
         stderr: String,
     },
+    /// The oracle was stopped by the machine, or its records cannot be sorted.
+    #[error(
+        "bwa mem | samtools sort: bwa ended with {bwa}, samtools with {sort}; is there memory and disk space?\n{stderr}"
+    )]
+    Oracle {
+        /// The exit status of bwa.
+        bwa: String,
+        /// The exit status of samtools.
+        sort: String,
+        /// The last lines of samtools' standard error.
+        stderr: String,
+    },
     /// The bwa on PATH is not the oracle.
     #[error("bwa on PATH has version {found}; {expected} is needed, because other versions give other records")]
     OracleVersion {

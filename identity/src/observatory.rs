@@ -286,7 +286,7 @@ fn last_line(error: &Error) -> String {
     }
 }
 
-/// Runs an engine and compares its file with `expected`.
+/// Runs an engine and compares its file with `expected`. A file that samtools cannot read is a failure of the engine.
 fn judge(
     programs: &Programs,
     task: &AlignTask,
@@ -297,18 +297,21 @@ fn judge(
 ) -> Result<Judged> {
     let out = scratch.join("godwit");
     remove_directory(&out)?;
-    let found = match programs.run_godwit(task, engine, &out, limit) {
-        Ok(found) => found,
-        Err(error @ Error::Program { .. }) => return Ok(Judged::Failed(error)),
-        Err(error) => return Err(error),
-    };
+    let judged = programs.run_godwit(task, engine, &out, limit).and_then(|found| compare_files(expected, &found));
+    match judged {
+        Err(error @ Error::Program { .. }) => Ok(Judged::Failed(error)),
+        judged => judged,
+    }
+}
+
+fn compare_files(expected: &Path, found: &Path) -> Result<Judged> {
     let lines: [BTreeSet<String>; 2] =
-        [sequence_lines(expected)?.into_iter().collect(), sequence_lines(&found)?.into_iter().collect()];
+        [sequence_lines(expected)?.into_iter().collect(), sequence_lines(found)?.into_iter().collect()];
     if lines[0] != lines[1] {
         return Ok(Judged::Header(lines[0].symmetric_difference(&lines[1]).count() as u64));
     }
     let comparison = compare(|is_found| {
-        let reader = SamReader::open(if is_found { &found } else { expected }, &[])?;
+        let reader = SamReader::open(if is_found { found } else { expected }, &[])?;
         Ok(Box::new(reader) as Box<dyn LineSource>)
     })?;
     Ok(Judged::Compared(comparison))

@@ -8,6 +8,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ const READ_GROUP: &str = "@RG\\tID:1\\tSM:sample\\tLB:library\\tPL:ILLUMINA";
 const INSTRUCTIONS_VARIABLE: &str = "GODWIT_BWA_MEM3_INSTRUCTIONS";
 /// The version of bwa that is the oracle.
 const ORACLE_VERSION: &str = "0.7.17";
+/// Signals of a reader that went away and of the kernel that lacks memory (signal(7)).
+const SIGPIPE: i32 = 13;
+const SIGKILL: i32 = 9;
 /// Lines of standard error in an error message.
 const STDERR_LINES: usize = 20;
 
@@ -169,7 +173,7 @@ impl Programs {
     /// Aligns with `bwa mem` and sorts into `output`.
     ///
     /// # Errors
-    /// [`Error::Start`] and [`Error::Program`].
+    /// [`Error::Start`]; [`Error::Program`] when bwa fails; [`Error::Oracle`] when the machine stops it or sorting fails.
     pub fn run_bwa(&self, task: &AlignTask, output: &Path) -> Result<()> {
         let (bwa_stderr, sort_stderr) = (output.with_extension("bwa.stderr"), output.with_extension("sort.stderr"));
         let mut bwa = self.bwa_command(task);
@@ -184,9 +188,13 @@ impl Programs {
         let mut sorter = start_with_input(&mut sort, &sort_stderr)?;
         // The command keeps its copy of the pipe, without whose end bwa does not notice that samtools failed.
         drop(sort);
-        let statuses = [wait(&mut aligner, &bwa)?, wait(&mut sorter, &Command::new("samtools sort"))?];
-        check(statuses[0], &bwa, &bwa_stderr)?;
-        check(statuses[1], &Command::new("samtools sort"), &sort_stderr)
+        let (bwa_status, sort_status) = (wait(&mut aligner, &bwa)?, wait(&mut sorter, &Command::new("samtools"))?);
+        let ended_from_outside = matches!(bwa_status.signal(), Some(SIGPIPE | SIGKILL));
+        if ended_from_outside || (bwa_status.success() && !sort_status.success()) {
+            let stderr = last_lines(&sort_stderr);
+            return Err(Error::Oracle { bwa: bwa_status.to_string(), sort: sort_status.to_string(), stderr });
+        }
+        check(bwa_status, &bwa, &bwa_stderr)
     }
 
     /// Aligns with godwit into the new directory `out`. Returns the path of the BAM file.

@@ -7,6 +7,8 @@ use crate::random::{Purpose, Random};
 
 /// Lengths that sequencers write, and lengths on both sides of the sizes of buffers in aligners.
 const READ_BASES: [usize; 16] = [36, 50, 75, 76, 100, 101, 125, 148, 150, 151, 152, 250, 300, 500, 700, 1000];
+/// The least length where lengths are mixed.
+const LEAST_READ_BASES: usize = 36;
 /// Values of bwa's `-K`; the least gives a small round many blocks.
 const BLOCK_BASES: [u64; 4] = [100_000, 1_000_000, 10_000_000, 100_000_000];
 /// Bases of a read in a round with as many templates as were asked for; rounds with longer reads have fewer of them.
@@ -74,8 +76,8 @@ impl Scenario {
         let mut random = Random::stream(seed, Purpose::Scenario, round);
         let paired = random.chance(0.8);
         let bases = if random.chance(0.4) { 150 } else { *random.pick(&READ_BASES) };
-        let read_lengths =
-            if random.chance(0.25) { ReadLengths::Mixed(36.min(bases), bases) } else { ReadLengths::Fixed(bases) };
+        let mixed = random.chance(0.25) && bases > LEAST_READ_BASES;
+        let read_lengths = if mixed { ReadLengths::Mixed(LEAST_READ_BASES, bases) } else { ReadLengths::Fixed(bases) };
         let only_bwa = random.chance(0.1);
         let mut options = if random.chance(0.4) { Vec::new() } else { draw_options(&mut random) };
         if random.chance(0.4) {
