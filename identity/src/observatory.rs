@@ -27,6 +27,9 @@ mod fastq;
 const LIMIT_FACTOR: u32 = 20;
 const LEAST_LIMIT: Duration = Duration::from_secs(600);
 
+/// The oracle's file of a round or a trial.
+const EXPECTED: &str = "expected.bam";
+
 /// What to run, and where.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -184,7 +187,7 @@ impl Observatory {
             block_bases: scenario.block_bases,
             option_words: scenario.option_words(),
         };
-        let expected = self.scratch.join("expected.bam");
+        let expected = self.scratch.join(EXPECTED);
         let started = Instant::now();
         if let Err(error) = self.settings.programs.run_bwa(&task, &expected) {
             let Error::Program { .. } = error else { return Err(error) };

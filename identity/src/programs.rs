@@ -175,7 +175,7 @@ impl Programs {
     /// # Errors
     /// [`Error::Start`]; [`Error::Program`] when bwa fails; [`Error::Oracle`] when the machine stops it or sorting fails.
     pub fn run_bwa(&self, task: &AlignTask, output: &Path) -> Result<()> {
-        let (bwa_stderr, sort_stderr) = (output.with_extension("bwa.stderr"), output.with_extension("sort.stderr"));
+        let (bwa_stderr, sort_stderr) = (oracle_stderr(output), output.with_extension("sort.stderr"));
         let mut bwa = self.bwa_command(task);
         bwa.stdout(Stdio::piped());
         let mut aligner = start(&mut bwa, &bwa_stderr)?;
@@ -205,6 +205,11 @@ impl Programs {
         run(self.godwit_command(task, engine, out), &out.with_extension("stderr"), Some(limit))?;
         Ok(out.join("sample.bam"))
     }
+}
+
+/// Returns the path of bwa's standard error beside the file that [`Programs::run_bwa`] writes.
+pub fn oracle_stderr(output: &Path) -> PathBuf {
+    output.with_extension("bwa.stderr")
 }
 
 /// Returns the command line as a shell takes it, with the variables that were set for it.

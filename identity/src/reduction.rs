@@ -3,18 +3,23 @@
 //! bwa breaks ties by the ordinal of a read in the lane, cuts blocks by counting bases, and estimates insert sizes from the reads of a
 //! block. A template that is simply left out changes all three for the reads behind it, and the difference may vanish for a reason of
 //! its own. So a template that is not kept is replaced by a *placeholder*: as many reads, of as many bases, all of them N. Ordinals and
-//! block borders stay as they are, and a read of N aligns nowhere. Only the estimate of insert sizes loses its observations; where the
-//! difference needs them, the search keeps as many templates of the block as it takes.
+//! block borders stay as they are, and a read of N aligns nowhere. Only the estimate of insert sizes loses its observations: with fewer
+//! than ten pairs, bwa makes none and rescues no mates. For that there is `-I` with the estimate of the whole round; where that does not
+//! help, the search keeps as many templates of the block as it takes.
 //!
 //! The search tries, in this order, and goes on from the smallest set that still differs:
-//! 1. the first template that differs alone, then all templates that differ, then these and the rest of their blocks;
-//! 2. whole blocks, then templates, by delta debugging (Zeller and Hildebrandt, doi:10.1109/32.988498);
-//! 3. no placeholders behind the last kept template, placeholders of one base in one block, no placeholders at all;
-//! 4. each option of the aligner left out.
+//! 1. each of the first templates that differ alone, without and with `-I`;
+//! 2. all templates that differ, then these and the rest of their blocks;
+//! 3. whole blocks, then templates, by delta debugging (Zeller and Hildebrandt, doi:10.1109/32.988498);
+//! 4. no placeholders behind the last kept template, placeholders of one base in one block, no placeholders at all;
+//! 5. each option of the aligner left out.
 
 use std::ops::Range;
 
 use crate::error::Result;
+
+/// Suspects that are tried alone.
+const MAX_ALONE: usize = 3;
 
 /// What stands for templates that are not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub struct Start<'a> {
     pub suspects: &'a [u64],
     /// Options of the aligner.
     pub options: &'a [String],
+    /// The option that stands in for the estimate of insert sizes, where there is one.
+    pub insert_sizes: Option<String>,
     /// The most trials; the search ends with the smallest set found until then.
     pub max_trials: u32,
 }
@@ -94,21 +101,29 @@ impl Trials<'_> {
 /// Those of `differs`.
 pub fn reduce(start: &Start<'_>, differs: &mut dyn FnMut(&Subset, &[String]) -> Result<bool>) -> Result<Reduction> {
     let mut trials = Trials { differs, made: 0, most: start.max_trials };
-    let with = |kept: &[u64]| Subset { kept: kept.to_vec(), ..Subset::all(0) };
-    let with = |kept: &[u64]| Subset { total: start.total, ..with(kept) };
-    let kept = reduce_templates(start, &mut |kept| trials.differs(&with(kept), start.options))?;
+    let with = |kept: &[u64]| {
+        let (kept, placeholders) = (kept.to_vec(), Placeholders::SameBases);
+        Subset { kept, total: start.total, placeholders }
+    };
+    let mut options = start.options.to_vec();
+    let kept = match one_template(start, &mut |kept, options| trials.differs(&with(kept), options))? {
+        Some((kept, needed)) => {
+            options = needed;
+            kept
+        }
+        None => reduce_templates(start, &mut |kept| trials.differs(&with(kept), start.options))?,
+    };
     let mut subset = with(&kept);
     let end = subset.kept.last().map_or(subset.total, |last| last + 1);
     let simpler = [(end, Placeholders::SameBases), (end, Placeholders::OneBase), (end, Placeholders::None)];
     for (total, placeholders) in simpler {
         let candidate = Subset { kept: subset.kept.clone(), total, placeholders };
-        if candidate != subset && trials.differs(&candidate, start.options)? {
+        if candidate != subset && trials.differs(&candidate, &options)? {
             subset = candidate;
         }
     }
-    let mut options = start.options.to_vec();
-    for option in start.options {
-        let fewer: Vec<String> = options.iter().filter(|other| *other != option).cloned().collect();
+    for option in options.clone() {
+        let fewer: Vec<String> = options.iter().filter(|other| **other != option).cloned().collect();
         if trials.differs(&subset, &fewer)? {
             options = fewer;
         }
@@ -116,16 +131,28 @@ pub fn reduce(start: &Start<'_>, differs: &mut dyn FnMut(&Subset, &[String]) -> 
     Ok(Reduction { subset, options, trials: trials.made })
 }
 
-/// Finds the templates to keep.
+/// Answers whether templates differ under options.
+type Differs<'a> = dyn FnMut(&[u64], &[String]) -> Result<bool> + 'a;
+
+/// Finds a suspect that differs alone, and the options under which it does.
+fn one_template(start: &Start<'_>, differs: &mut Differs<'_>) -> Result<Option<(Vec<u64>, Vec<String>)>> {
+    let plain = start.options.to_vec();
+    let pinned = start.insert_sizes.iter().map(|option| [&plain[..], std::slice::from_ref(option)].concat());
+    for options in std::iter::once(plain.clone()).chain(pinned) {
+        for suspect in start.suspects.iter().take(MAX_ALONE) {
+            if differs(&[*suspect], &options)? {
+                return Ok(Some((vec![*suspect], options)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Finds the templates to keep, where none differs alone.
 fn reduce_templates(start: &Start<'_>, differs: &mut dyn FnMut(&[u64]) -> Result<bool>) -> Result<Vec<u64>> {
     let block_of = |template: u64| start.blocks.iter().position(|block| block.contains(&template));
-    if let Some(first) = start.suspects.first() {
-        if differs(&[*first])? {
-            return Ok(vec![*first]);
-        }
-        if start.suspects.len() > 1 && differs(start.suspects)? {
-            return minimize(start.suspects.iter().map(|template| vec![*template]).collect(), differs);
-        }
+    if start.suspects.len() > 1 && differs(start.suspects)? {
+        return minimize(start.suspects.iter().map(|template| vec![*template]).collect(), differs);
     }
     let mut blocks: Vec<usize> = start.suspects.iter().filter_map(|suspect| block_of(*suspect)).collect();
     blocks.dedup();
@@ -189,13 +216,14 @@ mod tests {
     fn reduced(suspects: &[u64], options: &[&str], mut differs: impl FnMut(&Subset, &[String]) -> bool) -> Reduction {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let blocks = blocks();
-        let start = Start { total: 1000, blocks: &blocks, suspects, options: &options, max_trials: 500 };
+        let start =
+            Start { total: 1000, blocks: &blocks, suspects, options: &options, insert_sizes: None, max_trials: 500 };
         reduce(&start, &mut |subset, options| Ok(differs(subset, options))).unwrap()
     }
 
     #[test]
     fn one_bad_template_is_found_whether_it_is_suspected_or_not() {
-        for suspects in [&[][..], &[637], &[12, 637], &[12, 13]] {
+        for suspects in [&[][..], &[637], &[12, 637], &[12, 13], &[1, 2, 3, 637]] {
             let reduction = reduced(suspects, &[], |subset, _| subset.kept.contains(&637));
             assert_eq!(reduction.subset, Subset { kept: vec![637], total: 638, placeholders: Placeholders::None });
         }
@@ -230,6 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn insert_sizes_are_given_where_a_template_differs_only_with_them() {
+        let (blocks, options) = (blocks(), ["-M".to_owned()]);
+        let insert_sizes = Some("-I 300,40,500,100".to_owned());
+        let start = Start {
+            total: 1000,
+            blocks: &blocks,
+            suspects: &[12, 637],
+            options: &options,
+            insert_sizes,
+            max_trials: 500,
+        };
+        let reduction = reduce(&start, &mut |subset, options| {
+            let has_insert_sizes = subset.kept.len() > 10 || options.iter().any(|option| option.starts_with("-I"));
+            Ok(subset.kept.contains(&637) && has_insert_sizes)
+        });
+        let reduction = reduction.unwrap();
+        assert_eq!((reduction.subset.kept, reduction.options), (vec![637], vec!["-I 300,40,500,100".to_owned()]));
+    }
+
+    #[test]
     fn options_that_the_difference_does_not_need_are_left_out() {
         let options = ["-M", "-k 25", "-h 3,10"];
         let reduction = reduced(&[3], &options, |subset, options| {
@@ -241,7 +289,8 @@ mod tests {
     #[test]
     fn the_search_ends_after_the_most_trials_with_what_it_has() {
         let blocks = blocks();
-        let start = Start { total: 1000, blocks: &blocks, suspects: &[], options: &[], max_trials: 7 };
+        let start =
+            Start { total: 1000, blocks: &blocks, suspects: &[], options: &[], insert_sizes: None, max_trials: 7 };
         let mut trials = 0;
         let reduction = reduce(&start, &mut |subset, _| {
             trials += 1;

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Judged, Settings, fastq, judge, remove_directory};
+use super::{EXPECTED, Judged, Settings, fastq, judge, remove_directory};
 use crate::error::{Error, Result};
-use crate::programs::{AlignTask, Engine, shell_line};
+use crate::programs::{AlignTask, Engine, oracle_stderr, shell_line};
 use crate::reduction::{Placeholders, Reduction, Start, Subset, reduce};
 use crate::scenario::{Scenario, split_words};
 use crate::simulator::ReadSimulator;
@@ -36,6 +36,13 @@ impl Case<'_> {
         suspects
     }
 
+    /// The option with the insert sizes that bwa estimated in the whole round; `None` where the round gives them or has single reads.
+    fn insert_sizes(&self, scratch: &Path) -> Option<String> {
+        let is_given = self.scenario.options.iter().any(|option| option.starts_with("-I"));
+        let text = fs::read(oracle_stderr(&scratch.join(EXPECTED))).unwrap_or_default();
+        insert_size_option(&String::from_utf8_lossy(&text)).filter(|_| self.scenario.paired && !is_given)
+    }
+
     /// Writes a subset into `directory` and returns the task that aligns it.
     fn task_of(&self, subset: &Subset, options: &[String], directory: &Path) -> Result<AlignTask> {
         let (reads, bases) = fastq::write_subset(self.simulator, self.scenario, subset, directory)?;
@@ -49,7 +56,7 @@ impl Case<'_> {
     }
 
     fn judge(&self, settings: &Settings, task: &AlignTask, directory: &Path) -> Result<Judged> {
-        let expected = directory.join("expected.bam");
+        let expected = directory.join(EXPECTED);
         settings.programs.run_bwa(task, &expected)?;
         judge(&settings.programs, task, self.engine, &expected, directory, self.limit)
     }
@@ -66,6 +73,7 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
         blocks: &blocks,
         suspects: &suspects,
         options: &case.scenario.options,
+        insert_sizes: case.insert_sizes(scratch),
         max_trials: settings.max_trials,
     };
     let reduction = reduce(&start, &mut |subset, options| {
@@ -93,6 +101,18 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
         fs::write(&path, text).map_err(Error::file("write", &path))?;
     }
     Ok(directory)
+}
+
+/// Returns `-I MEAN,DEVIATION,MOST,LEAST` of the first estimate for pairs that face each other, as bwa prints it on standard error.
+fn insert_size_option(text: &str) -> Option<String> {
+    let (_, estimate) = text.split_once("insert size distribution for orientation FR...")?;
+    let numbers = |title: &str| -> Option<(&str, &str)> {
+        let (_, rest) = estimate.split_once(title)?;
+        rest.split_once(')')?.0.split_once(", ")
+    };
+    let (mean, deviation) = numbers("] mean and std.dev: (")?;
+    let (least, most) = numbers("boundaries for proper pairs: (")?;
+    Some(format!("-I {mean},{deviation},{most},{least}"))
 }
 
 /// The part of a directory's name that names the genome and the seed.
@@ -143,4 +163,21 @@ fn script(case: &Case<'_>, settings: &Settings, task: &AlignTask) -> String {
         diff expected.sam found.sam\n",
         seed = settings.genome.seed,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn insert_sizes_are_those_that_bwa_prints() {
+        let text = "[M::mem_pestat] skip orientation FF as there are not enough pairs\n\
+            [M::mem_pestat] analyzing insert size distribution for orientation FR...\n\
+            [M::mem_pestat] (25, 50, 75) percentile: (327, 345, 364)\n\
+            [M::mem_pestat] low and high boundaries for computing mean and std.dev: (253, 438)\n\
+            [M::mem_pestat] mean and std.dev: (345.15, 26.42)\n\
+            [M::mem_pestat] low and high boundaries for proper pairs: (216, 475)\n";
+        assert_eq!(insert_size_option(text).as_deref(), Some("-I 345.15,26.42,475,216"));
+        assert_eq!(insert_size_option("skip orientation FR as there are not enough pairs"), None);
+    }
 }
