@@ -81,7 +81,7 @@ impl Comparison {
     }
 }
 
-/// The names of the fields in which two lines differ; tags by their two letters, and `tags` where only their order differs.
+/// Returns the names of the fields in which two lines differ; tags by their two letters, and `tags` where only their order differs.
 fn differing_fields(expected: &str, found: &str) -> Vec<String> {
     let (one, other): (Vec<&str>, Vec<&str>) = (expected.split('\t').collect(), found.split('\t').collect());
     let mut names: Vec<String> = FIELDS
@@ -165,7 +165,7 @@ pub fn compare(mut open: impl FnMut(bool) -> Result<Box<dyn LineSource>>) -> Res
     Ok(comparison)
 }
 
-/// The lines whose count has this sign.
+/// Returns the lines whose count has this sign.
 fn lines_with_count(mut source: Box<dyn LineSource>, counts: &HashMap<u64, i64>, sign: i64) -> Result<Vec<Vec<u8>>> {
     let (mut lines, mut line) = (Vec::new(), Vec::new());
     while source.next_line(&mut line)? {

@@ -134,7 +134,7 @@ pub fn generate(spec: GenomeSpec) -> Genome {
     Genome { contigs, repeats }
 }
 
-/// Unique sequence with a repeat after each piece, an array of satellites in the middle, and runs of N.
+/// Returns unique sequence with a repeat after each piece, an array of satellites in the middle, and runs of N.
 fn primary_contig(random: &mut Random, families: &Families, index: usize, length: usize) -> Draft {
     let mut draft = Draft::default();
     // The first contig starts with sequence: aligners have failed at its first bases.
@@ -226,7 +226,7 @@ fn masked(mut draft: Draft) -> Vec<u8> {
     draft.bases
 }
 
-/// Alternate haplotypes of parts of the primary contigs, with an inserted piece each.
+/// Returns alternate haplotypes of parts of the primary contigs, with an inserted piece each.
 fn alternate_contigs(random: &mut Random, primary: &[Contig]) -> Vec<Contig> {
     let total: usize = primary.iter().map(|contig| contig.bases.len()).sum();
     let number = (2 + total / 10_000_000).min(40);
@@ -278,7 +278,7 @@ fn write_fasta(genome: &Genome, path: &Path) -> std::io::Result<()> {
     file.into_inner()?.sync_all()
 }
 
-/// The lines of `.alt`, in the form of the file that bwakit has for GRCh38.
+/// Returns the lines of `.alt`, in the form of the file that bwakit has for GRCh38.
 fn alternates_text(genome: &Genome) -> String {
     let lines = genome.contigs.iter().filter_map(|contig| {
         let (name, start_1based) = contig.alternate_of.as_ref()?;

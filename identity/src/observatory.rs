@@ -139,7 +139,7 @@ impl Observatory {
         Ok(summary)
     }
 
-    /// The engines of a scenario whose comparisons are not in the results file.
+    /// Returns the engines of a scenario whose comparisons are not in the results file.
     fn missing_engines(&self, scenario: &Scenario) -> Vec<Engine> {
         let mut engines = engines_of(&self.settings, scenario);
         let same_round = |row: &&ResultRow| {
@@ -198,16 +198,16 @@ impl Observatory {
         let limit = LEAST_LIMIT.max(LIMIT_FACTOR * started.elapsed());
         for engine in engines {
             let started = Instant::now();
-            let judged = judge(&self.settings.programs, &task, engine, &expected, &self.scratch, limit)?;
+            let verdict = judge(&self.settings.programs, &task, engine, &expected, &self.scratch, limit)?;
             let elapsed = started.elapsed();
-            let (outcome, records, differing, detail) = judged.row();
-            report(&format!("  {engine}: {}", judged.text()));
+            let (outcome, records, differing, detail) = verdict.row();
+            report(&format!("  {engine}: {}", verdict.text()));
             summary.comparisons += 1;
             summary.records += records;
             summary.differing += differing;
             summary.failed += u64::from(outcome == Outcome::Failed);
             if outcome != Outcome::Same {
-                let case = difference::Case { scenario, simulator, engine, task: &task, limit, judged: &judged };
+                let case = difference::Case { scenario, simulator, engine, task: &task, limit, verdict: &verdict };
                 let directory = difference::reduce_and_keep(&case, &self.settings, &self.scratch)?;
                 report(&format!("    the smallest set of reads: {}", directory.display()));
             }
@@ -242,7 +242,7 @@ impl Observatory {
 }
 
 /// What a run of an engine gave beside the oracle.
-enum Judged {
+enum Verdict {
     Compared(Comparison),
     /// The `@SQ` lines differ.
     Header(u64),
@@ -250,12 +250,12 @@ enum Judged {
     Failed(Error),
 }
 
-impl Judged {
+impl Verdict {
     fn is_same(&self) -> bool {
         matches!(self, Self::Compared(comparison) if comparison.differing == 0)
     }
 
-    /// Outcome, records, differing records and detail, as the results file has them.
+    /// Returns outcome, records, differing records and detail, as the results file has them.
     fn row(&self) -> (Outcome, u64, u64, String) {
         match self {
             Self::Compared(comparison) if comparison.differing == 0 => {
@@ -281,7 +281,7 @@ impl Judged {
     }
 }
 
-/// The last line of a program's standard error, or the message.
+/// Returns the last line of a program's standard error, or the message.
 fn last_line(error: &Error) -> String {
     match error {
         Error::Program { stderr, status, .. } => stderr.lines().last().unwrap_or(status).to_owned(),
@@ -297,30 +297,30 @@ fn judge(
     expected: &Path,
     scratch: &Path,
     limit: Duration,
-) -> Result<Judged> {
+) -> Result<Verdict> {
     let out = scratch.join("godwit");
     remove_directory(&out)?;
-    let judged = programs.run_godwit(task, engine, &out, limit).and_then(|found| compare_files(expected, &found));
-    match judged {
-        Err(error @ Error::Program { .. }) => Ok(Judged::Failed(error)),
-        judged => judged,
+    let verdict = programs.run_godwit(task, engine, &out, limit).and_then(|found| compare_files(expected, &found));
+    match verdict {
+        Err(error @ Error::Program { .. }) => Ok(Verdict::Failed(error)),
+        verdict => verdict,
     }
 }
 
-fn compare_files(expected: &Path, found: &Path) -> Result<Judged> {
+fn compare_files(expected: &Path, found: &Path) -> Result<Verdict> {
     let lines: [BTreeSet<String>; 2] =
         [sequence_lines(expected)?.into_iter().collect(), sequence_lines(found)?.into_iter().collect()];
     if lines[0] != lines[1] {
-        return Ok(Judged::Header(lines[0].symmetric_difference(&lines[1]).count() as u64));
+        return Ok(Verdict::Header(lines[0].symmetric_difference(&lines[1]).count() as u64));
     }
     let comparison = compare(|is_found| {
         let reader = SamReader::open(if is_found { found } else { expected }, &[])?;
         Ok(Box::new(reader) as Box<dyn LineSource>)
     })?;
-    Ok(Judged::Compared(comparison))
+    Ok(Verdict::Compared(comparison))
 }
 
-/// The engines that a scenario is compared with: every aligner with every limit of instructions, and one cluster run.
+/// Returns the engines that a scenario is compared with: every aligner with every limit of instructions, and one cluster run.
 fn engines_of(settings: &Settings, scenario: &Scenario) -> Vec<Engine> {
     let mut engines = Vec::new();
     for aligner in &settings.aligners {

@@ -167,7 +167,7 @@ fn reduce_templates(start: &Start<'_>, differs: &mut dyn FnMut(&[u64]) -> Result
     minimize(kept.into_iter().map(|template| vec![template]).collect(), differs)
 }
 
-/// Delta debugging: returns a small subset of `groups` for which `differs` is true, as it is for all of them together.
+/// Returns, by delta debugging, a small subset of `groups` for which `differs` is true, as it is for all of them together.
 fn minimize(mut groups: Vec<Vec<u64>>, differs: &mut dyn FnMut(&[u64]) -> Result<bool>) -> Result<Vec<u64>> {
     let mut parts = 2;
     while groups.len() > 1 {

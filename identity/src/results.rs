@@ -124,7 +124,7 @@ impl ResultRow {
         })
     }
 
-    /// The column of the page: all cluster runs share one.
+    /// Returns the column of the page: all cluster runs share one.
     fn column(&self) -> &str {
         if self.engine.contains(" on ") { "cluster run" } else { &self.engine }
     }
@@ -235,7 +235,7 @@ impl Results {
     }
 }
 
-/// The outcomes of a round in a column; several where versions or numbers of workers differ.
+/// Returns the outcomes of a round in a column; several where versions or numbers of workers differ.
 fn cell(column: &str, rows: &[&ResultRow]) -> String {
     let texts = rows.iter().filter(|row| row.column() == column).map(|row| {
         let outcome = match row.outcome {
@@ -249,7 +249,7 @@ fn cell(column: &str, rows: &[&ResultRow]) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
-/// A number with a comma after each three digits.
+/// Returns a number with a comma after each three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -137,7 +137,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// One to four options that godwit passes to bwa and to bwa-mem3 alike.
+/// Draws one to four options that godwit passes to bwa and to bwa-mem3 alike.
 fn draw_options(random: &mut Random) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
     for _ in 0..random.between(1, 4) {

@@ -124,7 +124,7 @@ impl<'a> ReadSimulator<'a> {
         Template { reads }
     }
 
-    /// A piece of the genome with the differences of an individual, on either strand.
+    /// Returns a piece of the genome with the differences of an individual, on either strand.
     fn fragment(&self, random: &mut Random, oddity: Option<Oddity>) -> Vec<u8> {
         let mean = self.scenario.fragment_mean;
         let most = if oddity == Some(Oddity::OutwardPair) { 20.0 * mean } else { 4.0 * mean };
@@ -140,7 +140,7 @@ impl<'a> ReadSimulator<'a> {
         if random.chance(0.5) { reverse_complement(&changed) } else { changed }
     }
 
-    /// A piece of one contig, shorter where the contig ends.
+    /// Returns a piece of one contig, shorter where the contig ends.
     fn piece(&self, random: &mut Random, length: usize) -> Vec<u8> {
         let place = random.below(self.contig_ends.last().copied().unwrap_or(0));
         let contig = self.contig_ends.partition_point(|end| *end <= place);
@@ -153,7 +153,7 @@ impl<'a> ReadSimulator<'a> {
         bases
     }
 
-    /// The end of a contig and the start of the next one, which are neighbours in the index; or the start of a contig.
+    /// Returns the end of a contig and the start of the next one, which are neighbours in the index; or the start of a contig.
     fn piece_over_end(&self, random: &mut Random, length: usize) -> Vec<u8> {
         let contig = random.below(self.contigs.len());
         let (bases, next) = (&self.contigs[contig], &self.contigs[(contig + 1) % self.contigs.len()]);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{EXPECTED, Judged, Settings, fastq, judge, remove_directory};
+use super::{EXPECTED, Settings, Verdict, fastq, judge, remove_directory};
 use crate::error::{Error, Result};
 use crate::programs::{AlignTask, Engine, oracle_stderr, shell_line};
 use crate::reduction::{Placeholders, Reduction, Start, Subset, reduce};
@@ -22,13 +22,13 @@ pub(super) struct Case<'a> {
     pub(super) engine: &'a Engine,
     pub(super) task: &'a AlignTask,
     pub(super) limit: Duration,
-    pub(super) judged: &'a Judged,
+    pub(super) verdict: &'a Verdict,
 }
 
 impl Case<'_> {
-    /// The templates whose records differ, ascending.
+    /// Returns the templates whose records differ, ascending.
     fn suspects(&self) -> Vec<u64> {
-        let Judged::Compared(comparison) = self.judged else { return Vec::new() };
+        let Verdict::Compared(comparison) = self.verdict else { return Vec::new() };
         let names = comparison.templates.iter().map(|template| template.name.as_str());
         let mut suspects: Vec<u64> = names.filter_map(fastq::template_number).collect();
         suspects.sort_unstable();
@@ -36,7 +36,7 @@ impl Case<'_> {
         suspects
     }
 
-    /// The option with the insert sizes that bwa estimated in the whole round; `None` where the round gives them or has single reads.
+    /// Returns the option with the insert sizes that bwa estimated in the whole round; `None` where the round gives them or has single reads.
     fn insert_sizes(&self, scratch: &Path) -> Option<String> {
         let is_given = self.scenario.options.iter().any(|option| option.starts_with("-I"));
         let text = fs::read(oracle_stderr(&scratch.join(EXPECTED))).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Case<'_> {
         Ok(AlignTask { reference, reads, block_bases, option_words: split_words(options) })
     }
 
-    fn judge(&self, settings: &Settings, task: &AlignTask, directory: &Path) -> Result<Judged> {
+    fn judge(&self, settings: &Settings, task: &AlignTask, directory: &Path) -> Result<Verdict> {
         let expected = directory.join(EXPECTED);
         settings.programs.run_bwa(task, &expected)?;
         judge(&settings.programs, task, self.engine, &expected, directory, self.limit)
@@ -83,7 +83,7 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
         match case.judge(settings, &task, &trial) {
             // A failure of bwa is not the difference that is looked for.
             Err(Error::Program { .. }) => Ok(false),
-            judged => judged.map(|judged| !judged.is_same()),
+            verdict => verdict.map(|verdict| !verdict.is_same()),
         }
     })?;
     remove_directory(&trial)?;
@@ -93,9 +93,9 @@ pub(super) fn reduce_and_keep(case: &Case<'_>, settings: &Settings, scratch: &Pa
     remove_directory(&directory)?;
     fs::create_dir_all(&directory).map_err(Error::file("create", &directory))?;
     let task = case.task_of(&reduction.subset, &reduction.options, &directory)?;
-    let judged = case.judge(settings, &task, &directory)?;
+    let verdict = case.judge(settings, &task, &directory)?;
     for (file, text) in
-        [("differences.txt", description(case, &reduction, &judged)), ("reproduce.sh", script(case, settings, &task))]
+        [("differences.txt", description(case, &reduction, &verdict)), ("reproduce.sh", script(case, settings, &task))]
     {
         let path = directory.join(file);
         fs::write(&path, text).map_err(Error::file("write", &path))?;
@@ -124,17 +124,17 @@ impl GenomeName {
     }
 }
 
-fn description(case: &Case<'_>, reduction: &Reduction, judged: &Judged) -> String {
+fn description(case: &Case<'_>, reduction: &Reduction, verdict: &Verdict) -> String {
     let Reduction { subset, options, trials } = reduction;
     let mut text = format!("round {}: {}\nengine: {}\n", case.scenario.round, case.scenario, case.engine);
-    let _ = writeln!(text, "whole round: {}", case.judged.text());
-    let _ = writeln!(text, "smallest set, after {trials} trials: {}", judged.text());
+    let _ = writeln!(text, "whole round: {}", case.verdict.text());
+    let _ = writeln!(text, "smallest set, after {trials} trials: {}", verdict.text());
     let _ = writeln!(text, "templates: {} of {} ({:?})", subset.kept.len(), subset.total, subset.placeholders);
     let _ = writeln!(text, "options: {}", if options.is_empty() { "none".to_owned() } else { options.join(" ") });
-    if judged.is_same() {
+    if verdict.is_same() {
         text += "The difference did not show again.\n";
     }
-    let shown = if let Judged::Compared(comparison) = judged { &comparison.templates[..] } else { &[] };
+    let shown = if let Verdict::Compared(comparison) = verdict { &comparison.templates[..] } else { &[] };
     for template in shown.iter().take(MAX_SHOWN) {
         let _ = writeln!(text, "\n{}: {}", template.name, template.fields().join(", "));
         for (side, lines) in [("bwa", &template.expected), ("godwit", &template.found)] {
@@ -146,7 +146,7 @@ fn description(case: &Case<'_>, reduction: &Reduction, judged: &Judged) -> Strin
     text
 }
 
-/// A script that shows the difference again, in its own directory.
+/// Returns a script that shows the difference again, in its own directory.
 fn script(case: &Case<'_>, settings: &Settings, task: &AlignTask) -> String {
     let reads = task.reads.iter().filter_map(|path| path.file_name().map(PathBuf::from)).collect();
     let task = AlignTask { reads, ..task.clone() };
