@@ -102,6 +102,7 @@ impl Observatory {
         fs::create_dir_all(&settings.work).map_err(Error::file("create", &settings.work))?;
         let lock = lock(&settings.work)?;
         let results = Results::open(&settings.results)?;
+        results.check_page(&settings.page)?;
         let GenomeSpec { bases, seed } = settings.genome;
         let reference = genome::write_once(settings.genome, &settings.work.join(format!("genome-{bases}-{seed}")))?;
         settings.programs.index(&reference, &settings.aligners)?;

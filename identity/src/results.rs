@@ -182,6 +182,24 @@ impl Results {
         &self.rows
     }
 
+    /// Verifies that the page at `path` has no more rounds than the results file, as it has where the file of earlier runs is another.
+    ///
+    /// # Errors
+    /// [`Error::Input`] when it has.
+    pub fn check_page(&self, path: &Path) -> Result<()> {
+        let count = |page: &str| page.lines().filter(|line| line.contains(" Mb | ")).count();
+        let (written, known) = (count(&fs::read_to_string(path).unwrap_or_default()), count(&self.page()));
+        if written <= known {
+            return Ok(());
+        }
+        let results = self.path.display();
+        let problem = format!(
+            "this page has {written} rounds and {results} has {known}; give the results file of these rounds by --results, or \
+             another page by --page"
+        );
+        Err(Error::Input { path: path.to_owned(), problem })
+    }
+
     /// Writes the page at `path`, under another name first.
     ///
     /// # Errors
@@ -331,6 +349,13 @@ mod tests {
         }
         let page = results.page();
         fs::remove_file(&path).unwrap();
+        let page_path = path.with_extension("md");
+        results.write_page(&page_path).unwrap();
+        results.check_page(&page_path).unwrap();
+        let empty = Results::open(&path).unwrap();
+        let problem = empty.check_page(&page_path).unwrap_err().to_string();
+        fs::remove_file(&path).and_then(|()| fs::remove_file(&page_path)).unwrap();
+        assert!(problem.contains("this page has 2 rounds and "), "{problem}");
         assert!(page.contains("\n| bwa | 2 | 4,006 | 1 | 0 |\n"), "{page}");
         assert!(
             page.contains("| genome | seed | round | bwa | bwa-mem3 avx2 | cluster run | records | scenario |"),
