@@ -35,6 +35,7 @@ mod nodes;
 mod nodes_chaos;
 mod nodes_requeue;
 mod nodes_resume;
+mod observatory;
 mod odd_values;
 mod oracle;
 mod picard;

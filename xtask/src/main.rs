@@ -20,6 +20,9 @@ chores:
   docs                 write docs/reference/cli.md from the built program
   sim [--seed N] [--seeds COUNT]
                        run the decisions of many nodes in simulated worlds with faults; a seed is one world
+  identity [--pairs N] [--genome MB] [--seed S] [--rounds N] [ARG..]
+                       compare every record of every exact aligner with bwa's, in rounds drawn from a seed; the same command
+                       resumes; --help lists all options
   chaos [RUNS [SEED]]  let things happen to the nodes of runs on a real SLURM cluster, at moments drawn from a seed
   search [ROUNDS]      all programs and formats of BLAST+ on real data beside one pass; 7 rounds cross ranges and workers
   conformance          build Arrow's integration programs in Go and run its scenarios for Flight against them
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test_run::run(&root(), rest),
         ["docs"] => docs(&root()),
         ["sim", rest @ ..] => simulate(rest),
+        ["identity", rest @ ..] => identity(rest),
         ["chaos", rest @ ..] => chaos(rest),
         ["search", rest @ ..] => search(rest),
         ["conformance"] => conformance(&root()),
@@ -106,6 +110,14 @@ fn simulate(arguments: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-sim", "--"];
     let status = cargo::command().args(run).args(arguments).status().context("cannot start cargo")?;
     if status.success() { Ok(()) } else { bail!("some worlds failed") }
+}
+
+/// Compares the built `godwit` with bwa. Does not build `godwit`: a run of several nights compares one build.
+fn identity(arguments: &[&str]) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let run = ["run", "--quiet", "--profile", "ci", "--package", "godwit-identity", "--"];
+    let status = Command::new(cargo).args(run).args(arguments).status().context("cannot start cargo")?;
+    if status.success() { Ok(()) } else { bail!("records differ, or the comparison failed; see above") }
 }
 
 /// Tests that take minutes, which CI runs a slice of.

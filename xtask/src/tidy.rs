@@ -13,7 +13,7 @@ mod scanner;
 mod sources;
 
 /// Folders with sources of our own, below the root.
-const SOURCE_FOLDERS: [&str; 8] = ["crates", "xtask", "tests", "bench", "fuzz", "sim", "python", "tools"];
+const SOURCE_FOLDERS: [&str; 9] = ["crates", "xtask", "tests", "bench", "fuzz", "identity", "sim", "python", "tools"];
 /// Extensions of source files.
 const SOURCE_EXTENSIONS: [&str; 8] = ["rs", "c", "h", "cc", "cpp", "py", "sh", "java"];
 

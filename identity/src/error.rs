@@ -1,0 +1,76 @@
+//! The errors of the crate.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of a step of the observatory.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A step that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file operation failed.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    File {
+        /// The verb, as `read`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A program cannot be started.
+    #[error("cannot start {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("{command} ended with {status}\n{stderr}")]
+    Program {
+        /// The command line.
+        command: String,
+        /// The exit status.
+        status: String,
+        /// The last lines of its standard error.
+        stderr: String,
+    },
+    /// The oracle was stopped by the machine, or its records cannot be sorted.
+    #[error(
+        "bwa mem | samtools sort: bwa ended with {bwa}, samtools with {sort}; is there memory and disk space?\n{stderr}"
+    )]
+    Oracle {
+        /// The exit status of bwa.
+        bwa: String,
+        /// The exit status of samtools.
+        sort: String,
+        /// The last lines of samtools' standard error.
+        stderr: String,
+    },
+    /// The bwa on PATH is not the oracle.
+    #[error("bwa on PATH has version {found}; {expected} is needed, because other versions give other records")]
+    OracleVersion {
+        /// The version on PATH.
+        found: String,
+        /// The version that is needed.
+        expected: &'static str,
+    },
+    /// An input has a form that the observatory cannot use.
+    #[error("{path}: {problem}", path = path.display())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Error {
+    /// Returns a function that adds the action and the path to an error of the operating system.
+    pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { action, path, source }
+    }
+}
