@@ -212,8 +212,15 @@ fn stopped(
 fn sweep(moments: u32, only: Option<&str>) -> Vec<String> {
     let inputs = Inputs::make();
     let cohort = Cohort::get();
-    let [one, two] = [1, 2].map(|mate| cohort.directory.join(format!("ada-reads_L001_R{mate}.fastq")));
-    let sheet = format!("sample,fastq_1,fastq_2\nada,{0},{1}\nben,{0},{1}\n", one.display(), two.display());
+    let mates = [1, 2].map(|mate| cohort.directory.join(format!("ada-reads_L001_R{mate}.fastq")));
+    let mut sheet = "sample,fastq_1,fastq_2\n".to_owned();
+    for sample in ["ada", "ben"] {
+        let copies = [0, 1].map(|mate| inputs.directory.join(format!("{sample}-{mate}.fastq")));
+        for (mate, copy) in mates.iter().zip(&copies) {
+            fs::copy(mate, copy).expect("it can be copied");
+        }
+        sheet += &format!("{sample},{},{}\n", copies[0].display(), copies[1].display());
+    }
     fs::write(inputs.directory.join("sheet.csv"), sheet).expect("it can be written");
     let mut lines = Vec::new();
     for (verb, words) in inputs.verbs() {

@@ -39,7 +39,9 @@ fn a_packed_genome_has_the_rows_of_its_fasta_and_names_the_reference_that_it_lac
     }
     let several = ",\"regions\":[\"chr2:1-5\",\"chr1:140000-140001\",\"chr1:1-70000\",\"chr1:65537-65540\"],\"columns\":[\"contig\",\"bases\"]";
     assert_eq!(same(&named, several), 4);
-    assert_eq!(same(&named, ",\"regions\":[\"chr9:1-5\",\"chr3:400000-400010\"]"), 0);
+    assert_eq!(same(&named, ",\"regions\":[\"chr3:400000-400010\"]"), 0);
+    let unknown = ask(&named, &["unreadable", r#"{"dataset":"one.gwp","regions":["chr9:1-5"]}"#]).join(" ");
+    assert!(unknown.contains("no contig \"chr9\""), "{unknown}");
     let member = [r#"{"dataset":"one.fa"}"#, r#"{"dataset":"all/one.gwp"}"#];
     assert_eq!(ask(&named, &["same_rows", member[0], member[1]]).len(), 1);
     // Another one: the digest is told. Below the root, it is found, and nothing is written there.

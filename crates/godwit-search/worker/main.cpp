@@ -15,6 +15,7 @@
 
 #include <algo/blast/blastinput/blast_input_aux.hpp>
 #include <objtools/blast/blastdb_format/invalid_data_exception.hpp>
+#include <objtools/readers/reader_exception.hpp>
 #include <util/checksum.hpp>
 
 #include "engine.hpp"
@@ -133,6 +134,8 @@ private:
         } catch (const Disconnected&) {
             return 1;
         } catch (const CInputException& error) {
+            Fail('i', error.GetMsg());
+        } catch (const objects::CObjReaderException& error) {
             Fail('i', error.GetMsg());
         } catch (const CArgException& error) {
             Fail('u', error.GetMsg());

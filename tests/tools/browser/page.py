@@ -159,7 +159,7 @@ def audited(browser, url, pictures, reads):
         # A page that is worse on purpose: an audit that finds nothing there would find nothing here.
         page.evaluate("document.querySelector('#statement').parentElement.querySelector('label')?.remove(); document.documentElement.removeAttribute('lang')")
         print(f"{scheme}, spoiled: {sorted({rule['id'] for rule in Axe().run(page, options=wanted).response['violations']})}")
-        reader.end("400 (Bad Request)")
+        reader.end("404 (Not Found)")
 
 
 def guarded(browser, url, pictures, token, *wanted):
