@@ -156,7 +156,7 @@ impl Reference {
     /// htslib opened stays open.
     pub(super) fn with_path<T>(&self, open: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let directory =
-            tempfile::Builder::new().prefix(".godwit-reference-").tempdir_in(&self.scratch).map(Temporary::new)?;
+            Temporary::create(|| tempfile::Builder::new().prefix(".godwit-reference-").tempdir_in(&self.scratch))?;
         let path = directory.path().join("reference.fa");
         let original = std::path::absolute(&self.path)?;
         symlink(&original, &path)?;

@@ -61,9 +61,17 @@ impl StagedFile {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, "a directory has this name"));
         }
         let aside = path.with_file_name(aside_name(path));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
-        hold(&file, &aside, BUSY)?;
-        let temporary = (!kept).then(|| TemporaryPath::new(&aside));
+        let open = || -> io::Result<File> {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&aside)?;
+            hold(&file, &aside, BUSY)?;
+            Ok(file)
+        };
+        let (file, temporary) = if kept {
+            (open()?, None)
+        } else {
+            let (file, temporary) = TemporaryPath::create(&aside, open)?;
+            (file, Some(temporary))
+        };
         Ok(Self { path: path.to_owned(), aside, file, published: false, kept, temporary })
     }
 

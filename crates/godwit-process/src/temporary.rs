@@ -29,6 +29,15 @@ struct Paths {
     paths: BTreeMap<u64, PathBuf>,
 }
 
+impl Paths {
+    fn add(&mut self, path: &Path) -> TemporaryPath {
+        let number = self.next;
+        self.next += 1;
+        self.paths.insert(number, path.to_owned());
+        TemporaryPath(number)
+    }
+}
+
 fn paths() -> MutexGuard<'static, Paths> {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -40,11 +49,17 @@ pub struct TemporaryPath(u64);
 impl TemporaryPath {
     /// Adds a path, of a file or of a directory, which need not exist yet.
     pub fn new(path: &Path) -> Self {
+        paths().add(path)
+    }
+
+    /// Adds a path together with what `make` creates there: a stop by a signal sees both or neither.
+    ///
+    /// # Errors
+    /// The error of `make`; the path is not added then.
+    pub fn create<T, E>(path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<(T, Self), E> {
         let mut paths = paths();
-        let number = paths.next;
-        paths.next += 1;
-        paths.paths.insert(number, path.to_owned());
-        Self(number)
+        let value = make()?;
+        Ok((value, paths.add(path)))
     }
 }
 
@@ -62,9 +77,14 @@ pub struct Temporary<T> {
 }
 
 impl<T: AsRef<Path>> Temporary<T> {
-    /// Adds the path of `value` to the list for as long as `value` lives.
-    pub fn new(value: T) -> Self {
-        Self { listed: TemporaryPath::new(value.as_ref()), value }
+    /// Creates a temporary file or directory with `make` and adds its path to the list, as one step for a stop by a signal.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    pub fn create<E>(make: impl FnOnce() -> Result<T, E>) -> Result<Self, E> {
+        let mut paths = paths();
+        let value = make()?;
+        Ok(Self { listed: paths.add(value.as_ref()), value })
     }
 }
 
@@ -120,6 +140,16 @@ impl ResumablePaths {
 
 /// Removes all temporary paths of the process, which is about to end: other threads may still write to them.
 pub fn remove_temporary_paths() {
+    remove_listed();
+}
+
+/// Removes all temporary paths like [`remove_temporary_paths`], and blocks every thread that creates another one or drops one.
+pub fn close_temporary_paths() {
+    std::mem::forget(remove_listed());
+}
+
+/// Removes the paths and returns the locked list; `None` if another thread does not release the list.
+fn remove_listed() -> Option<MutexGuard<'static, Paths>> {
     let locked = (0..LOCK_ATTEMPTS).find_map(|_| match PATHS.try_lock() {
         Ok(paths) => Some(paths),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -127,12 +157,12 @@ pub fn remove_temporary_paths() {
             std::thread::sleep(LOCK_INTERVAL);
             None
         }
-    });
-    let Some(locked) = locked else { return };
+    })?;
     // What was made last may lie in what was made first.
     for path in locked.paths.values().rev() {
         remove(path);
     }
+    Some(locked)
 }
 
 /// Removes a file, or a directory with its content. A path that does not exist has been removed or renamed by its owner.
@@ -171,8 +201,9 @@ mod tests {
             fs::create_dir(path(name)).unwrap();
             fs::write(path(name).join("file"), b"x").unwrap();
         }
-        let file = Temporary::new(tempfile::NamedTempFile::new_in(directory.path()).unwrap());
+        let file = Temporary::create(|| tempfile::NamedTempFile::new_in(directory.path())).unwrap();
         let listed = TemporaryPath::new(&path("gone"));
+        assert!(TemporaryPath::create(&path("none"), || Err::<(), _>("it fails")).is_err());
         drop(TemporaryPath::new(&path("stays")));
         remove_temporary_paths();
         assert!(!path("gone").exists() && !file.path().exists());

@@ -275,7 +275,7 @@ impl Pool {
     }
 
     fn start(&self) -> std::io::Result<(WorkerProcess, Temporary<tempfile::TempDir>, PathBuf)> {
-        let directory = tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch).map(Temporary::new)?;
+        let directory = Temporary::create(|| tempfile::Builder::new().prefix("godwit-sql-").tempdir_in(&self.scratch))?;
         let socket = directory.path().join("s");
         let mut command = (self.command)(&socket);
         // Its stdin is held by this process, so that it sees its end.

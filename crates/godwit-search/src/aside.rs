@@ -51,9 +51,9 @@ impl Aside {
         };
         let directory = fs::canonicalize(directory).map_err(|source| wrong(place.unwrap_or(directory), source))?;
         let path = directory.join(name);
-        File::create(&path).map_err(|source| wrong(place.unwrap_or(&path), source))?;
-        let temporary = Some(TemporaryPath::new(&path));
-        Ok(Self { path, place: place.map(Path::to_owned), is_kept: false, _temporary: temporary })
+        let made = TemporaryPath::create(&path, || File::create(&path));
+        let (_, temporary) = made.map_err(|source| wrong(place.unwrap_or(&path), source))?;
+        Ok(Self { path, place: place.map(Path::to_owned), is_kept: false, _temporary: Some(temporary) })
     }
 
     /// A file that is there, kept by a journal.

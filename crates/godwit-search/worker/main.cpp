@@ -135,7 +135,7 @@ private:
             return 1;
         } catch (const CInputException& error) {
             Fail('i', error.GetMsg());
-        } catch (const objects::CObjReaderException& error) {
+        } catch (const CObjReaderException& error) {
             Fail('i', error.GetMsg());
         } catch (const CArgException& error) {
             Fail('u', error.GetMsg());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use godwit_process::{end_descendants, remove_temporary_paths, resumable_work};
+use godwit_process::{close_temporary_paths, end_descendants, remove_temporary_paths, resumable_work};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -164,9 +164,9 @@ impl Interruption {
         }
         if self.reported.swap(true, Ordering::SeqCst) {
             std::thread::sleep(OUTCOME_TIMEOUT);
-            remove_temporary_paths();
+            close_temporary_paths();
         } else {
-            remove_temporary_paths();
+            close_temporary_paths();
             self.report();
         }
         signal_hook::low_level::exit(Exit::Interrupted as i32);

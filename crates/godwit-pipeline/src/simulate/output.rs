@@ -39,8 +39,8 @@ impl Output {
             return Err(SimulateError::Write { path: path.to_path_buf(), source });
         }
         let temporary = path.with_added_extension("part");
-        let file =
-            File::create(&temporary).map_err(|source| SimulateError::Write { path: path.to_path_buf(), source })?;
+        let (file, listed) = TemporaryPath::create(&temporary, || File::create(&temporary))
+            .map_err(|source| SimulateError::Write { path: path.to_path_buf(), source })?;
         let (sender, chunks) = sync_channel::<Vec<u8>>(WAITING_CHUNKS);
         let thread = thread::spawn(move || -> io::Result<()> {
             if gzip {
@@ -52,7 +52,6 @@ impl Output {
                 chunks.into_iter().try_for_each(|chunk| file.write_all(&chunk))
             }
         });
-        let listed = TemporaryPath::new(&temporary);
         let (path, writer) = (path.to_path_buf(), Some((sender, thread)));
         Ok(Self { path, temporary, text: Vec::new(), writer, _temporary: listed })
     }

@@ -30,7 +30,7 @@ impl Prepared {
     /// [`SearchError`]: no such tool, or a database or options that it does not take.
     pub fn new(command: &mut SearchCommand, query: &Path, scratch: &Path, pieces: usize) -> Result<Self, SearchError> {
         let Some(bulk) = &mut command.bulk else { return Ok(Self { scratch: None, _target: None }) };
-        let own = tempfile::Builder::new().prefix("godwit-search-").tempdir_in(scratch).map(Temporary::new);
+        let own = Temporary::create(|| tempfile::Builder::new().prefix("godwit-search-").tempdir_in(scratch));
         let scratch = Some(own.map_err(|source| scratch_error(scratch.to_owned(), source))?);
         let (program, _) = bulk.find()?;
         let name = command.program.name();
@@ -59,8 +59,7 @@ impl Prepared {
 
 /// Which algorithm DIAMOND chooses depends on all queries, and on the machine: it is started over them, and ended when it has said so.
 fn algorithm(bulk: &BulkSearch, program: &Path, query: &Path, name: &'static str) -> Result<&'static str, SearchError> {
-    let unwanted = tempfile::NamedTempFile::new()
-        .map(Temporary::new)
+    let unwanted = Temporary::create(tempfile::NamedTempFile::new)
         .map_err(|source| scratch_error(std::env::temp_dir(), source))?;
     let mut words = bulk.words(query, unwanted.path(), Path::new(""));
     words.retain(|word| word != "--quiet");
@@ -101,7 +100,7 @@ fn target(
     {
         return Ok(None);
     }
-    let directory = tempfile::Builder::new().prefix("godwit-target-").tempdir_in(&scratch).map(Temporary::new);
+    let directory = Temporary::create(|| tempfile::Builder::new().prefix("godwit-target-").tempdir_in(&scratch));
     let directory = directory.map_err(|source| scratch_error(scratch, source))?;
     let place = directory.path().join("target");
     let mut make = Command::new(program);

@@ -113,7 +113,7 @@ impl Worker<'_> {
         let queries = Queries::open(self.query, self.bulk.stride, pieces as usize);
         let queries = queries.map_err(|error| End::Failed(b'i', format!("{}: {error}", self.query.display())))?;
         std::fs::create_dir_all(&scratch)?;
-        let scratch = tempfile::Builder::new().prefix("godwit-pieces-").tempdir_in(scratch).map(Temporary::new)?;
+        let scratch = Temporary::create(|| tempfile::Builder::new().prefix("godwit-pieces-").tempdir_in(scratch))?;
         let files = self.bulk.database_files(&self.bulk.database);
         let bytes: u64 = files.iter().filter_map(|path| path.metadata().ok()).map(|metadata| metadata.len()).sum();
         let frame = files.iter().fold(Request::new(b'I').u32(files.len() as u32), |frame, path| {

@@ -57,7 +57,7 @@ impl Asides {
     /// As [`Asides::make`], for who holds the lock.
     pub(super) fn make_locked(&self) -> io::Result<Aside> {
         let directory =
-            tempfile::Builder::new().prefix("").rand_bytes(12).tempdir_in(&self.directory).map(Temporary::new)?;
+            Temporary::create(|| tempfile::Builder::new().prefix("").rand_bytes(12).tempdir_in(&self.directory))?;
         let lock = File::open(directory.path())?;
         lock.lock()?;
         Ok(Aside { directory, _lock: lock })

@@ -52,7 +52,7 @@ impl Temporary {
 /// A directory and its lock; others that nobody holds any more are removed.
 fn make(below: &Path) -> io::Result<(ListedDirectory, File)> {
     let (made, lock) = loop {
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(below).map(godwit_process::Temporary::new)?;
+        let made = ListedDirectory::create(|| tempfile::Builder::new().prefix(PREFIX).tempdir_in(below))?;
         let lock = File::open(made.path())?;
         lock.lock()?;
         // Between the two, another server may have taken it for one that was left.

@@ -153,8 +153,7 @@ impl Collection {
             return Err(self.wrong(format!("there is a genome {name} in it; give this one another name")));
         }
         let path = self.directory.join(format!("{name}.gwp"));
-        let file = tempfile::NamedTempFile::new_in(&self.directory)
-            .map(Temporary::new)
+        let file = Temporary::create(|| tempfile::NamedTempFile::new_in(&self.directory))
             .map_err(DeltaError::at(&self.directory))?;
         let mut out = Hashed { out: BufWriter::new(file), hash: Xxh3::new() };
         let summary = pack(input, &mut out, reference, anchors, options, cancelled)?;
@@ -168,8 +167,7 @@ impl Collection {
 
     fn write_list(&self) -> Result<(), DeltaError> {
         let path = self.directory.join(LIST);
-        let file = tempfile::NamedTempFile::new_in(&self.directory)
-            .map(Temporary::new)
+        let file = Temporary::create(|| tempfile::NamedTempFile::new_in(&self.directory))
             .map_err(DeltaError::at(&self.directory))?;
         let mut out = BufWriter::new(file);
         let text = serde_json::to_vec_pretty(&self.list).expect("names and numbers are JSON");

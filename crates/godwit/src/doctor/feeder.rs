@@ -34,7 +34,7 @@ pub fn feeder() -> Finding {
 
 /// Pairs per second.
 fn rate() -> Result<f64, String> {
-    let directory = tempfile::Builder::new().prefix("godwit-doctor-").tempdir().map(Temporary::new);
+    let directory = Temporary::create(|| tempfile::Builder::new().prefix("godwit-doctor-").tempdir());
     let directory = directory.map_err(|error| format!("scratch space: {error}"))?;
     let failed = |error: &dyn std::error::Error| with_causes(error);
     let assembly = Assembly::simulate(&GenomeOptions::default()).map_err(|error| failed(&error))?;

@@ -305,9 +305,10 @@ impl Aside {
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // As other files are made: who may read it is what the process was told.
-        let file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(directory);
+        let permissions = Permissions::from_mode(0o666);
+        let file = Temporary::create(|| tempfile::Builder::new().permissions(permissions).tempfile_in(directory));
         let file = file.map_err(|source| DeltaError::Io { path: path.to_owned(), source })?;
-        Ok(Self::File { file: Temporary::new(file), path: path.to_owned() })
+        Ok(Self::File { file, path: path.to_owned() })
     }
 }
 

@@ -39,7 +39,7 @@ async fn to_file(rows: Answer, format: RowFormat, path: &Path) -> Result<(), Fai
         )
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = tempfile::NamedTempFile::new_in(directory).map(Temporary::new).map_err(failed)?;
+    let file = Temporary::create(|| tempfile::NamedTempFile::new_in(directory)).map_err(failed)?;
     let mut written = write(rows, format, BufWriter::with_capacity(1 << 20, file)).await?;
     written.flush().map_err(failed)?;
     let file = written.into_inner().map_err(|error| failed(error.into_error()))?;

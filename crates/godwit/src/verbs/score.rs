@@ -128,8 +128,8 @@ impl Spooled {
                 format!("cannot keep stdin in {}: {error}; name another directory with --temp", scratch.display());
             Failure::new(Exit::Machine, problem)
         };
-        let directory = tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch);
-        let directory = directory.map(Temporary::new).map_err(failed)?;
+        let directory = Temporary::create(|| tempfile::Builder::new().prefix("godwit-score-").tempdir_in(scratch));
+        let directory = directory.map_err(failed)?;
         let mut stdin = std::io::stdin().lock();
         let mut start = Vec::new();
         stdin.by_ref().take(16).read_to_end(&mut start).map_err(failed)?;

@@ -198,12 +198,12 @@ fn tells(common: &Common) -> bool {
 
 /// Queries from standard input, which every worker reads from its beginning.
 fn spool(scratch: &Path) -> Result<Temporary<tempfile::NamedTempFile>, Failure> {
-    let copied = tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch).and_then(|file| {
-        let mut file = Temporary::new(file);
-        std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
-        file.flush()?;
-        Ok(file)
-    });
+    let copied = Temporary::create(|| tempfile::Builder::new().prefix("godwit-queries-").tempfile_in(scratch))
+        .and_then(|mut file| {
+            std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
+            file.flush()?;
+            Ok(file)
+        });
     let wrong = |error| Failure::new(Exit::Machine, format!("cannot keep queries in {}: {error}", scratch.display()));
     copied.map_err(wrong)
 }
@@ -236,8 +236,7 @@ fn write_summary(summary: &Summary, path: &Path) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(summary).map(|text| text + "\n");
     let text = text.map_err(|error| Failure::new(Exit::Bug, format!("cannot write a summary: {error}")))?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = tempfile::NamedTempFile::new_in(directory).and_then(|file| {
-        let mut file = Temporary::new(file);
+    let written = Temporary::create(|| tempfile::NamedTempFile::new_in(directory)).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         let (file, _listed) = file.into_parts();
         file.persist(path).map(drop).map_err(|error| error.error)

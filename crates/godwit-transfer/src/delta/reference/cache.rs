@@ -223,7 +223,7 @@ struct KeptWriter {
 
 impl KeptWriter {
     fn create(reference: &Path) -> io::Result<Self> {
-        let file = tempfile::NamedTempFile::new_in(crate::place::directory_of(reference)).map(Temporary::new)?;
+        let file = Temporary::create(|| tempfile::NamedTempFile::new_in(crate::place::directory_of(reference)))?;
         Ok(Self { file: BufWriter::with_capacity(BUFFER_BYTES, file), checksum: Xxh3::new() })
     }
 

@@ -68,7 +68,7 @@ struct Peer {
 impl Peer {
     fn start(socket: BenchSocket, tls: bool) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::new(Exit::Machine, format!("cannot start the server: {error}"));
-        let files = tempfile::Builder::new().prefix("godwit-bench-").tempdir().map(Temporary::new).map_err(failed)?;
+        let files = Temporary::create(|| tempfile::Builder::new().prefix("godwit-bench-").tempdir()).map_err(failed)?;
         let mut command = Command::new(program()?);
         command.args(["bench", "flight", "--until-stdin-closes", "--listen"]);
         command.arg(match socket {

@@ -44,7 +44,7 @@ pub fn run(args: &BenchPathArgs) -> Result<(), Failure> {
     // The programs that are started hear of Ctrl-C themselves; what is set up is then taken down here.
     let _cancelled = interruption::flag();
     let parent = args.temp.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent).map(Temporary::new);
+    let scratch = Temporary::create(|| tempfile::Builder::new().prefix("godwit-path-").tempdir_in(&parent));
     let scratch = scratch.map_err(|error| {
         Failure::new(
             Exit::Machine,
