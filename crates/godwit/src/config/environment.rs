@@ -42,13 +42,24 @@ pub(super) fn variable(verb: Option<&str>, name: &str) -> String {
     format!("{PREFIX}{}", words.join("_").replace('-', "_").to_ascii_uppercase())
 }
 
-/// Every variable that is an option, with verb and option.
+/// Returns every variable that sets an option, with its verb and the option. `GODWIT_INDEX_MEMORY` is `--memory` of `index`, so
+/// `--index-memory` has the variable of its verb alone.
 pub(super) fn variables(root: &Command) -> impl Iterator<Item = (String, Option<&str>, &Arg)> {
-    options::verbs(root).flat_map(|verb| {
+    options::verbs(root).flat_map(move |verb| {
         options::of(verb).flat_map(move |arg| {
             let name = arg.get_long().unwrap_or_default();
-            [None, Some(verb.get_name())].map(|verb| (variable(verb, name), verb, arg))
+            let general = (!names_verb_and_option(root, name)).then_some(None);
+            let scopes = general.into_iter().chain([Some(verb.get_name())]);
+            scopes.map(move |verb| (variable(verb, name), verb, arg))
         })
+    })
+}
+
+/// Returns whether an option has the name of a verb followed by the name of one of the verb's options.
+fn names_verb_and_option(root: &Command, name: &str) -> bool {
+    options::verbs(root).any(|verb| {
+        let rest = name.strip_prefix(verb.get_name()).and_then(|rest| rest.strip_prefix('-'));
+        rest.is_some_and(|rest| options::of(verb).any(|arg| arg.get_long() == Some(rest)))
     })
 }
 
