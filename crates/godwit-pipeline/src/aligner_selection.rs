@@ -156,28 +156,15 @@ fn reason_of(problem: &PipelineError) -> String {
 mod tests {
     use super::*;
 
-    /// A reference of 40 bases in a directory of its own, with files as large as those of the indexes.
+    /// Copies a reference of 40 bases and its indexes of these kinds to a directory, and the files that all kinds share.
     fn reference(directory: &tempfile::TempDir, kinds: &[IndexKind]) -> std::path::PathBuf {
+        let golden = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/small_index/ref.fa"));
         let path = directory.path().join("ref.fa");
-        let write = |extension: &str, bytes: &[u8]| {
-            std::fs::write(path.with_added_extension(extension), bytes).expect("a file can be written");
-        };
-        std::fs::write(&path, format!(">a\n{}\n", "A".repeat(40))).expect("a file can be written");
-        write("ann", b"40 1 11\n0 a (null)\n0 40 0\n");
-        write("amb", b"40 1 0\n");
-        write("pac", &[0; 12]);
-        for kind in kinds {
-            match kind {
-                IndexKind::Bwa => {
-                    let header: Vec<u8> = [5u64, 20, 20, 20, 80].iter().flat_map(|word| word.to_le_bytes()).collect();
-                    write("bwt", &[&header[..], &[0; 4 * (5 + 8 * 2)]].concat());
-                    let of_sa: Vec<u8> = [32u64, 80].iter().flat_map(|word| word.to_le_bytes()).collect();
-                    write("sa", &[&header[..], &of_sa, &[0; 8 * 2]].concat());
-                }
-                _ => {
-                    write("bwt.2bit.64", &[&81u64.to_le_bytes()[..], &[0; 40 + 64 * 2 + 5 * 11 + 8]].concat());
-                }
-            }
+        std::fs::copy(golden, &path).expect("a file can be copied");
+        let of_kinds = kinds.iter().flat_map(|kind| kind.extensions());
+        for extension in ["amb", "ann", "pac"].iter().chain(of_kinds) {
+            let (from, to) = (golden.with_added_extension(extension), path.with_added_extension(extension));
+            std::fs::copy(from, to).expect("a file can be copied");
         }
         path
     }
