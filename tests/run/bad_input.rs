@@ -228,12 +228,20 @@ fn a_missing_index_names_the_command_that_makes_it() {
 #[test]
 fn a_part_of_the_index_missing_or_cut_short_is_refused() {
     needs!("bwa");
-    for (part, keep) in [("bwt", 1000), ("sa", 0), ("pac", 10)] {
+    // bwa-mem3 does not read the first two.
+    let parts = [("bwt", 1000, "bwa"), ("sa", 0, "bwa"), ("pac", 10, "auto"), ("bwt.2bit.64", 1000, "bwa-mem3")];
+    for (part, keep, aligner) in parts {
         let reference = own_reference();
         let path = PathBuf::from(format!("{}.{part}", reference.display()));
         let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         std::fs::write(&path, &bytes[..keep]).expect("our own copy can be written to");
-        refused_reference(&reference, &[BAD_DATA], &["index"]);
+        let [one, two] = ["r1.fq", "r2.fq"].map(|name| reference.with_file_name(name));
+        for (file, text) in [&one, &two].into_iter().zip(one_pair_files()) {
+            std::fs::write(file, text).expect("scratch can be written to");
+        }
+        let out = reference.with_file_name("out");
+        align(&reference, &[one, two], &out).args(["--aligner", aligner]).run().refuses(&[BAD_DATA], &[part, "index"]);
+        assert_nothing_finished(&out);
     }
 }
 
@@ -379,19 +387,22 @@ fn a_killed_aligner_is_a_failure_of_the_engine() {
     needs!("bwa");
     let sample = sample();
     let text = std::fs::read(&sample.lanes[1].reads[0]).expect("the sample was written");
-    let aligner = godwit_path().with_file_name("godwit-bwa");
-    let aligner = aligner.to_str().expect("it is UTF-8");
-    let out = scratch::directory("killed").join("out");
-    let (input, mut kept) = std::io::pipe().expect("a pipe can be made");
-    let running = align(sample.indexed_by_godwit(), &["-".into()], &out).stdin(input).start();
-    // Enough for a first chunk: the aligner is there, has some of the reads, and waits for the others, which never come.
-    kept.write_all(&text.repeat(1 + (3 << 20) / text.len())).expect("godwit takes it");
-    let process_id = wait_for_children(running.process_id(), aligner, 1)[0];
-    wait_until_idle(running.process_id());
-    signal(process_id, libc::SIGKILL);
-    running.finish().refuses(&[ENGINE], &["godwit-bwa", "signal 9"]);
-    assert_nothing_finished(&out);
-    drop(kept);
+    for name in ["bwa", "bwa-mem3"] {
+        let program = format!("godwit-{name}");
+        let path = godwit_path().with_file_name(&program);
+        let out = scratch::directory("killed").join("out");
+        let (input, mut kept) = std::io::pipe().expect("a pipe can be made");
+        let command = align(sample.indexed_by_godwit(), &["-".into()], &out).args(["--aligner", name]);
+        let running = command.stdin(input).start();
+        // Enough for a first chunk: the aligner is there, has some of the reads, and waits for the others, which never come.
+        kept.write_all(&text.repeat(1 + (3 << 20) / text.len())).expect("godwit takes it");
+        let process_id = wait_for_children(running.process_id(), path.to_str().expect("it is UTF-8"), 1)[0];
+        wait_until_idle(running.process_id());
+        signal(process_id, libc::SIGKILL);
+        running.finish().refuses(&[ENGINE], &[&program, "signal 9"]);
+        assert_nothing_finished(&out);
+        drop(kept);
+    }
 }
 
 /// Writes an executable script in place of `godwit-bwa` and runs godwit with it.
@@ -401,7 +412,7 @@ fn with_aligner(script: &str) -> (Finished, PathBuf) {
     scratch::program(&program, script);
     let out = directory.join("out");
     let command = align(sample().indexed_by_godwit(), &sample().lanes[1].reads, &out);
-    (command.env("GODWIT_BWA", &program).run(), out)
+    (command.args(["--aligner", "bwa"]).env("GODWIT_BWA", &program).run(), out)
 }
 
 #[test]

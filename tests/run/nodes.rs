@@ -215,7 +215,7 @@ fn nodes_that_cannot_begin_say_why_at_once() {
     needs!("bwa");
     let out = scratch::directory("hopeless");
     let started = Instant::now();
-    let run = align_on_nodes(&out, 2).env("GODWIT_BWA", "/nowhere/godwit-bwa").run();
+    let run = align_on_nodes(&out, 2).args(["--aligner", "bwa"]).env("GODWIT_BWA", "/nowhere/godwit-bwa").run();
     run.refuses(&[REMOTE], &["no node is left", "/nowhere/godwit-bwa"]);
     // A run waits a minute for nodes that may come.
     assert!(started.elapsed() < Duration::from_secs(50), "nobody was waited for");
