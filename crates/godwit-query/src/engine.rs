@@ -12,6 +12,7 @@ use datafusion::common::tree_node::TreeNode as _;
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::object_store::ObjectStoreUrl;
+use datafusion::error::DataFusionError;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -28,6 +29,7 @@ use datafusion::sql::sqlparser::ast;
 use futures_util::StreamExt as _;
 use godwit_flight::{Catalog, DatasetError, Kind, SQL_CATALOG, SQL_SCHEMA, Touched, Touches};
 use godwit_model::suggestion;
+use godwit_process::Temporary;
 
 use crate::coverage::{self, CoverageOf};
 use crate::error::QueryError;
@@ -61,7 +63,12 @@ pub struct Engine {
     context: SessionContext,
     tables: Tables,
     touches: Touches,
+    scratch: Option<Arc<ScratchDirectory>>,
 }
+
+/// A directory of this engine for spilled data. The SQL engine removes its own only when its last thread has ended, and a
+/// process may end before that.
+type ScratchDirectory = Temporary<tempfile::TempDir>;
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -73,6 +80,8 @@ impl std::fmt::Debug for Engine {
 pub struct Rows {
     schema: SchemaRef,
     batches: SendableRecordBatchStream,
+    /// Kept for data that the statement spills.
+    _scratch: Option<Arc<ScratchDirectory>>,
 }
 
 impl Rows {
@@ -111,10 +120,14 @@ impl Engine {
         // What clients get is what files say, not a type that only some of them know.
         options.execution.parquet.schema_force_view_types = false;
         options.sql_parser.map_string_types_to_utf8view = false;
-        let disk = match &limits.scratch {
-            Some(directory) => DiskManagerMode::Directories(vec![directory.clone()]),
-            None => DiskManagerMode::Disabled,
+        let make = |parent: &PathBuf| {
+            ScratchDirectory::create(|| tempfile::Builder::new().prefix("godwit-query-").tempdir_in(parent))
+                .map(Arc::new)
         };
+        let scratch = limits.scratch.as_ref().map(make).transpose().map_err(DataFusionError::IoError)?;
+        let disk = scratch.as_ref().map_or(DiskManagerMode::Disabled, |directory| {
+            DiskManagerMode::Directories(vec![directory.path().to_owned()])
+        });
         let pool = FairSpillPool::new(limits.memory_bytes);
         let pool = TrackConsumersPool::new(pool, const { std::num::NonZeroUsize::new(CONSUMERS_NAMED).unwrap() });
         let runtime = RuntimeEnvBuilder::new()
@@ -139,7 +152,7 @@ impl Engine {
             state.register_udtf(pairing.name(), Arc::new(PairsOf { pairing, tables: tables.clone() }));
         }
         state.register_udtf(coverage::NAME, Arc::new(CoverageOf { tables: tables.clone() }));
-        Ok(Self { context: SessionContext::new_with_state(state), tables, touches: Touches::default() })
+        Ok(Self { context: SessionContext::new_with_state(state), tables, touches: Touches::default(), scratch })
     }
 
     /// With the list of what the catalog adds of the datasets that were opened, for [`Engine::touched`].
@@ -180,7 +193,7 @@ impl Engine {
             state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(GROUPED_ROWS)?;
         }
         let batches = DataFrame::new(state, plan).execute_stream().await?;
-        Ok(Rows { schema: batches.schema(), batches })
+        Ok(Rows { schema: batches.schema(), batches, _scratch: self.scratch.clone() })
     }
 
     /// The plan of a statement, with values for its parameters, `$1` and so on.
