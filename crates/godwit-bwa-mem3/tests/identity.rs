@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
+#[path = "../../godwit-bwa/tests/identity/common.rs"]
+mod common;
 #[path = "../../godwit-bwa/tests/identity/data.rs"]
 mod data;
 #[path = "../../godwit-bwa/tests/identity/drive.rs"]
@@ -11,31 +13,24 @@ mod drive;
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use data::{Layout, Random, Reads};
-use drive::{Lane, Tools, bwa_lines, godwit_lines};
+use common::{BLOCK_BASES, assert_same};
+use data::{Layout, Random};
+use drive::{Lane, Tools, godwit_lines};
 use godwit_engines::aligner::bwa::IndexKind;
 use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bwa-mem3");
+/// Its name, and name and version of the library inside.
+const NAME: &str = "godwit-bwa-mem3";
+const ENGINE: &str = "bwa-mem3";
+const VERSION: &str = "0.15.0";
 /// Its index.
 const KIND: IndexKind = IndexKind::BwaMem3;
-/// Small blocks, so that a test has twenty of them.
-const BLOCK_BASES: usize = 20_000;
-
 fn make_index(reference: &Path) {
     let file = fs::File::create(fm_index::path(reference)).unwrap();
     fm_index::convert(reference, SampleStride::EVERY_8, 1, file).unwrap().unwrap();
-}
-
-/// Compares one lane of reads under some options of `bwa mem`.
-fn assert_same(tools: &Tools, reads: &Reads, block_bases: usize, options: &str) {
-    let lane = Lane { reads, read_group: None, block_bases };
-    let expected = bwa_lines(tools, &lane, options);
-    let (found, _) = godwit_lines(tools, &[lane], options, false).unwrap();
-    drive::assert_equal(&expected, &found, options);
 }
 
 #[test]
@@ -90,21 +85,6 @@ fn alternate_contigs_are_treated_as_bwa_treats_them() {
             usize::from(options != "-j")
         );
     }
-}
-
-#[test]
-fn every_lane_is_a_run_of_its_own_with_its_read_group() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = [17, 19].map(|seed| data::reads(&tools.genome, 700, Layout::Paired, seed));
-    let lane = |index: usize| Lane {
-        reads: &reads[index],
-        read_group: Some(["first", "second lane"][index]),
-        block_bases: BLOCK_BASES,
-    };
-    let expected = [bwa_lines(&tools, &lane(0), ""), bwa_lines(&tools, &lane(1), "")].concat();
-    assert!(expected.contains("RG:Z:second lane"));
-    let (found, _) = godwit_lines(&tools, &[lane(0), lane(1)], "", false).unwrap();
-    drive::assert_equal(&expected, &found, "two lanes");
 }
 
 #[test]
@@ -194,37 +174,6 @@ fn options_that_would_give_other_records_are_refused_by_name() {
 }
 
 #[test]
-fn an_empty_input_has_an_empty_answer() {
-    let Some(tools) = Tools::find() else { return };
-    assert_eq!(godwit_lines(&tools, &[], "", false).unwrap().0, "");
-    let none = Reads { all: Vec::new(), layout: Layout::Paired };
-    let block = drive::one_block(&tools, &none, 0).unwrap();
-    assert_eq!((block.reads, block.records, block.batches.len()), (0, 0, 0));
-}
-
-#[test]
-fn ordinals_decide_ties() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = data::reads(&tools.genome, 1000, Layout::Single, 31);
-    let text = |ordinal| drive::block_text(&tools, drive::one_block(&tools, &reads, ordinal).unwrap());
-    assert_eq!(text(0), text(0));
-    assert_ne!(text(0), text(1_000_000), "the reference has no repeats to tie");
-}
-
-#[test]
-fn signatures_and_counts_cover_every_record() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = data::reads(&tools.genome, 1000, Layout::Paired, 37);
-    let block = drive::one_block(&tools, &reads, 0).unwrap();
-    let counts = block.counts;
-    let all = counts.unpaired_reads + counts.paired_reads + counts.not_primary + counts.unmapped;
-    assert_eq!((block.reads, all), (2000, block.records));
-    assert_eq!(block.pairs.len() as u64 * 2, counts.paired_reads);
-    assert_eq!(block.ends.len() as u64, counts.unpaired_reads);
-    assert!(!block.pairs.is_empty() && !block.ends.is_empty());
-}
-
-#[test]
 fn reads_that_no_record_can_hold_are_refused_with_their_place() {
     let Some(tools) = Tools::find() else { return };
     type Change = fn(&mut data::Read);
@@ -273,25 +222,9 @@ fn an_index_that_is_missing_cut_or_of_another_reference_is_refused_by_name() {
 }
 
 #[test]
-fn a_killed_aligner_is_a_death_by_that_signal_and_no_hang() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = data::reads(&tools.genome, 2000, Layout::Paired, 47);
-    let error = drive::killed_within_a_block(&tools, &reads);
-    let godwit_engines::EngineError::Died { ending, version, .. } = &error else { panic!("{error}") };
-    assert_eq!((ending.as_str(), version.as_str()), ("was killed by signal 9", "0.15.0"));
-}
-
-#[test]
 fn a_reader_that_goes_away_ends_the_program_without_a_message_of_its_own() {
     let Some(tools) = Tools::find() else { return };
     let output = drive::run_with_closed_stdout(&tools);
     assert_eq!(output.status.code(), Some(1));
     assert!(!String::from_utf8_lossy(&output.stderr).contains("error:"), "{output:?}");
-}
-
-#[test]
-fn the_version_names_both_programs() {
-    let output = Command::new(PROGRAM).arg("--version").output().unwrap();
-    let expected = format!("godwit-bwa-mem3 {} (bwa-mem3 0.15.0)\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
 }

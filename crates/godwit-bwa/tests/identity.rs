@@ -3,6 +3,8 @@
 //! Lines are compared as text: our packed records go through `samtools view`. Tests that miss a tool say so and pass.
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+#[path = "identity/common.rs"]
+mod common;
 #[path = "identity/data.rs"]
 mod data;
 #[path = "identity/drive.rs"]
@@ -10,28 +12,22 @@ mod drive;
 
 use std::fs;
 
-use data::{Layout, Reads};
+use common::{BLOCK_BASES, assert_same};
+use data::Layout;
 use drive::{Lane, Tools, bwa_lines, godwit_lines};
 use godwit_engines::aligner::bwa::IndexKind;
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_godwit-bwa");
+/// Its name, and name and version of the library inside.
+const NAME: &str = "godwit-bwa";
+const ENGINE: &str = "bwa";
+const VERSION: &str = "0.7.17";
 /// Its index.
 const KIND: IndexKind = IndexKind::Bwa;
 
 /// It loads the index that bwa made.
 fn make_index(_: &std::path::Path) {}
-
-/// Small blocks, so that a test has twenty of them.
-const BLOCK_BASES: usize = 20_000;
-
-/// Compares one lane of reads under some options of `bwa mem`.
-fn assert_same(tools: &Tools, reads: &Reads, options: &str) {
-    let lane = Lane { reads, read_group: None, block_bases: BLOCK_BASES };
-    let expected = bwa_lines(tools, &lane, options);
-    let (found, _) = godwit_lines(tools, &[lane], options, false).unwrap();
-    drive::assert_equal(&expected, &found, options);
-}
 
 #[test]
 fn index_files_are_those_of_bwa_index() {
@@ -86,7 +82,7 @@ fn paired_reads_under_all_options_are_those_of_bwa_mem() {
         "-I 300.5",
         "-I 200,20,260,150",
     ] {
-        assert_same(&tools, &reads, options);
+        assert_same(&tools, &reads, BLOCK_BASES, options);
     }
 }
 
@@ -95,7 +91,7 @@ fn single_reads_are_those_of_bwa_mem() {
     let Some(tools) = Tools::find() else { return };
     let reads = data::reads(&tools.genome, 2000, Layout::Single, 11);
     for options in ["", "-a -M -C"] {
-        assert_same(&tools, &reads, options);
+        assert_same(&tools, &reads, BLOCK_BASES, options);
     }
 }
 
@@ -106,7 +102,7 @@ fn alternate_contigs_are_treated_as_bwa_treats_them() {
     let reads = data::reads(&tools.genome, 1500, Layout::Paired, 13);
     let lane = || Lane { reads: &reads, read_group: None, block_bases: BLOCK_BASES };
     for options in ["", "-j", "-a -h 3"] {
-        assert_same(&tools, &reads, options);
+        assert_same(&tools, &reads, BLOCK_BASES, options);
         let (_, hello) = godwit_lines(&tools, &[lane()], options, false).unwrap();
         assert_eq!(hello.sq_lines, drive::bwa_sq_lines(&tools, options), "{options}");
         assert_eq!(
@@ -114,21 +110,6 @@ fn alternate_contigs_are_treated_as_bwa_treats_them() {
             usize::from(options != "-j")
         );
     }
-}
-
-#[test]
-fn every_lane_is_a_run_of_its_own_with_its_read_group() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = [17, 19].map(|seed| data::reads(&tools.genome, 700, Layout::Paired, seed));
-    let lane = |index: usize| Lane {
-        reads: &reads[index],
-        read_group: Some(["first", "second lane"][index]),
-        block_bases: BLOCK_BASES,
-    };
-    let expected = [bwa_lines(&tools, &lane(0), ""), bwa_lines(&tools, &lane(1), "")].concat();
-    assert!(expected.contains("RG:Z:second lane"));
-    let (found, _) = godwit_lines(&tools, &[lane(0), lane(1)], "", false).unwrap();
-    drive::assert_equal(&expected, &found, "two lanes");
 }
 
 #[test]
@@ -142,7 +123,7 @@ fn reads_of_odd_lengths_are_those_of_bwa_mem() {
         }
         reads.all[20].sequence.fill(b'N');
         reads.all[22].sequence.make_ascii_lowercase();
-        assert_same(&tools, &reads, "");
+        assert_same(&tools, &reads, BLOCK_BASES, "");
     }
 }
 
@@ -158,37 +139,6 @@ fn two_processes_share_an_index_and_agree() {
             drive::assert_equal(&expected, &run.join().unwrap(), "shared index");
         }
     });
-}
-
-#[test]
-fn an_empty_input_has_an_empty_answer() {
-    let Some(tools) = Tools::find() else { return };
-    assert_eq!(godwit_lines(&tools, &[], "", false).unwrap().0, "");
-    let none = Reads { all: Vec::new(), layout: Layout::Paired };
-    let block = drive::one_block(&tools, &none, 0).unwrap();
-    assert_eq!((block.reads, block.records, block.batches.len()), (0, 0, 0));
-}
-
-#[test]
-fn ordinals_decide_ties() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = data::reads(&tools.genome, 1000, Layout::Single, 31);
-    let text = |ordinal| drive::block_text(&tools, drive::one_block(&tools, &reads, ordinal).unwrap());
-    assert_eq!(text(0), text(0));
-    assert_ne!(text(0), text(1_000_000), "the reference has no repeats to tie");
-}
-
-#[test]
-fn signatures_and_counts_cover_every_record() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = data::reads(&tools.genome, 1000, Layout::Paired, 37);
-    let block = drive::one_block(&tools, &reads, 0).unwrap();
-    let counts = block.counts;
-    let all = counts.unpaired_reads + counts.paired_reads + counts.not_primary + counts.unmapped;
-    assert_eq!((block.reads, all), (2000, block.records));
-    assert_eq!(block.pairs.len() as u64 * 2, counts.paired_reads);
-    assert_eq!(block.ends.len() as u64, counts.unpaired_reads);
-    assert!(!block.pairs.is_empty() && !block.ends.is_empty());
 }
 
 #[test]
@@ -226,24 +176,8 @@ fn a_missing_index_is_a_death_with_bwas_own_words() {
 }
 
 #[test]
-fn a_killed_aligner_is_a_death_by_that_signal_and_no_hang() {
-    let Some(tools) = Tools::find() else { return };
-    let reads = data::reads(&tools.genome, 2000, Layout::Paired, 47);
-    let error = drive::killed_within_a_block(&tools, &reads);
-    let godwit_engines::EngineError::Died { ending, version, .. } = &error else { panic!("{error}") };
-    assert_eq!((ending.as_str(), version.as_str()), ("was killed by signal 9", "0.7.17"));
-}
-
-#[test]
 fn a_reader_that_goes_away_ends_the_program_quietly() {
     let Some(tools) = Tools::find() else { return };
     let output = drive::run_with_closed_stdout(&tools);
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(1), ""));
-}
-
-#[test]
-fn the_version_names_both_programs() {
-    let output = std::process::Command::new(PROGRAM).arg("--version").output().unwrap();
-    let expected = format!("godwit-bwa {} (bwa 0.7.17)\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
 }

@@ -67,7 +67,7 @@ pub struct Habits {
     pub blocks: bool,
     /// Whether it needs a sequence dictionary (`REF.dict`) beside the reference.
     pub needs_dictionary: bool,
-    /// Returns whether the caller reads a reference that is compressed with bgzip.
+    /// True if the caller reads a reference that is compressed with bgzip.
     pub reads_bgzf_reference: bool,
     /// Whether it takes GVCFs, not reads.
     pub gvcfs: bool,

@@ -44,7 +44,7 @@ const ALIGNER_BASE_BYTES: u64 = 48 << 20;
 pub struct PlannedNodes {
     /// How many, at least 1.
     pub nodes: u32,
-    /// Returns whether all of them are on this host.
+    /// True if all of them are on this host.
     pub one_machine: bool,
     /// Threads of each.
     pub threads: usize,

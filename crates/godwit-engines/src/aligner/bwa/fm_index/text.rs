@@ -13,7 +13,7 @@ pub(super) struct Text {
     genome_bases: u64,
 }
 
-/// Returns the byte and the shift of a base of the text in `.pac`.
+/// Place of a base of the text in `.pac`.
 struct PackedBase {
     byte: u64,
     shift: u64,
