@@ -81,7 +81,7 @@ impl LoadedIndex {
         unsafe { sys::bwa_shim_shm_test(prefix.as_ptr()) != 0 }
     }
 
-    /// Loads the index at `prefix`, whose files fit each other. Ends the process where one cannot be read.
+    /// Loads the index at `prefix`. The caller has checked its files. The library ends the process if it cannot read one.
     ///
     /// # Errors
     /// The library's message.
@@ -105,7 +105,7 @@ pub struct Scratch {
     raw: NonNull<sys::BwaScratch>,
 }
 
-// SAFETY: the memory does not belong to a thread; whoever has it may use it.
+// SAFETY: the memory does not belong to a thread; its owner may use it on any thread.
 unsafe impl Send for Scratch {}
 
 impl Scratch {

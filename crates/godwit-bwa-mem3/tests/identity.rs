@@ -4,19 +4,19 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
-#[path = "../../godwit-bwa/tests/identity/common.rs"]
-mod common;
 #[path = "../../godwit-bwa/tests/identity/data.rs"]
 mod data;
 #[path = "../../godwit-bwa/tests/identity/drive.rs"]
 mod drive;
+#[path = "../../godwit-bwa/tests/identity/every_aligner.rs"]
+mod every_aligner;
 
 use std::fs;
 use std::path::Path;
 
-use common::{BLOCK_BASES, assert_same};
 use data::{Layout, Random};
 use drive::{Lane, Tools, godwit_lines};
+use every_aligner::{BLOCK_BASES, assert_same};
 use godwit_engines::aligner::bwa::IndexKind;
 use godwit_engines::aligner::bwa::fm_index::{self, SampleStride};
 

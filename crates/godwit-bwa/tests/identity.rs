@@ -3,18 +3,18 @@
 //! Lines are compared as text: our packed records go through `samtools view`. Tests that miss a tool say so and pass.
 #![allow(clippy::unwrap_used)] // A test may panic.
 
-#[path = "identity/common.rs"]
-mod common;
 #[path = "identity/data.rs"]
 mod data;
 #[path = "identity/drive.rs"]
 mod drive;
+#[path = "identity/every_aligner.rs"]
+mod every_aligner;
 
 use std::fs;
 
-use common::{BLOCK_BASES, assert_same};
 use data::Layout;
 use drive::{Lane, Tools, bwa_lines, godwit_lines};
+use every_aligner::{BLOCK_BASES, assert_same};
 use godwit_engines::aligner::bwa::IndexKind;
 
 /// The program under test.

@@ -19,7 +19,7 @@ pub enum Report {
         address: SocketAddr,
         /// Parts it writes at a time.
         writers: usize,
-        /// Version of the aligner whose records it gives: the same on all nodes.
+        /// Version of the records of the aligner; equal on all workers.
         engine_version: String,
         /// The aligner that it runs, with its version: nodes may have several that give the same records.
         #[serde(default)]

@@ -34,7 +34,7 @@ const BWA: Engine = Engine { program: "godwit-bwa", variable: "GODWIT_BWA", name
 const BWA_MEM3: Engine =
     Engine { program: "godwit-bwa-mem3", variable: "GODWIT_BWA_MEM3", name: "bwa-mem3", version: "0.15.0" };
 
-/// Name and version of the program whose records all programs of this module give.
+/// Name and version of bwa: every program of this module writes the records of this version.
 pub const RECORDS: (&str, &str) = (BWA.name, BWA.version);
 
 /// Environment variable that names the best instructions that `godwit-bwa-mem3` may use: `avx2` or `avx512bw`.

@@ -15,7 +15,7 @@ pub enum AlignerChoice {
     Bwa,
     /// bwa-mem3, which gives the records of bwa.
     BwaMem3,
-    /// Another name for bwa-mem3, whose index is that of bwa-mem2.
+    /// Another name for bwa-mem3, which loads the index of bwa-mem2.
     BwaMem2,
     /// minimap2, the program.
     Minimap2,

@@ -67,7 +67,7 @@ impl BlockEncoder {
         self.close_record(header, start)
     }
 
-    /// Adds the record whose bytes begin at `start` to the signatures and to the batch.
+    /// Adds the record at byte `start` to the signatures and to the batch.
     fn close_record(&mut self, header: &BlockHeader, start: usize) -> (Placed, Option<RecordBatch>) {
         let record = RawRecord::trusted(&self.columns.values[start..]);
         let read_group = header.read_group.as_deref().unwrap_or_default().as_bytes();

@@ -11,12 +11,12 @@ use super::{BLOCK_BYTES, BLOCK_ROWS, HEADER_BYTES, MAX_SHIFT, SampleStride, file
 use crate::aligner::bwa::index::{IndexError, StaleReason};
 use crate::aligner::bwa::layout::{check_bwt, header};
 
-/// Blocks whose samples are compared. With stride 32 these are 256 samples, and each of a genome with another base is another one
-/// in about one case of ten.
+/// Number of blocks whose samples are compared. With stride 32 these are 256 samples. If one base of the genome differs, about a tenth
+/// of the samples differ.
 const COMPARED_BLOCKS: u64 = 128;
 
-/// The stride of the file beside a reference whose genome has so many bases. The inner error: why it is not the index of what
-/// the other files are of. It may have been made by [`convert`](super::convert), bwa-mem2 or bwa-mem3.
+/// Returns the stride of the index file of a reference with `genome_bases` bases. The inner error is the reason why the file does not
+/// fit the other index files. [`convert`](super::convert), bwa-mem2 or bwa-mem3 may have made it.
 ///
 /// Sizes and header are compared with the number of bases, some samples from everywhere with `.pac`, and where bwa's own index is
 /// there, header, end and samples with it. Of two genomes that differ in a single base the indexes differ in many samples, because

@@ -31,7 +31,7 @@ struct Block {
 /// row without the one whose base is the sentinel.
 pub(super) struct Transform {
     blocks: Vec<Block>,
-    /// The row whose base is the sentinel: that of the whole text.
+    /// The row of the suffix that is the whole text; its base is the sentinel.
     sentinel_row: u64,
     /// Number of bases smaller than each base, and the number of all bases.
     smaller: [u64; 5],
