@@ -16,8 +16,19 @@ use crate::error::PipelineError;
 use crate::machine;
 use crate::reference::{current_index, refuse_absent};
 
-/// Memory of bwa-mem3 besides its index: working memory of its threads, and the reads of a block.
-const BWA_MEM3_BASE_BYTES: u64 = 128 << 20;
+/// Bytes that a program holds besides its index: always, for each thread, and for each base of a block.
+struct WorkingMemory {
+    base_bytes: u64,
+    thread_bytes: u64,
+    bytes_per_base: f64,
+}
+
+/// 960 MB with `-K 100000000` and 135 MB with `-K 10000000`, whatever the threads (bench/results).
+const BWA_MEMORY: WorkingMemory = WorkingMemory { base_bytes: 48 << 20, thread_bytes: 0, bytes_per_base: 9.2 };
+/// Of reads of 101 bases: 105, 184 and 284 MB with 1, 2 and 4 threads and blocks of 500,000 bases; 295, 358 and 457 MB with blocks of
+/// 10 million; 475, 521 and 620 MB with blocks of 20 million.
+const BWA_MEM3_MEMORY: WorkingMemory =
+    WorkingMemory { base_bytes: 48 << 20, thread_bytes: 50 << 20, bytes_per_base: 19.0 };
 /// The reason given for the fastest of all.
 const FASTEST: &str = "the fastest aligner with the records of bwa, and this machine has what it needs";
 
@@ -70,6 +81,10 @@ pub(crate) struct Selection<'a> {
     pub(crate) arguments: &'a [String],
     /// The place where the aligner runs.
     pub(crate) place: Place,
+    /// Threads of the aligner.
+    pub(crate) threads: usize,
+    /// Bases of a block, at most.
+    pub(crate) block_bases: u64,
     /// True: the index is compared with the reference, base by base. False: its files are compared with each other.
     pub(crate) compares_reference: bool,
 }
@@ -116,7 +131,8 @@ impl Selection<'_> {
             }
             // Sizes are known before the files are read.
             self.check_files(kind)?;
-            let needed_bytes = processes * (bwa::loaded_bytes(self.reference, kind) + BWA_MEM3_BASE_BYTES);
+            let needed_bytes = processes
+                * (bwa::loaded_bytes(self.reference, kind) + working_bytes(kind, self.threads, self.block_bases));
             if let Some(free_bytes) = free_bytes.filter(|free| *free < needed_bytes) {
                 return Err(EngineError::Memory {
                     engine: bwa::library_name(kind),
@@ -142,6 +158,15 @@ impl Selection<'_> {
             .map_err(|source| PipelineError::Index { reference: reference.to_owned(), source })?;
         refuse_absent(reference, state).map(drop)
     }
+}
+
+/// Bytes that a process of a program holds besides its index.
+pub(crate) fn working_bytes(kind: IndexKind, threads: usize, block_bases: u64) -> u64 {
+    let WorkingMemory { base_bytes, thread_bytes, bytes_per_base } = match kind {
+        IndexKind::Bwa => BWA_MEMORY,
+        IndexKind::BwaMem3 => BWA_MEM3_MEMORY,
+    };
+    base_bytes + threads as u64 * thread_bytes + (block_bases as f64 * bytes_per_base) as u64
 }
 
 /// An error as a part of a sentence.
@@ -175,7 +200,10 @@ mod tests {
 
     fn select(choice: &AlignerChoice, reference: &Path, free_bytes: u64) -> Result<SelectedAligner, PipelineError> {
         let place = Place::Here { processes: 2 };
-        Selection { choice, reference, arguments: &[], place, compares_reference: false }.select_with(Some(free_bytes))
+        let (threads, block_bases) = (2, 1_000_000);
+        let selection =
+            Selection { choice, reference, arguments: &[], place, threads, block_bases, compares_reference: false };
+        selection.select_with(Some(free_bytes))
     }
 
     #[test]
@@ -185,7 +213,7 @@ mod tests {
         let selected = select(&AlignerChoice::Auto, &both, 1 << 20).unwrap();
         assert_eq!(selected.kind, IndexKind::Bwa);
         let note = selected.note().unwrap();
-        assert!(note.contains("269 MB") && note.contains("2 MB are free") && note.contains("2 processes"), "{note}");
+        assert!(note.contains("349 MB") && note.contains("2 MB are free") && note.contains("2 processes"), "{note}");
         let of_bwa = reference(&other, &[IndexKind::Bwa]);
         let selected = select(&AlignerChoice::Auto, &of_bwa, u64::MAX).unwrap();
         let note = selected.note().unwrap();
@@ -198,7 +226,7 @@ mod tests {
         let both = reference(&directory, &[IndexKind::Bwa, IndexKind::BwaMem3]);
         let error = select(&AlignerChoice::BwaMem3, &both, 1 << 20).unwrap_err();
         let text = with_causes(&error);
-        assert!(text.contains("269 MB") && text.contains("2 MB are free") && text.contains("--aligner bwa"), "{text}");
+        assert!(text.contains("349 MB") && text.contains("2 MB are free") && text.contains("--aligner bwa"), "{text}");
         assert_eq!(error.blame(), crate::error::Blame::Machine);
         assert_eq!(select(&AlignerChoice::BwaMem2, &both, u64::MAX).unwrap().kind, IndexKind::BwaMem3);
         assert_eq!(select(&AlignerChoice::Bwa, &both, 0).unwrap().kind, IndexKind::Bwa);

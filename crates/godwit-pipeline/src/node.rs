@@ -87,6 +87,8 @@ pub(crate) struct AlignWork {
     pub(crate) reference: PathBuf,
     pub(crate) aligner: String,
     pub(crate) arguments: Vec<String>,
+    /// Bases of a block, at most.
+    pub(crate) block_bases: u64,
     /// What reads of each lane belong to.
     pub(crate) lanes: Vec<LaneWork>,
     /// The sample.

@@ -67,7 +67,9 @@ impl FoundEngine {
         match choice {
             AlignerChoice::Auto | AlignerChoice::Bwa | AlignerChoice::BwaMem3 | AlignerChoice::BwaMem2 => {
                 let (reference, arguments) = (&options.reference, &options.aligner_args);
-                let selection = Selection { choice, reference, arguments, place, compares_reference: true };
+                let (threads, block_bases) = (options.job.threads, options.block_bases);
+                let selection =
+                    Selection { choice, reference, arguments, place, threads, block_bases, compares_reference: true };
                 let selected = selection.select()?;
                 Ok(Self { version: bwa::library_version(selected.kind).to_owned(), kind: FoundKind::Own(selected) })
             }

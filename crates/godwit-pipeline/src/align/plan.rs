@@ -12,7 +12,7 @@ use super::engine::{self, FoundEngine};
 use super::header::LaneGroups;
 use super::lanes::{self, Lane};
 use super::{AlignOptions, checked_inputs, spread, trim};
-use crate::aligner_selection::Place;
+use crate::aligner_selection::{Place, working_bytes};
 use crate::error::PipelineError;
 use crate::machine;
 use crate::memory::MemoryPlan;
@@ -34,10 +34,6 @@ const BWA_BASES_PER_THREAD_SECOND: f64 = 1.2e6;
 /// Bases that bwa-mem3 0.15.0 aligns in a second of one thread: 3.3 million to a genome of 400 Mb with AVX-512BW, more to a small
 /// one.
 const BWA_MEM3_BASES_PER_THREAD_SECOND: f64 = 4e6;
-/// Bytes that the aligner holds per base of a block, and besides: `bwa mem` peaks at 960 MB with `-K 100000000` and at 135
-/// MB with `-K 10000000`, its index apart.
-const ALIGNER_BYTES_PER_BASE: f64 = 9.2;
-const ALIGNER_BASE_BYTES: u64 = 48 << 20;
 
 /// Processes that a run is spread over.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +154,8 @@ fn plan(
         threads: options.job.threads,
         memory: MemoryNeed {
             godwit_bytes: MemoryPlan::align_limit(options.job.memory_bytes, options.block_bases),
-            aligner_bytes: loaded_bytes + ALIGNER_BASE_BYTES + (block_bases as f64 * ALIGNER_BYTES_PER_BASE) as u64,
+            aligner_bytes: loaded_bytes
+                + working_bytes(selected.unwrap_or(IndexKind::Bwa), options.job.threads, block_bases),
             free_bytes: machine::free_memory_bytes(),
         },
         index: Some(index),

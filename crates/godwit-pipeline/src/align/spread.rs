@@ -147,6 +147,7 @@ impl<'r> HeadOfRun<'r> {
             reference: std::path::absolute(reference).map_err(PipelineError::file("find", reference))?,
             aligner: options.aligner.text().to_owned(),
             arguments: options.aligner_args.clone(),
+            block_bases: options.block_bases,
             lanes: (0..lanes.planned.len()).map(|lane| lane_work(&lanes.groups, lane)).collect(),
             sample: options.sample.clone(),
             marking: options.job.marking,

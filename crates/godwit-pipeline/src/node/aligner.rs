@@ -67,6 +67,8 @@ impl NodeAligner {
                     reference: &work.reference,
                     arguments: &work.arguments,
                     place: Place::Here { processes: work.processes_of_host },
+                    threads,
+                    block_bases: work.block_bases,
                     // The head has compared it.
                     compares_reference: false,
                 }
