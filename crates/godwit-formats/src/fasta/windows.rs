@@ -97,10 +97,29 @@ impl Windows {
         self.raw.resize((last + 1 - first) as usize, 0);
         let count = self.text.read_at(&mut self.raw, first)?;
         self.raw.truncate(count);
-        let letters = self.raw.iter().filter(|byte| !byte.is_ascii_whitespace());
-        self.codes.extend(letters.map(|letter| CODES[usize::from(*letter)]));
+        // Line by line, as the index has them: three times as fast as looking for line ends.
+        let (mut rest, mut bases_to_line_end) = (&self.raw[..], record.line_bases - start % record.line_bases);
+        while !rest.is_empty() {
+            let (letters, behind) = split(rest, bases_to_line_end);
+            let (line_end, next) = split(behind, record.line_bytes - record.line_bases);
+            if spaces(letters) > 0 || spaces(line_end) < line_end.len() {
+                return Err(unfit());
+            }
+            self.codes.extend(letters.iter().map(|letter| CODES[usize::from(*letter)]));
+            (rest, bases_to_line_end) = (next, record.line_bases);
+        }
         if self.codes.len() as u64 == end - start { Ok(()) } else { Err(unfit()) }
     }
+}
+
+/// Splits off the first `bytes`, or all where there are fewer.
+fn split(text: &[u8], bytes: u64) -> (&[u8], &[u8]) {
+    text.split_at(usize::try_from(bytes).map_or(text.len(), |bytes| bytes.min(text.len())))
+}
+
+/// Number of white-space letters.
+fn spaces(text: &[u8]) -> usize {
+    text.iter().filter(|letter| letter.is_ascii_whitespace()).count()
 }
 
 fn unfit() -> io::Error {
