@@ -82,10 +82,15 @@ pub fn is_idle(process: u32) -> bool {
 
 /// Whether a process handles SIGTERM.
 pub fn handles_sigterm(process: u32) -> bool {
+    handles(process, libc::SIGTERM)
+}
+
+/// Whether a process handles a signal.
+pub fn handles(process: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     // A bit for each signal, the first one for signal 1 (proc_pid_status(5)).
     let caught = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
-    caught.is_some_and(|caught| caught >> (libc::SIGTERM - 1) & 1 == 1)
+    caught.is_some_and(|caught| caught >> (signal - 1) & 1 == 1)
 }
 
 fn sleeps(process: u32) -> bool {

@@ -92,7 +92,7 @@ fn haplotype_caller_on_two_nodes_writes_the_bytes_of_one_process() {
     needs!("bgzip");
     needs_gatk!();
     assert_nodes_do_the_same(&[2], |out| {
-        let call = Aligned::get().call_by("20K", &out.join("a.vcf.gz")).env("GODWIT_GATK", gatk::jars());
+        let call = Aligned::get().call_by("30K", &out.join("a.vcf.gz")).env("GODWIT_GATK", gatk::jars());
         call.args(["--threads", "1", "--caller", "gatk", "--caller-memory", "1G", "--memory", "1G"])
     });
 }

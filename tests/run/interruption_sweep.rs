@@ -86,7 +86,7 @@ impl Inputs {
             format!("compare {vcf} {vcf} --reference {reference}"),
             format!("variants {vcf} --out out/v.parquet"),
             format!(
-                "query SELECT·contig,·count(*)·FROM·reads('aligned/s.bam')·GROUP·BY·contig --data {} --out out/q.csv --format csv",
+                "query SELECT·contig,·count(*)·FROM·reads('aligned/s.bam')·GROUP·BY·contig·ORDER·BY·contig --data {} --out out/q.csv --format csv",
                 self.directory.display()
             ),
             format!("query SELECT·sum(value)·FROM·generate_series(1,·100000000)·AS·t(value) --at {url}"),

@@ -24,7 +24,8 @@ fn run(work: &Path) -> (Output, String) {
         "--threads",
         "2",
     ]);
-    command.arg("--godwit").arg(binary::path()).arg("--work").arg(work).arg("--page").arg(work.join("page.md"));
+    command.arg("--godwit").arg(binary::path()).arg("--work").arg(work);
+    command.arg("--results").arg(work.join("results.tsv")).arg("--page").arg(work.join("page.md"));
     let output = command.output().expect("it can be started");
     let text = [&output.stdout[..], &output.stderr].concat();
     (output, String::from_utf8_lossy(&text).into_owned())

@@ -18,8 +18,8 @@ use super::identity;
 const USAGE: i32 = 2;
 const MACHINE: i32 = 4;
 const INTERRUPTED: i32 = 130;
-/// Cases of the sweep that CI runs, of each kind.
-const SLICE: u64 = 20;
+/// Moments of the sweep in CI for each fault.
+const SLICE: u64 = 8;
 
 /// Outputs that are the same bytes in every run. `run.json` and `report.html` tell times.
 pub(super) const OUTPUTS: [&str; 11] = [

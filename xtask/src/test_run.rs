@@ -20,6 +20,8 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let (output, input) = io::pipe().context("cannot make a pipe")?;
     let mut command = crate::cargo::command();
     command.args(["test", "--profile", "ci", "--workspace", "--no-fail-fast"]).args(arguments).current_dir(root);
+    // Java programs of the tests run for seconds: its optimizing compiler takes more time there than it saves.
+    command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1");
     command.stdout(input.try_clone().context("cannot make a pipe")?).stderr(input);
     let mut child = command.spawn().context("cannot start cargo")?;
     // The command keeps its copies of the pipe's input, without whose end the output has none.
