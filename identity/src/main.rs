@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use godwit_identity::genome::GenomeSpec;
+use godwit_identity::genome::{self, GenomeSpec};
 use godwit_identity::programs::{Programs, processor_instructions};
 use godwit_identity::{Observatory, Settings};
 
@@ -25,13 +25,14 @@ interrupted run.
   --qualities FILE       FASTQ file whose qualities are used; once, or once for each mate [default: a model]
   --godwit PATH          the built program [default: target/ci/godwit]
   --work DIR             genomes, indexes, scratch files, differences [default: target/identity]
-  --results FILE         the results file [default: results.tsv in the work directory]
+  --results FILE         the results file [default: bench/results/identity.tsv]
   --page FILE            the page made of it [default: bench/results/identity.md]
-  --trials N             most trials in the search for the smallest set of reads [default: 150]";
+  --trials N             most trials in the search for the smallest set of reads [default: 150]
+  --genome-out DIR       write the genome as DIR/ref.fa, and stop";
 
 fn main() -> ExitCode {
-    let settings = match parse(std::env::args().skip(1)) {
-        Ok(Some(settings)) => settings,
+    let CommandLine { settings, genome_out } = match parse(std::env::args().skip(1)) {
+        Ok(Some(line)) => line,
         Ok(None) => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -41,6 +42,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(directory) = genome_out {
+        return match genome::write_once(settings.genome, &directory) {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(error) => failure(&error),
+        };
+    }
     let page = settings.page.clone();
     let summary =
         Observatory::open(settings).and_then(|mut observatory| observatory.run(&mut |line| println!("{line}")));
@@ -58,15 +65,24 @@ fn main() -> ExitCode {
             );
             ExitCode::from(u8::from(summary.differing > 0 || summary.failed > 0))
         }
-        Err(error) => {
-            eprintln!("godwit-identity: {error}");
-            ExitCode::from(4)
-        }
+        Err(error) => failure(&error),
     }
 }
 
+fn failure(error: &godwit_identity::Error) -> ExitCode {
+    eprintln!("godwit-identity: {error}");
+    ExitCode::from(4)
+}
+
+/// The options of a command line.
+struct CommandLine {
+    settings: Settings,
+    /// Directory that gets the genome; then nothing is compared.
+    genome_out: Option<PathBuf>,
+}
+
 /// Reads the command line; `None` asks for help.
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Settings>, String> {
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<CommandLine>, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -81,25 +97,26 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Settings>, St
         programs: Programs { godwit: target.join("ci/godwit"), threads },
         qualities: Vec::new(),
         work: target.join("identity"),
-        results: PathBuf::new(),
+        results: root.join("bench/results/identity.tsv"),
         page: root.join("bench/results/identity.md"),
         max_trials: 150,
     };
+    let mut genome_out = None;
     while let Some(word) = words.next() {
         if ["--help", "-h"].contains(&word.as_str()) {
             return Ok(None);
         }
         let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        set(&mut settings, &word, &value)?;
-    }
-    if settings.results.as_os_str().is_empty() {
-        settings.results = settings.work.join("results.tsv");
+        match word.as_str() {
+            "--genome-out" => genome_out = Some(value.into()),
+            _ => set(&mut settings, &word, &value)?,
+        }
     }
     // Programs are started in other directories, and a script refers to these files.
     for path in [&mut settings.work, &mut settings.programs.godwit] {
         *path = std::path::absolute(&*path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    Ok(Some(settings))
+    Ok(Some(CommandLine { settings, genome_out }))
 }
 
 fn set(settings: &mut Settings, option: &str, value: &str) -> Result<(), String> {
@@ -142,7 +159,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Option<Settings>, String> {
-        parse(line.split_whitespace().map(str::to_owned))
+        parse(line.split_whitespace().map(str::to_owned)).map(|line| line.map(|line| line.settings))
     }
 
     #[test]
@@ -150,7 +167,7 @@ mod tests {
         let settings = parsed("--pairs 20 --genome 1.5 --seed 9 --aligners bwa --work /w --nodes 0").unwrap().unwrap();
         assert_eq!((settings.pairs, settings.max_workers), (20, 0));
         assert_eq!(settings.genome, GenomeSpec { bases: 1_500_000, seed: 9 });
-        assert_eq!(settings.results, Path::new("/w/results.tsv"));
+        assert!(settings.results.ends_with("bench/results/identity.tsv"), "{}", settings.results.display());
         assert!(parsed("--help").unwrap().is_none());
         for line in ["--pairs", "--pairs 0", "--genome 0.1", "--speed 3", "--qualities a --qualities b --qualities c"] {
             assert!(parsed(line).unwrap_err().starts_with("--"), "{line}");
