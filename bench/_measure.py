@@ -62,9 +62,16 @@ def godwit_binary(options):
     """The binary to measure, built first unless one was given."""
     if options.godwit:
         return options.godwit.resolve()
-    command = ["cargo", "build", "--release", "-p", "godwit", "-p", "godwit-bwa"]
+    command = ["cargo", "build", "--release", "-p", "godwit", "-p", "godwit-bwa", "-p", "godwit-bwa-mem3"]
     subprocess.run(command, cwd=ROOT, check=True)
     return target_directory().resolve() / "release" / "godwit"
+
+
+def cargo_tool(options, crate, version, program):
+    """A program from the Rust registry, built once."""
+    folder = options.cache.resolve() / f"{crate}-{version}"
+    make(folder, lambda part: run(["cargo", "install", "--locked", "--version", version, "--root", part, crate]))
+    return folder / "bin" / program
 
 
 def run(command, **how):
@@ -93,6 +100,17 @@ def reference(options, godwit, megabases=10):
         fasta = options.reference.resolve()
     else:
         fasta = make(options.cache / f"reference-{megabases}mb", lambda folder: simulate_reference(folder, megabases)) / "ref.fa"
+    run([godwit, "index", fasta])
+    return fasta
+
+
+def genome_with_repeats(options, godwit, megabases):
+    """A FASTA file with indexes whose repeats resemble those of the human genome, as the comparison of the aligners makes it."""
+    def build(folder):
+        words = ["--genome", megabases, "--seed", options.seed, "--genome-out", folder]
+        run(["cargo", "run", "--quiet", "--profile", "ci", "--package", "godwit-identity", "--", *words], cwd=ROOT)
+
+    fasta = make(options.cache.resolve() / f"genome-{megabases}mb-{options.seed}", build) / "ref.fa"
     run([godwit, "index", fasta])
     return fasta
 
@@ -355,7 +373,7 @@ def circumstances(options, godwit):
     }
     return around | {
         "pairs": options.pairs,
-        "reference": options.reference.name if options.reference else "simulated, 10 Mb",
+        "reference": options.reference.name if options.reference else f"simulated, {getattr(options, 'genome', 10)} Mb",
         "seed": options.seed,
         "threads": options.threads,
         "versions": around["versions"] | peers,
