@@ -105,7 +105,7 @@ def reference(options, godwit, megabases=10):
 
 
 def genome_with_repeats(options, godwit, megabases):
-    """A FASTA file with indexes whose repeats resemble those of the human genome, as the comparison of the aligners makes it."""
+    """Generates a genome with human-like repeats by `godwit-identity`, indexes it, and returns the path of its FASTA file."""
     def build(folder):
         words = ["--genome", megabases, "--seed", options.seed, "--genome-out", folder]
         run(["cargo", "run", "--quiet", "--profile", "ci", "--package", "godwit-identity", "--", *words], cwd=ROOT)
