@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use godwit_mem::{AlignmentOptions, BlockReads, Error, IndexBuilder, LoadOptions, MemLibrary, ReadBatches, ReadBlock};
+use godwit_mem::{AlignmentOptions, BlockReads, BuildIndex, Error, LoadOptions, MemLibrary, ReadBatches, ReadBlock};
 use godwit_model::{Genome, GenomeError};
 
 use crate::library::{self, Cohort, InsertSizeModel, LoadedIndex, Options, Scratch, Segment};
@@ -32,7 +32,7 @@ impl MemLibrary for Mem3 {
     const PROGRAM: &'static str = "godwit-bwa-mem3";
     const ENGINE: &'static str = "bwa-mem3";
     const VERSION: &'static str = library::VERSION;
-    const INDEX_BUILDER: Option<&'static IndexBuilder> = None;
+    const BUILD_INDEX: Option<BuildIndex> = None;
     type Reads = ReadBatches;
     type Answer = PackedBlock;
 

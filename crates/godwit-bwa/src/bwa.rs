@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::{self, NonNull};
 
 use godwit_mem::{
-    AlignmentOptions, Error, IndexBuilder, InsertSizes, LoadOptions, MemLibrary, MemOptions, ReadBlock, SamTexts,
+    AlignmentOptions, BuildIndex, Error, InsertSizes, LoadOptions, MemLibrary, MemOptions, ReadBlock, SamTexts,
     Sequence, Sequences, mem_flags,
 };
 use godwit_model::{Contig, Genome, GenomeError};
@@ -59,8 +59,7 @@ impl MemLibrary for Bwa {
     const ENGINE: &'static str = "bwa";
     /// As the build found it.
     const VERSION: &'static str = env!("GODWIT_LIBBWA_VERSION");
-    const INDEX_BUILDER: Option<&'static IndexBuilder> =
-        Some(&IndexBuilder { extensions: &["amb", "ann", "pac", "sa", "bwt"], build: build_index });
+    const BUILD_INDEX: Option<BuildIndex> = Some(build_index);
     type Reads = Sequences;
     type Answer = SamTexts;
 

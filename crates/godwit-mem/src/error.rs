@@ -83,26 +83,24 @@ pub enum Error {
     /// The contigs of the index make no genome.
     #[error(transparent)]
     Genome(#[from] GenomeError),
-    /// A file cannot be dealt with.
-    #[error("cannot {action} {}: {source}", .path.display())]
-    File {
-        /// What was tried: `write`, `rename`.
-        action: &'static str,
+    /// The reference cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Reference {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The index could not be made; the library has said why.
-    #[error("{engine} could not make an index of {} ({ending})", .reference.display())]
+    /// The library could not write the index, and printed the reason.
+    #[error("{engine} could not write an index of {} (status {status})", .reference.display())]
     Index {
         /// The engine.
         engine: &'static str,
         /// The reference.
         reference: PathBuf,
-        /// How the part that makes it ended.
-        ending: String,
+        /// Status that the library returned.
+        status: i32,
     },
     /// Nobody reads the answers any more, or the pipe failed.
     #[error("cannot write to stdout: {source}")]

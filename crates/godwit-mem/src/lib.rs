@@ -6,7 +6,6 @@
 
 mod align;
 mod error;
-mod index;
 mod layout;
 mod options;
 mod program;
@@ -36,8 +35,8 @@ pub trait MemLibrary: Send + Sync + Sized + 'static {
     const ENGINE: &'static str;
     /// Version of the engine.
     const VERSION: &'static str;
-    /// Makes the engine's index; `None` where the library cannot.
-    const INDEX_BUILDER: Option<&'static IndexBuilder>;
+    /// Writes the index files of a reference at a prefix; `None` if the library cannot.
+    const BUILD_INDEX: Option<BuildIndex>;
     /// The reads of a block as the library takes them.
     type Reads: BlockReads;
     /// The library's records of a block.
@@ -75,14 +74,9 @@ pub trait MemLibrary: Send + Sync + Sized + 'static {
     fn align(&self, options: &AlignmentOptions, block: ReadBlock<Self::Reads>) -> Result<Self::Answer, Error>;
 }
 
-/// Makes the index of an engine.
-pub struct IndexBuilder {
-    /// Extensions of the index files, without the dot. The file that completes the index is the last.
-    pub extensions: &'static [&'static str],
-    /// Writes the index files of a reference at a prefix, or returns the library's status. It may end the process when
-    /// something is wrong.
-    pub build: fn(fasta: &CStr, prefix: &CStr) -> Result<(), c_int>,
-}
+/// Writes the index files of a reference at a prefix, or returns the status of the library. The library may end the process when
+/// it fails.
+pub type BuildIndex = fn(fasta: &CStr, prefix: &CStr) -> Result<(), c_int>;
 
 /// Options of loading an index.
 pub struct LoadOptions<'a> {
@@ -102,8 +96,7 @@ impl LoadOptions<'_> {
     /// # Errors
     /// [`Error::Usage`] for one with a NUL, which no file has.
     pub fn c_prefix(&self) -> Result<CString, Error> {
-        let bad = || Error::Usage { message: format!("{} is not a path", self.reference.display()) };
-        c_path(self.reference).ok_or_else(bad)
+        c_path(self.reference)
     }
 }
 
@@ -140,8 +133,12 @@ pub trait BlockAnswer: Send + 'static {
     fn write<W: Write>(self, header: &BlockHeader, streams: &mut StreamEncoder<'_, W>) -> Result<u64, Error>;
 }
 
-/// A path as C wants it; `None` for one with a NUL in it, which no file has.
-fn c_path(path: &Path) -> Option<CString> {
+/// Returns a path as a C string.
+///
+/// # Errors
+/// [`Error::Usage`] for a path with a NUL, which no file has.
+fn c_path(path: &Path) -> Result<CString, Error> {
     use std::os::unix::ffi::OsStrExt;
-    CString::new(path.as_os_str().as_bytes()).ok()
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::Usage { message: format!("{} is not a path", path.display()) })
 }

@@ -1,10 +1,11 @@
 //! The command line of such a program.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::error::Error;
-use crate::{IndexBuilder, MemLibrary, align, index, options};
+use crate::{MemLibrary, align, c_path, options};
 
 /// The program: `index`, `align`, `check`, `--version`, `--help`. All of `main`.
 pub fn run_program<L: MemLibrary>() -> ExitCode {
@@ -20,9 +21,9 @@ pub fn run_program<L: MemLibrary>() -> ExitCode {
 
 fn help<L: MemLibrary>() -> String {
     let (program, engine) = (L::PROGRAM, L::ENGINE);
-    let index = if L::INDEX_BUILDER.is_some() {
+    let index = if L::BUILD_INDEX.is_some() {
         format!(
-            "  {program} index REF.fa\n      writes the index beside the reference, the same bytes as {engine} index\n"
+            "  {program} index REF.fa PREFIX\n      writes the index to PREFIX.*, the same bytes as {engine} index\n"
         )
     } else {
         String::new()
@@ -56,19 +57,18 @@ fn run<L: MemLibrary>(arguments: &[String]) -> Result<(), Error> {
             println!("{}", help::<L>());
             Ok(())
         }
-        ["index", reference] => index::build::<L>(reference.as_ref(), builder::<L>()?),
-        [index::PART, reference, prefix] => {
-            index::build_part::<L>(reference.as_ref(), prefix.as_ref(), builder::<L>()?)
-        }
+        ["index", reference, prefix] => build_index::<L>(reference.as_ref(), prefix.as_ref()),
         ["check", "--", ..] => check::<L>(&arguments[2..]),
         ["align", ..] => align::run::<L>(&align_arguments::<L>(&arguments[1..])?),
         _ => Err(usage(format!("expected a command that {} --help lists", L::PROGRAM))),
     }
 }
 
-fn builder<L: MemLibrary>() -> Result<&'static IndexBuilder, Error> {
-    let none = || usage(format!("{} makes no index; run godwit index", L::PROGRAM));
-    L::INDEX_BUILDER.ok_or_else(none)
+fn build_index<L: MemLibrary>(reference: &Path, prefix: &Path) -> Result<(), Error> {
+    let build = L::BUILD_INDEX.ok_or_else(|| usage(format!("{} makes no index; run godwit index", L::PROGRAM)))?;
+    File::open(reference).map_err(|source| Error::Reference { path: reference.to_owned(), source })?;
+    let problem = |status| Error::Index { engine: L::ENGINE, reference: reference.to_owned(), status };
+    build(&c_path(reference)?, &c_path(prefix)?).map_err(problem)
 }
 
 fn align_arguments<L: MemLibrary>(arguments: &[String]) -> Result<align::Arguments, Error> {

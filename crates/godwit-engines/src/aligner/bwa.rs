@@ -9,8 +9,12 @@ pub mod fm_index;
 mod index;
 mod layout;
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use godwit_process::Temporary;
 
 use super::{ChildHandle, Session};
 use crate::EngineError;
@@ -213,19 +217,41 @@ pub fn program_variable(kind: IndexKind) -> &'static str {
     engine(kind).variable
 }
 
-/// Makes the five index files beside `reference`, byte for byte those of `bwa index`. Nothing half-made is left in
-/// place of a file.
+/// Writes the index files of a kind beside `reference`, the same bytes as `bwa index`. The program writes them to a temporary
+/// directory beside the reference, from which whole files are renamed.
 ///
 /// # Errors
-/// [`EngineError::NotFound`], [`EngineError::Io`], [`EngineError::Usage`] and [`EngineError::Died`].
+/// [`EngineError::NotFound`] and [`EngineError::Usage`] for the program, [`EngineError::Died`] when it cannot read the reference or
+/// write the index, and [`EngineError::Io`] when the directory of the reference cannot be written to.
 pub fn build_index(reference: &Path, kind: IndexKind, program_path: Option<&Path>) -> Result<(), EngineError> {
     let program = program(kind, program_path)?;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |source| EngineError::Io { program: path, action: "write to", source }
+    };
+    let directory = reference.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = Temporary::create(|| tempfile::Builder::new().prefix(".godwit-index-").tempdir_in(directory));
+    let temporary = temporary.map_err(failed(directory))?;
+    let prefix = temporary.path().join("index");
     let mut command = Command::new(&program);
-    command.arg("index").arg(reference);
+    command.arg("index").arg(reference).arg(&prefix);
     let started = child::start(program, command)?;
     let handle = ChildHandle::new(started.state.clone());
     drop((started.stdin, started.stdout));
-    handle.wait()
+    handle.wait()?;
+    // An index without its first file is not an index: that file is removed first and renamed last.
+    let first = reference.with_added_extension(kind.extensions()[0]);
+    match fs::remove_file(&first) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(failed(&first)(source)),
+        _ => {}
+    }
+    for extension in kind.extensions().iter().rev() {
+        let target = reference.with_added_extension(extension);
+        let written = prefix.with_added_extension(extension);
+        let synced = File::open(&written).and_then(|file| file.sync_all());
+        synced.and_then(|()| fs::rename(&written, &target)).map_err(failed(&target))?;
+    }
+    Ok(())
 }
 
 /// Path of the program: the environment variable's, else beside this executable, else on PATH.
