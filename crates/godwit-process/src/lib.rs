@@ -13,6 +13,6 @@ mod temporary;
 pub use descendants::end_descendants;
 pub use system::{Signal, await_exit, die_with_parent, has_ended, signal_group};
 pub use temporary::{
-    ResumablePaths, Temporary, TemporaryPath, close_temporary_paths, record_resumable_work, remove_temporary_paths,
-    resumable_work,
+    ResumablePaths, Temporary, TemporaryPath, close_temporary_paths, discard_resumable_work, record_resumable_work,
+    remove_temporary_paths, resumable_work,
 };

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// All temporary paths of the process.
 static PATHS: Mutex<Paths> = Mutex::new(Paths { next: 0, paths: BTreeMap::new() });
+/// Whether the verb has no way to continue from the work on disk.
+static DISCARDS_WORK: AtomicBool = AtomicBool::new(false);
 /// The user's way to continue from the work on disk.
 static RESUMABLE: Mutex<Option<&'static str>> = Mutex::new(None);
 
@@ -129,8 +132,12 @@ impl ResumablePaths {
         Self(Mutex::new(paths.into_iter().map(TemporaryPath::new).collect()))
     }
 
-    /// Takes the paths off the list: they hold finished work, from which `--resume` continues.
+    /// Takes the paths off the list: they hold finished work, from which `--resume` continues. After [`discard_resumable_work`] the
+    /// paths stay on the list.
     pub fn keep(&self) {
+        if DISCARDS_WORK.load(Ordering::Relaxed) {
+            return;
+        }
         let listed = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if !listed.is_empty() {
             record_resumable_work("what was done is kept: add --resume to the same command to continue");
@@ -177,6 +184,11 @@ fn remove(path: &Path) {
             return;
         }
     }
+}
+
+/// Lets a stop by a signal remove unfinished work: the verb of this process has no `--resume`.
+pub fn discard_resumable_work() {
+    DISCARDS_WORK.store(true, Ordering::Relaxed);
 }
 
 /// Records how the user continues from the work that is on disk.

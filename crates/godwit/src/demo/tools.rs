@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use godwit_pipeline::AlignOptions;
+use godwit_process::Temporary;
 
 /// FLAG of duplicates.
 const DUPLICATE: u32 = 0x400;
@@ -28,18 +29,20 @@ pub fn compare_with_tools(options: &AlignOptions, bam: &Path) -> Result<ToolComp
     if !installed {
         return Ok(comparison);
     }
-    let work = options.out.join("reference-tools");
-    std::fs::create_dir_all(&work).map_err(|error| format!("cannot create {}: {error}", work.display()))?;
+    let temporary =
+        Temporary::create(|| tempfile::Builder::new().prefix(".godwit-reference-tools-").tempdir_in(&options.out));
+    let temporary = temporary.map_err(|error| format!("cannot write to {}: {error}", options.out.display()))?;
+    let work = temporary.path();
     let header = text_of(Command::new("samtools").arg("view").arg("-H").arg(bam))?;
     // `samtools cat` would keep the read groups of the first lane only.
     let header_path = work.join("header.sam");
     std::fs::write(&header_path, &header)
         .map_err(|error| format!("cannot write {}: {error}", header_path.display()))?;
-    let sorted = align_and_sort(options, &header, &header_path, &work)?;
+    let sorted = align_and_sort(options, &header, &header_path, work)?;
     comparison.aligner = Some("bwa mem | samtools sort".into());
     let picard = picard_command();
     let expected = match &picard {
-        Some(picard) => mark_duplicates(picard, &sorted, &work)?,
+        Some(picard) => mark_duplicates(picard, &sorted, work)?,
         None => sorted,
     };
     let (records, flags) = differences(bam, &expected)?;

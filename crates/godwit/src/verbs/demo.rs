@@ -34,6 +34,7 @@ const SAMPLE: &str = "demo";
 /// Runs the demonstration and prints its results on stdout.
 pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let progress = Progress::new(&args.common);
+    godwit_process::discard_resumable_work();
     std::fs::create_dir_all(&args.out).map_err(|source| PipelineError::File {
         action: "create",
         path: args.out.clone(),
