@@ -172,16 +172,19 @@ impl Interruption {
         signal_hook::low_level::exit(Exit::Interrupted as i32);
     }
 
-    /// Reports the interruption from a thread of its own: another one may be blocked while it holds stderr.
+    /// Reports the interruption from a thread of its own: another one may be blocked while it holds stderr. No thread writes to
+    /// stderr afterwards, so that the report is the last line.
     fn report(&'static self) {
         let (done, reported) = mpsc::channel();
         let report = move || {
+            let stderr = std::io::stderr().lock();
             let failure = interrupted();
             let line = failure.line();
             if self.events.load(Ordering::Relaxed) {
                 progress::tell_end(&Err(failure), self.started.elapsed());
             }
             failure::tell(&format!("godwit: error: {line}"));
+            std::mem::forget(stderr);
             // The receiver waits for a bounded time.
             let _ = done.send(());
         };
