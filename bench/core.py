@@ -17,6 +17,7 @@ import _measure as bench
 
 # In the order of the table: script, arguments. Results are named like the scripts.
 BENCHMARKS = {
+    "index": [],
     "align": [],
     "markdup": [],
     "memory": [],

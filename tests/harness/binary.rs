@@ -1,6 +1,7 @@
 //! The built `godwit`, as people run it.
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -27,7 +28,7 @@ pub fn path() -> PathBuf {
 
 /// A command line of godwit under construction.
 ///
-/// It reads no configuration of whoever runs the tests.
+/// It reads no configuration of the user who runs the tests, and handles SIGHUP also where the tests were started by nohup(1).
 pub fn godwit() -> Godwit {
     godwit_at(&path())
 }
@@ -36,6 +37,13 @@ pub fn godwit() -> Godwit {
 pub fn godwit_at(path: &std::path::Path) -> Godwit {
     let mut command = Command::new(path);
     command.env("XDG_CONFIG_HOME", scratch::root().join("no-configuration"));
+    // SAFETY: between fork and exec only signal is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     Godwit { command, stdin: None, stderr: None }
 }
 
@@ -90,7 +98,6 @@ impl Godwit {
 
     /// Lets no file grow beyond `bytes`: writes fail with "file too large" as they would on a full disk.
     pub fn largest_file(mut self, bytes: u64) -> Self {
-        use std::os::unix::process::CommandExt;
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
         // SAFETY: between fork and exec only the async-signal-safe calls signal and setrlimit are made.
         unsafe {

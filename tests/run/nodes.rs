@@ -318,22 +318,3 @@ fn power_loss_of_a_node_of_a_slurm_job_changes_no_byte() {
     cluster.strike("kill", "gw3");
     assert_same_by_slurm(&expected, &out, &run.finish());
 }
-
-#[test]
-fn power_loss_of_the_head_of_a_slurm_job_starts_it_again() {
-    needs!("bwa");
-    needs_slurm!();
-    let cluster = Cluster::start(2);
-    if !cluster.has_own_nodes() {
-        return;
-    }
-    let expected = by_one_process();
-    let out = scratch::directory("slurm-head").join("out");
-    let run = align_on_slurm(&out, &cluster, 2).start();
-    wait_until_said(&out.join("slurm/logs/node-0.err"), "aligned", 3, &run);
-    cluster.strike("kill", "gw1");
-    cluster.strike("start", "gw1");
-    let run = run.finish();
-    assert!(out.join("slurm/attempts/1").is_dir(), "{}", run.report());
-    assert_same_by_slurm(&expected, &out, &run);
-}

@@ -25,7 +25,7 @@ use godwit_formats::sam::Header;
 use godwit_kernels::markdup::{BlockDetails, BlockSignatures, BlockTemplates};
 use godwit_kernels::sort::Spill;
 use godwit_model::{BlockId, PartitionPlan, SortKey};
-use godwit_process::ResumablePaths;
+use godwit_process::{ResumablePaths, TemporaryPath};
 
 pub use block_appender::Finished;
 pub use block_starts::BlockStart;
@@ -115,7 +115,9 @@ impl RunDirectory {
     ) -> Result<Opened, PipelineError> {
         let path = out.join(NAME);
         let failed = |error| PipelineError::file("use the run directory", &path)(error);
-        create_private_directory(&path).map_err(PipelineError::file("create", &path))?;
+        // A new directory is on the list of temporary paths from the start, and goes over to `resumable` below.
+        let created = TemporaryPath::create_directory(&path, || create_private_directory(&path));
+        let _created = created.map_err(PipelineError::file("create", &path))?;
         let (journal, entries) = Journal::open(&path.join("journal")).map_err(failed)?;
         let is_block = |entry: &&Entry| matches!(entry, Entry::Block(_));
         let blocks = entries.iter().filter(is_block).count();
@@ -126,6 +128,7 @@ impl RunDirectory {
             let _ = fs::remove_file(path.join(LIVE));
             journal.clear().map_err(failed)?;
             let data = temp.map(|temp| data_below(temp, out));
+            let _data = data.as_deref().map(TemporaryPath::new);
             let data_bytes = data.as_ref().map(|data| data.as_os_str().as_bytes().to_vec());
             let mut run = Self::with_data(out, journal, data.unwrap_or_else(|| path.clone())).map_err(failed)?;
             run.dropped_blocks = blocks;

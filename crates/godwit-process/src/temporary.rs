@@ -64,6 +64,17 @@ impl TemporaryPath {
         let value = make()?;
         Ok((value, paths.add(path)))
     }
+
+    /// Creates a directory with `create` and adds it to the list, unless it exists already: `None` then.
+    ///
+    /// # Errors
+    /// The error of `create`.
+    pub fn create_directory<E>(path: &Path, create: impl FnOnce() -> Result<(), E>) -> Result<Option<Self>, E> {
+        let mut paths = paths();
+        let exists = path.exists();
+        create()?;
+        Ok((!exists).then(|| paths.add(path)))
+    }
 }
 
 impl Drop for TemporaryPath {
@@ -217,8 +228,12 @@ mod tests {
         let listed = TemporaryPath::new(&path("gone"));
         assert!(TemporaryPath::create(&path("none"), || Err::<(), _>("it fails")).is_err());
         drop(TemporaryPath::new(&path("stays")));
+        let create =
+            |name: &str| TemporaryPath::create_directory(&path(name), || fs::create_dir_all(path(name))).unwrap();
+        let (existing, created) = (create("stays"), create("created"));
+        assert!(existing.is_none() && created.is_some());
         remove_temporary_paths();
-        assert!(!path("gone").exists() && !file.path().exists());
+        assert!(!path("gone").exists() && !path("created").exists() && !file.path().exists());
         assert!(path("stays").join("file").exists());
         drop(listed);
     }

@@ -10,7 +10,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-use godwit_process::ResumablePaths;
+use godwit_process::{ResumablePaths, TemporaryPath};
 use serde::{Deserialize, Serialize};
 
 use crate::SearchError;
@@ -167,12 +167,12 @@ impl Journal {
             let path = path.to_owned();
             move |source| SearchError::File { action, path, source }
         };
-        match fs::DirBuilder::new().mode(0o700).create(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(wrong("make", &directory)(error));
-            }
-            _ => {}
-        }
+        let create = || match fs::DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            outcome => outcome,
+        };
+        // A new directory is on the list of temporary paths from the start, and goes over to `resumable` below.
+        let _created = TemporaryPath::create_directory(&directory, create).map_err(wrong("make", &directory))?;
         let path = directory.join("journal");
         let place = directory.clone();
         let open = |name: &str| {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use godwit_kernels::sort::Spill;
-use godwit_process::ResumablePaths;
+use godwit_process::{ResumablePaths, TemporaryPath};
 use serde::{Deserialize, Serialize};
 
 use super::identity::is_of_reads;
@@ -148,7 +148,9 @@ impl CallRun {
     pub(super) fn open(out: &Path, facts: &[Fact], resume: bool) -> Result<Opened, PipelineError> {
         let path = Self::path_of(out);
         let failed = |error| PipelineError::file("use the run directory", &path)(error);
-        create_private_directory(&path).map_err(PipelineError::file("create", &path))?;
+        // A new directory is on the list of temporary paths from the start, and goes over to `resumable` below.
+        let created = TemporaryPath::create_directory(&path, || create_private_directory(&path));
+        let _created = created.map_err(PipelineError::file("create", &path))?;
         let (journal, entries) = Journal::<Entry>::open(&path.join("journal")).map_err(failed)?;
         let directory = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let records = SpillFile::keep(&path.join("records")).map_err(failed)?;
