@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--plain", action="store_true", help="read plain FASTQ instead of gzip")
     parser.add_argument("--block-bases", type=int, default=100_000_000, help="bwa's -K (default: 100,000,000)")
     parser.add_argument("--memory", help="godwit's --memory")
-    parser.add_argument("--skip", nargs="*", default=[], help="exclude competitors whose name contains one of these words; bwa-rs is then not installed either")
+    parser.add_argument("--skip", nargs="*", default=[], help="words; a competitor with one of them in its name does not run (bwa-rs: is not installed either)")
     options = parser.parse_args()
     bench.need("bwa", "samtools")
     wanted = {} if "bwa-rs" in options.skip else PEERS

@@ -28,7 +28,7 @@ pub fn path() -> PathBuf {
 
 /// A command line of godwit under construction.
 ///
-/// It reads no configuration of the user who runs the tests, and handles SIGHUP also where the tests were started by nohup(1).
+/// The process ignores the user's configuration files. It handles SIGHUP even if the tests were started with nohup(1).
 pub fn godwit() -> Godwit {
     godwit_at(&path())
 }
