@@ -21,10 +21,10 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let (output, input) = io::pipe().context("cannot make a pipe")?;
     let mut command = crate::cargo::command();
     command.args(["test", "--profile", "ci", "--workspace", "--no-fail-fast"]).args(arguments).current_dir(root);
-    // Half of the time a test waits: for a process to start, for a time limit, for SLURM.
+    // Most of its time a test waits: for a process to start, for a time limit, for SLURM.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        command.env("RUST_TEST_THREADS", (2 * processors).to_string());
+        command.env("RUST_TEST_THREADS", (3 * processors).to_string());
     }
     // Java programs of the tests run for seconds: its optimizing compiler takes more time there than it saves.
     command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1");
