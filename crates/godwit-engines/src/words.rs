@@ -43,6 +43,17 @@ impl Words {
         &self.text
     }
 
+    /// Writes the text that fingerprints of runs contain, independent of the names of types and fields.
+    pub(crate) fn fingerprint_text(&self) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => format!("Text({text:?})"),
+            Piece::Place(name) => format!("Place({name:?})"),
+        };
+        let word = |pieces: &Vec<Piece>| format!("[{}]", pieces.iter().map(piece).collect::<Vec<_>>().join(", "));
+        let words: Vec<String> = self.words.iter().map(word).collect();
+        format!("Words {{ text: {:?}, words: [{}] }}", self.text, words.join(", "))
+    }
+
     /// The program as it was given.
     pub(crate) fn program(&self) -> &str {
         match self.words.first().map(Vec::as_slice) {

@@ -18,6 +18,12 @@ impl BlockId {
     /// Blocks of one lane: 20 bits of a [`RecordId`], 10^14 bases at the default block size.
     pub const MAX_BLOCKS: u32 = 1 << 20;
 
+    /// Writes the text that fingerprints of runs contain. Files on disk hold hashes of it: the text is independent of the names of
+    /// types and fields, and changing it makes stopped runs start over.
+    pub fn fingerprint_text(self) -> String {
+        format!("BlockId {{ lane: {}, ordinal: {} }}", self.lane, self.ordinal)
+    }
+
     /// The record with this 0-based index in the block.
     #[inline]
     pub fn record(self, index: u32) -> RecordId {

@@ -100,6 +100,13 @@ impl PloidyTable {
         Ok(Self { rules })
     }
 
+    /// Writes the text that fingerprints of runs contain. Files on disk hold hashes of it: the text is independent of the names of
+    /// types and fields, and changing it makes stopped runs start over.
+    pub fn fingerprint_text(&self) -> String {
+        let rules: Vec<String> = self.rules.iter().map(Rule::fingerprint_text).collect();
+        format!("PloidyTable {{ rules: [{}] }}", rules.join(", "))
+    }
+
     /// Refuses a sex of which the table knows nothing.
     ///
     /// # Errors
@@ -156,6 +163,19 @@ impl Rule {
     }
 }
 
+impl Rule {
+    fn fingerprint_text(&self) -> String {
+        let Self { place, sex, ploidy } = self;
+        let place = match place {
+            Some(Place { contig, start, end }) => {
+                format!("Some(Place {{ contig: {contig:?}, start: {start}, end: {end} }})")
+            }
+            None => "None".to_owned(),
+        };
+        format!("Rule {{ place: {place}, sex: {sex:?}, ploidy: {ploidy} }}")
+    }
+}
+
 impl Place {
     fn holds(&self, contig: &str, position: u32) -> bool {
         self.contig == contig && (self.start..self.end).contains(&position)
@@ -179,6 +199,18 @@ mod tests {
         // Without a sex no call is lost.
         assert_eq!(table.ploidy("chrY", 5, None), 1);
         assert!(table.borders("chrX", 156_040_895, None).is_empty());
+    }
+
+    #[test]
+    fn the_text_in_fingerprints_has_the_bytes_of_earlier_versions() {
+        let table = PloidyTable::parse("chrX 1 60000 M 1\n* * * F 2\n\"q\" * * * 3\n").unwrap();
+        let expected = concat!(
+            r#"PloidyTable { rules: [Rule { place: Some(Place { contig: "chrX", start: 0, end: 60000 }), sex: Some("M"), ploidy: 1 }, "#,
+            r#"Rule { place: None, sex: Some("F"), ploidy: 2 }, "#,
+            r#"Rule { place: Some(Place { contig: "\"q\"", start: 0, end: 4294967295 }), sex: None, ploidy: 3 }] }"#
+        );
+        assert_eq!(table.fingerprint_text(), expected);
+        assert_eq!(PloidyTable::default().fingerprint_text(), "PloidyTable { rules: [] }");
     }
 
     #[test]

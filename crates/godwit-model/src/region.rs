@@ -65,6 +65,13 @@ impl Region {
     /// Behind every base that a contig can have (SAMv1 §1.3: lengths below 2^31).
     pub const OPEN_END: u32 = i32::MAX as u32;
 
+    /// Writes the text that fingerprints of runs contain. Files on disk hold hashes of it: the text is independent of the names of
+    /// types and fields, and changing it makes stopped runs start over.
+    pub fn fingerprint_text(&self) -> String {
+        let Self { contig, start, end } = self;
+        format!("Region {{ contig: {contig:?}, start: {start}, end: {end} }}")
+    }
+
     /// Reads a region string by the rules of samtools ("REGIONS" in `samtools-view(1)`; `hts_parse_region` of htslib 1.16):
     /// `NAME`, `NAME:FIRST`, `NAME:FIRST-`, `NAME:FIRST-LAST` and `NAME:-LAST`, 1-based and closed, with or without
     /// thousands separators. The whole text is tried as the name of a contig first, because names may contain colons. Braces
@@ -367,6 +374,12 @@ mod tests {
                 prop_assert!(contigs.contains(&region.contig) && region.start < region.end);
             }
         }
+    }
+
+    #[test]
+    fn the_text_in_fingerprints_has_the_bytes_of_earlier_versions() {
+        let region = Region { contig: "HLA\"A\\".to_owned(), start: 9, end: Region::OPEN_END };
+        assert_eq!(region.fingerprint_text(), r#"Region { contig: "HLA\"A\\", start: 9, end: 2147483647 }"#);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod call;
 mod compare;
 mod error;
 mod filtering;
+mod fingerprint;
 mod job;
 mod journal;
 mod key_numbers;

@@ -32,6 +32,7 @@ pub use block_starts::BlockStart;
 use block_starts::BlockStarts;
 
 use crate::error::PipelineError;
+use crate::fingerprint::{blocks_text, facts_text};
 use crate::journal::{self, BlockEntry, DATA_PREFIX, Entry, Fact, Journal, OverNodes, PartitionEntry};
 use crate::partitioned_file::PartPlace;
 use crate::runs::RunTable;
@@ -255,7 +256,8 @@ impl RunDirectory {
     /// What decides the records: the facts of the run, and the reads of all blocks that are in the journal by now.
     pub fn records_identity(&self) -> String {
         let blocks = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        blake3::hash(format!("{:?} {blocks:?}", self.facts).as_bytes()).to_hex()[..16].to_owned()
+        let text = format!("{} {}", facts_text(&self.facts), blocks_text(&blocks));
+        blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
     /// What a run over nodes is known by.

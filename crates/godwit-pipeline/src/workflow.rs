@@ -65,6 +65,14 @@ impl Workflow {
             Self::Gatk => "gatk",
         }
     }
+
+    /// The text in what a finished sample is recognised by. Files on disk hold it: it is independent of the names of variants.
+    fn fingerprint_text(self) -> &'static str {
+        match self {
+            Self::Default => "Default",
+            Self::Gatk => "Gatk",
+        }
+    }
 }
 
 /// What to run on which samples.

@@ -41,6 +41,19 @@ impl CallerChoice {
         }
     }
 
+    /// Writes the text that fingerprints of runs contain. Files on disk hold it: the text is independent of the names of types and
+    /// variants, and changing it makes samples start over.
+    pub fn fingerprint_text(&self) -> String {
+        match self {
+            Self::Bcftools => "Bcftools".to_owned(),
+            Self::Freebayes => "Freebayes".to_owned(),
+            Self::Gatk => "Gatk".to_owned(),
+            Self::GatkJoint => "GatkJoint".to_owned(),
+            Self::Mutect2 => "Mutect2".to_owned(),
+            Self::Template(template) => format!("Template({})", template.fingerprint_text()),
+        }
+    }
+
     /// Finds the caller. `arguments`: further options of a named one.
     ///
     /// # Errors
@@ -80,5 +93,24 @@ impl FromStr for CallerChoice {
                 ),
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_in_fingerprints_has_the_bytes_of_earlier_versions() {
+        let text = |choice: &str| choice.parse::<CallerChoice>().unwrap().fingerprint_text();
+        assert_eq!(
+            ["bcftools", "freebayes", "gatk", joint::NAME, mutect2::NAME].map(text),
+            ["Bcftools", "Freebayes", "Gatk", "GatkJoint", "Mutect2"]
+        );
+        let expected = concat!(
+            r#"Template(CallTemplate(Words { text: "x -r={region} {bam}", "#,
+            r#"words: [[Text("x")], [Text("-r="), Place("region")], [Place("bam")]] }))"#
+        );
+        assert_eq!(text("x -r={region} {bam}"), expected);
     }
 }

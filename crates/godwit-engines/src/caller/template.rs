@@ -51,6 +51,11 @@ impl CallTemplate {
         self.0.text()
     }
 
+    /// Writes the text that fingerprints of runs contain, independent of the names of types and fields.
+    pub(super) fn fingerprint_text(&self) -> String {
+        format!("CallTemplate({})", self.0.fingerprint_text())
+    }
+
     /// The program's name without its folder.
     pub fn name(&self) -> &str {
         self.0.name()

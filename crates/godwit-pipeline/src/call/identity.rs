@@ -10,6 +10,7 @@ use super::reference::ScannedReference;
 use super::targets::Targets;
 use super::{CallOptions, plan};
 use crate::error::PipelineError;
+use crate::fingerprint::regions_text;
 use crate::journal::Fact;
 use crate::manifest::checksum;
 
@@ -38,9 +39,9 @@ pub(super) fn facts(
 ) -> Vec<Fact> {
     let short = |text: &str| blake3::hash(text.as_bytes()).to_hex()[..16].to_owned();
     let grid = plan::grid_options(options, &caller.habits());
-    let table = options.ploidy.as_ref().map(|table| short(&format!("{table:?}")));
+    let table = options.ploidy.as_ref().map(|table| short(&table.fingerprint_text()));
     let facts = [
-        ("--regions", targets.map_or("none".to_owned(), |targets| short(&format!("{:?}", targets.regions)))),
+        ("--regions", targets.map_or("none".to_owned(), |targets| short(&regions_text(&targets.regions)))),
         ("--ploidy", table.unwrap_or("none".to_owned())),
         ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
         ("--grid-size", grid.window_bases.to_string()),

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
 use super::report::SampleOutcome;
 use super::sheet::{SheetLane, SheetSample};
 use super::{JobDone, WorkflowOptions, WorkflowRun};
 use crate::error::PipelineError;
+use crate::fingerprint::option_text;
 use crate::manifest::{self, Manifest};
 use crate::scratch::create_private_directory;
 use crate::staging::write_whole;
@@ -56,6 +58,17 @@ pub trait FetchReads: Debug + Send + Sync {
 /// Whether reads are named by an address, not by a path.
 pub(super) fn is_address(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains("://"))
+}
+
+/// Writes the text of what decides what a sample becomes, but for its reads. A file on disk holds it: only types of the standard library
+/// are formatted with `{:?}`. `reference`: the checksum of the reference.
+fn deciding_text(options: &WorkflowOptions, reference: &str) -> String {
+    let WorkflowOptions { block_bases, aligner, caller, caller_args, ploidy, known_sites, window_bases, .. } = options;
+    let aligning = (env!("CARGO_PKG_VERSION"), reference, aligner.text(), block_bases, options.job.metrics);
+    let workflow = options.workflow.fingerprint_text();
+    let caller = caller.fingerprint_text();
+    let ploidy = option_text(ploidy.as_ref().map(PloidyTable::fingerprint_text));
+    format!("{aligning:?} ({workflow}, {caller}, {caller_args:?}, {ploidy}, {known_sites:?}, {window_bases})")
 }
 
 /// What a sample was done with.
@@ -174,11 +187,7 @@ impl WorkflowRun<'_> {
 
     /// What decides what a sample becomes, but for its reads.
     fn deciding_options(&self) -> String {
-        let WorkflowOptions { block_bases, aligner, caller, caller_args, ploidy, known_sites, window_bases, .. } =
-            self.options;
-        let (version, workflow, reference) = (env!("CARGO_PKG_VERSION"), self.options.workflow, &self.scanned.checksum);
-        let aligning = (version, reference, aligner.text(), block_bases, self.options.job.metrics);
-        format!("{aligning:?} {:?}", (workflow, caller, caller_args, ploidy, known_sites, window_bases))
+        deciding_text(self.options, &self.scanned.checksum)
     }
 
     fn reads_directory(&self, sample: &SheetSample) -> PathBuf {
@@ -221,5 +230,77 @@ impl WorkflowRun<'_> {
             Ok(JobDone { records: 0, already_complete: false, files })
         })?;
         Ok(here)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_engines::aligner::AlignerChoice;
+    use godwit_engines::caller::CallerChoice;
+
+    use super::*;
+    use crate::job::JobOptions;
+    use crate::marking::MarkingOptions;
+    use crate::reduce::DuplicatePolicy;
+    use crate::workflow::Workflow;
+
+    fn options() -> WorkflowOptions {
+        let job = JobOptions {
+            threads: 1,
+            memory_bytes: None,
+            temp: None,
+            partitions: 1,
+            duplicates: DuplicatePolicy::Mark,
+            optical_distance: 100,
+            marking: MarkingOptions::default(),
+            step: None,
+            recipients: Vec::new(),
+            metrics: true,
+            command: Vec::new(),
+            program: PathBuf::new(),
+        };
+        WorkflowOptions {
+            reference: PathBuf::new(),
+            sheet: PathBuf::new(),
+            out: PathBuf::new(),
+            workflow: Workflow::Default,
+            job,
+            block_bases: 10_000_000,
+            aligner: AlignerChoice::Bwa,
+            caller: CallerChoice::Bcftools,
+            caller_args: "-a \"x\"".to_owned(),
+            ploidy: None,
+            ploidy_name: None,
+            known_sites: Vec::new(),
+            snp_resources: Vec::new(),
+            indel_resources: Vec::new(),
+            window_bases: 5_000_000,
+            caller_memory_bytes: None,
+            resume: false,
+            fetch: None,
+            store: None,
+            storage: None,
+        }
+    }
+
+    #[test]
+    fn what_decides_a_sample_has_the_bytes_of_earlier_versions() {
+        let version = env!("CARGO_PKG_VERSION");
+        let expected = format!(
+            r#"("{version}", "abc", "bwa", 10000000, true) (Default, Bcftools, "-a \"x\"", None, [], 5000000)"#
+        );
+        assert_eq!(deciding_text(&options(), "abc"), expected);
+        let other = WorkflowOptions {
+            workflow: Workflow::Gatk,
+            caller: CallerChoice::Gatk,
+            ploidy: PloidyTable::parse("* * * M 1\n").ok(),
+            known_sites: vec![PathBuf::from("/a b.vcf.gz")],
+            ..options()
+        };
+        let table = r#"Some(PloidyTable { rules: [Rule { place: None, sex: Some("M"), ploidy: 1 }] })"#;
+        let expected = format!(
+            r#"("{version}", "abc", "bwa", 10000000, true) (Gatk, Gatk, "-a \"x\"", {table}, ["/a b.vcf.gz"], 5000000)"#
+        );
+        assert_eq!(deciding_text(&other, "abc"), expected);
     }
 }
