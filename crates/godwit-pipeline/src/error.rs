@@ -44,6 +44,42 @@ pub enum Blame {
     Bug,
 }
 
+impl Blame {
+    const ALL: [Self; 7] =
+        [Self::Usage, Self::Input, Self::Machine, Self::Engine, Self::Remote, Self::Interrupted, Self::Bug];
+
+    /// Returns the exit code of a process that fails so.
+    pub fn exit_code(self) -> i32 {
+        match self {
+            Self::Bug => 1,
+            Self::Usage => 2,
+            Self::Input => 3,
+            Self::Machine => 4,
+            Self::Engine => 5,
+            Self::Remote => 6,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// Returns what another godwit failed for, by its exit code. A process without one, or with another, is lost with its machine.
+    pub fn of_exit_code(code: Option<i32>) -> Self {
+        Self::ALL.into_iter().find(|blame| Some(blame.exit_code()) == code).unwrap_or(Self::Remote)
+    }
+
+    /// Returns the text in the outcome file of a sample. It is independent of the names of the variants.
+    pub(crate) fn outcome_text(self) -> &'static str {
+        match self {
+            Self::Usage => "Usage",
+            Self::Input => "Input",
+            Self::Machine => "Machine",
+            Self::Engine => "Engine",
+            Self::Remote => "Remote",
+            Self::Interrupted => "Interrupted",
+            Self::Bug => "Bug",
+        }
+    }
+}
+
 /// Why a job failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
@@ -455,5 +491,27 @@ impl PipelineError {
                 Self::RepeatedName { place, mate_contig: named(error.mate_contig).to_owned() }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_say_what_a_process_failed_for() {
+        assert_eq!(Blame::ALL.map(Blame::exit_code), [2, 3, 4, 5, 6, 130, 1]);
+        for blame in Blame::ALL {
+            assert_eq!(Blame::of_exit_code(Some(blame.exit_code())), blame);
+        }
+        for code in [None, Some(0), Some(137)] {
+            assert_eq!(Blame::of_exit_code(code), Blame::Remote);
+        }
+    }
+
+    #[test]
+    fn texts_in_outcome_files_are_those_of_earlier_versions() {
+        let texts = Blame::ALL.map(Blame::outcome_text);
+        assert_eq!(texts, ["Usage", "Input", "Machine", "Engine", "Remote", "Interrupted", "Bug"]);
     }
 }

@@ -32,14 +32,34 @@ pub enum Exit {
 impl Exit {
     /// What another godwit meant by the code it ended with.
     pub fn of_code(code: Option<i32>) -> Self {
-        match code {
-            Some(2) => Self::Usage,
-            Some(3) => Self::Input,
-            Some(4) => Self::Machine,
-            Some(5) => Self::Engine,
-            Some(1) => Self::Bug,
-            Some(130) => Self::Interrupted,
-            _ => Self::Remote,
+        Blame::of_exit_code(code).into()
+    }
+}
+
+impl From<Blame> for Exit {
+    fn from(blame: Blame) -> Self {
+        match blame {
+            Blame::Usage => Self::Usage,
+            Blame::Input => Self::Input,
+            Blame::Machine => Self::Machine,
+            Blame::Engine => Self::Engine,
+            Blame::Remote => Self::Remote,
+            Blame::Interrupted => Self::Interrupted,
+            Blame::Bug => Self::Bug,
+        }
+    }
+}
+
+impl From<Exit> for Blame {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Usage => Self::Usage,
+            Exit::Input => Self::Input,
+            Exit::Machine => Self::Machine,
+            Exit::Engine => Self::Engine,
+            Exit::Remote => Self::Remote,
+            Exit::Interrupted => Self::Interrupted,
+            Exit::Bug => Self::Bug,
         }
     }
 }
@@ -67,16 +87,7 @@ impl Failure {
 
 impl From<PipelineError> for Failure {
     fn from(error: PipelineError) -> Self {
-        let exit = match error.blame() {
-            Blame::Usage => Exit::Usage,
-            Blame::Input => Exit::Input,
-            Blame::Machine => Exit::Machine,
-            Blame::Engine => Exit::Engine,
-            Blame::Remote => Exit::Remote,
-            Blame::Interrupted => Exit::Interrupted,
-            Blame::Bug => Exit::Bug,
-        };
-        Self::new(exit, with_causes(&error))
+        Self::new(error.blame().into(), with_causes(&error))
     }
 }
 
@@ -196,6 +207,15 @@ mod tests {
         assert_eq!(spoken(word, true, LogLevel::Debug).as_deref(), Some(r#"{"event":"message","message":"z"}"#));
         assert_eq!((spoken(word, true, LogLevel::Warn), spoken(warning, false, LogLevel::Error)), (None, None));
         assert_eq!(spoken("godwit: error: x", true, LogLevel::Error).as_deref(), Some("godwit: error: x"));
+    }
+
+    #[test]
+    fn exit_codes_are_those_that_other_processes_are_understood_by() {
+        for exit in [Exit::Bug, Exit::Usage, Exit::Input, Exit::Machine, Exit::Engine, Exit::Remote, Exit::Interrupted]
+        {
+            assert_eq!((Blame::from(exit).exit_code(), Exit::of_code(Some(exit as i32))), (exit as i32, exit));
+        }
+        assert_eq!(Exit::of_code(None), Exit::Remote);
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Left {
     fn of(outcome: SampleOutcome, error: Option<&PipelineError>) -> Self {
         let blame = error.map(PipelineError::blame);
         let elsewhere = blame.is_some_and(may_be_the_node);
-        Self { outcome, elsewhere, blame: blame.map(|blame| format!("{blame:?}")).unwrap_or_default() }
+        Self { outcome, elsewhere, blame: blame.map(Blame::outcome_text).unwrap_or_default().to_owned() }
     }
 }
 
@@ -105,19 +105,6 @@ fn may_be_the_node(blame: Blame) -> bool {
     match blame {
         Blame::Machine | Blame::Engine | Blame::Remote | Blame::Interrupted => true,
         Blame::Usage | Blame::Input | Blame::Bug => false,
-    }
-}
-
-/// Whose turn it is after a process ended so.
-fn blame_of(code: Option<i32>) -> Blame {
-    match code {
-        Some(2) => Blame::Usage,
-        Some(3) => Blame::Input,
-        Some(4) => Blame::Machine,
-        Some(5) => Blame::Engine,
-        Some(1) => Blame::Bug,
-        Some(130) => Blame::Interrupted,
-        _ => Blame::Remote,
     }
 }
 
@@ -236,7 +223,7 @@ impl WorkflowRun<'_> {
             JobEnd::Exited { code, said } => (code, said),
             JobEnd::Gone { why } => (None, why),
         };
-        let blame = blame_of(code);
+        let blame = Blame::of_exit_code(code);
         match left {
             Some(Left { outcome, .. }) if outcome.error.is_none() => {
                 Judged { outcome, how: Ended::Done, blame: Blame::Bug }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_pipeline::{Blame, FetchReads, PRIVATE, PipelineError};
+use godwit_pipeline::{FetchReads, PRIVATE, PipelineError};
 use godwit_transfer::place::Place;
 use godwit_transfer::tune::CopyMode;
 use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, Links, copy};
@@ -12,7 +12,7 @@ use godwit_transfer::{Compression, CopyEvent, CopyObserver, CopyOptions, Links, 
 use super::access::credentials_for;
 use super::copy::on_threads;
 use crate::cli::AccessArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 
 /// Copies as `godwit copy` does.
 #[derive(Debug)]
@@ -63,16 +63,7 @@ fn failed(failure: Failure, address: &str, cancelled: &AtomicBool) -> PipelineEr
     if cancelled.load(Ordering::Relaxed) {
         return PipelineError::Interrupted;
     }
-    let blame = match failure.exit {
-        Exit::Usage => Blame::Usage,
-        Exit::Input => Blame::Input,
-        Exit::Machine => Blame::Machine,
-        Exit::Engine => Blame::Engine,
-        Exit::Remote => Blame::Remote,
-        Exit::Interrupted => Blame::Interrupted,
-        Exit::Bug => Blame::Bug,
-    };
-    PipelineError::Fetch { address: address.to_owned(), message: failure.message, blame }
+    PipelineError::Fetch { address: address.to_owned(), message: failure.message, blame: failure.exit.into() }
 }
 
 impl FetchReads for Fetching {
