@@ -13,6 +13,8 @@ use godwit_model::schema::{columnar, variants};
 use godwit_model::{Region, with_causes};
 use serde::{Deserialize, Serialize};
 
+use crate::error_reason::ErrorReason;
+
 /// Why a dataset cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -339,11 +341,11 @@ impl From<DatasetError> for tonic::Status {
     fn from(error: DatasetError) -> Self {
         let text = with_causes(&error);
         match error {
-            DatasetError::NotFound { .. } => Self::not_found(text),
+            DatasetError::NotFound { .. } => ErrorReason::DatasetNotFound.status(tonic::Code::NotFound, text),
             DatasetError::Refused { .. } => Self::invalid_argument(text),
             DatasetError::Forbidden { .. } => Self::permission_denied(text),
             DatasetError::AlreadyThere { .. } => Self::already_exists(text),
-            DatasetError::Changed { .. } => Self::failed_precondition(text),
+            DatasetError::Changed { .. } => ErrorReason::DatasetChanged.status(tonic::Code::FailedPrecondition, text),
             DatasetError::Data(_) => Self::data_loss(text),
             DatasetError::Machine(_) | DatasetError::Remote(_) => Self::unavailable(text),
         }

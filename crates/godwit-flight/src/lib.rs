@@ -15,6 +15,7 @@ mod cut;
 mod dataset;
 mod encoding;
 mod error;
+mod error_reason;
 mod files;
 mod first_words;
 mod frames;
@@ -49,6 +50,7 @@ pub use dataset::{
 };
 pub use encoding::{decode_base64, encode_base64, encode_base64_url};
 pub use error::FlightError;
+pub use error_reason::ErrorReason;
 pub use files::{FILES_MARK, FileInfo, FileService};
 pub use gate::{Caller, Gate, Identities, IdentityError, Issuer, KeysError, SUBJECT, Session, Visa, VisaIssuer};
 pub use metrics::{Metrics, StatementWorkers};

@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use godwit_model::Region;
 use prost::Message;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use crate::dataset::{Part, Scan};
+use crate::error_reason::ErrorReason;
 use crate::gate::{Caller, Visa};
 use crate::sql::random_bytes;
 
@@ -207,14 +208,15 @@ impl Claim {
 
     /// The claim of a ticket that this caller shows in time.
     pub(crate) fn check(ticket: &[u8], key: &TicketKey, caller: &Caller) -> Result<Self, Box<Status>> {
-        let refused = |problem: &str| Box::new(Status::permission_denied(problem));
-        let wrong = || refused("the ticket is not of this server; ask for flight info again");
+        let refused = |reason: ErrorReason, problem: &str| Box::new(reason.status(Code::PermissionDenied, problem));
+        let wrong =
+            || refused(ErrorReason::TicketOfOtherServer, "the ticket is not of this server; ask for flight info again");
         let claim = Self::read(ticket, key).ok_or_else(wrong)?;
         if claim.caller != caller.name() {
-            return Err(refused("the ticket is another caller's"));
+            return Err(refused(ErrorReason::TicketOfOtherPrincipal, "the ticket is another caller's"));
         }
         if now_unix_s() > claim.expires_unix_s {
-            return Err(refused("the ticket has expired; ask for flight info again"));
+            return Err(refused(ErrorReason::TicketExpired, "the ticket has expired; ask for flight info again"));
         }
         Ok(claim)
     }
@@ -246,6 +248,8 @@ mod tests {
         assert!(Claim::check(&ticket, &other, &Caller::default()).is_err());
         claim.expires_unix_s = 1;
         let late = Claim::check(&claim.sign(&key), &key, &Caller::default()).unwrap_err();
-        assert!(late.message().contains("expired"), "{late}");
+        assert_eq!(ErrorReason::of(&late), Some(ErrorReason::TicketExpired), "{late}");
+        let foreign = Claim::check(&ticket, &other, &Caller::default()).unwrap_err();
+        assert_eq!(ErrorReason::of(&foreign), Some(ErrorReason::TicketOfOtherServer), "{foreign}");
     }
 }

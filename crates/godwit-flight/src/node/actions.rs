@@ -13,9 +13,10 @@ use arrow_schema::Schema;
 use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{Node, blocking, refused};
+use crate::error_reason::ErrorReason;
 use crate::files::FILES_MARK;
 use crate::gate::Caller;
 use crate::pool::{self, PURPOSE, PoolState};
@@ -107,7 +108,8 @@ impl Node {
             | "CreatePreparedSubstraitPlan"
             | "CancelQuery" => return Err(refused(&action.r#type)),
             other => {
-                return Err(Status::unimplemented(format!("there is no action {other:?}; ListActions has them all")));
+                let problem = format!("there is no action {other:?}; ListActions has them all");
+                return Err(ErrorReason::UnknownAction.status(Code::Unimplemented, problem));
             }
         };
         Ok(body.into_iter().map(|body| arrow_flight::Result { body: body.into() }).collect())

@@ -10,10 +10,11 @@ use arrow_flight::{FlightDescriptor, FlightInfo};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::{Node, blocking, info_with, of_part};
 use crate::dataset::{Part, Scan};
+use crate::error_reason::ErrorReason;
 use crate::gate::Caller;
 use crate::server::Download;
 use crate::sql::{Description, PlainColumns, PlainRead, told_batch, told_columns};
@@ -94,7 +95,7 @@ impl Node {
             None => self.read_part(caller, part).await.and_then(|download| select(download, &selected)),
         };
         match read {
-            Err(status) if selected.is_all && matches!(status.code(), Code::FailedPrecondition | Code::NotFound) => {
+            Err(status) if selected.is_all && is_of_another_state(&status) => {
                 self.run_statement(caller, statement).await
             }
             read => read,
@@ -148,6 +149,29 @@ fn select(download: Download, selected: &Selected) -> Result<Download, Status> {
     Ok(Download { schema, batches: Box::pin(batches) })
 }
 
+/// Returns whether a dataset is absent or has changed since its tickets were issued.
+fn is_of_another_state(status: &Status) -> bool {
+    matches!(ErrorReason::of(status), Some(ErrorReason::DatasetChanged | ErrorReason::DatasetNotFound))
+}
+
 fn bug(error: arrow_schema::ArrowError) -> Status {
     Status::internal(format!("a bug in godwit: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+    use crate::dataset::DatasetError;
+
+    #[test]
+    fn another_state_of_a_dataset_is_recognised_by_the_reason() {
+        for error in [DatasetError::Changed { name: "d".into() }, DatasetError::NotFound { name: "d".into() }] {
+            assert!(is_of_another_state(&error.into()));
+        }
+        assert!(is_of_another_state(&ErrorReason::DatasetChanged.status(Code::FailedPrecondition, "reworded")));
+        assert!(!is_of_another_state(&Status::failed_precondition("d has changed")));
+        assert!(!is_of_another_state(&Status::not_found("there is no column x")));
+    }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::resume::Come;
 use super::seats::{Pool, Seat, is_lost};
 use crate::client::Batches;
 use crate::error::FlightError;
+use crate::error_reason::ErrorReason;
 use crate::transport::Tuning;
 
 /// Nodes that may be lost in a row before a batch comes.
@@ -109,7 +110,7 @@ impl PooledRows {
     async fn open(&mut self) -> Result<Batches, FlightError> {
         match self.seat.client.download(self.come.ticket(&self.tickets[self.at])).await {
             // It has expired by now, or the node cannot have signed it: it is asked for again.
-            Err(FlightError::Status { status, .. }) if status.code() == Code::PermissionDenied => {
+            Err(FlightError::Status { status, .. }) if needs_new_ticket(&status) => {
                 let tickets = self.seat.client.ask_sql(&self.sql).await?;
                 if tickets.len() != self.tickets.len() {
                     return Err(FlightError::Malformed { problem: "another node answers in other parts" });
@@ -119,5 +120,36 @@ impl PooledRows {
             }
             opened => opened,
         }
+    }
+}
+
+/// Returns whether a ticket has to be requested again. Servers of earlier versions send no reason: their code means other refusals too,
+/// which the second request meets again.
+fn needs_new_ticket(status: &Status) -> bool {
+    match ErrorReason::of(status) {
+        Some(reason) => matches!(
+            reason,
+            ErrorReason::TicketExpired | ErrorReason::TicketOfOtherServer | ErrorReason::TicketOfOtherPrincipal
+        ),
+        None => status.code() == Code::PermissionDenied,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_requested_again_by_the_reason_whatever_the_message_is() {
+        for (reason, is_new) in [
+            (ErrorReason::TicketExpired, true),
+            (ErrorReason::TicketOfOtherServer, true),
+            (ErrorReason::TicketOfOtherPrincipal, true),
+            (ErrorReason::DatasetChanged, false),
+        ] {
+            assert_eq!(needs_new_ticket(&reason.status(Code::PermissionDenied, "reworded")), is_new, "{reason:?}");
+        }
+        assert!(needs_new_ticket(&Status::permission_denied("of an earlier version")));
+        assert!(!needs_new_ticket(&Status::unavailable("the ticket has expired")));
     }
 }
