@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use godwit_flight::pool::{Pool, Seat};
-use godwit_flight::{Access, Address, Client, ClientTls, Code, FlightError, Token, Tuning};
+use godwit_flight::{Access, Address, Client, ClientTls, Code, ErrorReason, FlightError, Status, Token, Tuning};
 
 use crate::copy::{CopyEvent, CopySummary};
 use crate::error::TransferError;
@@ -21,7 +21,6 @@ use crate::protocol::{
     TreeRequest, WriteCommand, action, hashes_to_text, json, parse,
 };
 use crate::ranges::RangeSet;
-use crate::service::UNKNOWN_SESSION;
 use crate::third_party::FetchRequest;
 use crate::tree::BlockHash;
 use crate::tune::info;
@@ -149,17 +148,34 @@ pub(crate) fn is_full(error: &FlightError) -> bool {
     matches!(error, FlightError::Status { status, .. } if status.code() == Code::ResourceExhausted)
 }
 
-/// What a relay says where the server behind it does not know what is shown to it: it was started anew, or the grant is too old.
+/// The message of a relay where the server behind it does not accept the grant: it was restarted, or the grant is too old.
+// Clients of versions before `ErrorReason` look for this text.
 pub(crate) const GRANT_ENDED: &str = "what was granted is not known there";
 
-/// Whether a relay has to be given another grant.
+/// Returns whether a relay has to be given another grant.
 pub(crate) fn lost_grant(error: &FlightError) -> bool {
-    matches!(error, FlightError::Status { status, .. } if status.message().contains(GRANT_ENDED))
+    reason_of(error) == Some(ErrorReason::GrantRejected)
 }
 
-/// Whether a server was started anew since a session began.
+/// Returns whether a server was restarted since a session began.
 pub(crate) fn lost_session(error: &FlightError) -> bool {
-    matches!(error, FlightError::Status { status, .. } if status.message().contains(UNKNOWN_SESSION))
+    reason_of(error) == Some(ErrorReason::UnknownSession)
+}
+
+fn reason_of(error: &FlightError) -> Option<ErrorReason> {
+    let FlightError::Status { status, .. } = error else { return None };
+    ErrorReason::of(status).or_else(|| reason_in_text_of_earlier_version(status))
+}
+
+/// Reads the reason of a status of a server, or of a relay, of a version before [`ErrorReason`]: those sent texts only, and these are
+/// their texts. This is the only place where a message decides.
+fn reason_in_text_of_earlier_version(status: &Status) -> Option<ErrorReason> {
+    [
+        ("this session is not known here", ErrorReason::UnknownSession),
+        ("what was granted is not known there", ErrorReason::GrantRejected),
+    ]
+    .into_iter()
+    .find_map(|(text, reason)| status.message().contains(text).then_some(reason))
 }
 
 /// A connection to a server, as one of few.
@@ -339,7 +355,7 @@ impl Control {
         let body = json(&ListRequest { path: path.to_owned(), links, each: true })?;
         let (mut listing, mut knows_links) = (Listing::default(), false);
         for message in self.act(LIST, body).await.map_err(told)? {
-            if message.starts_with(b"{") {
+            if is_list_end(&message) {
                 let ListEnd { failures, skipped_links } = parse(&message)?;
                 listing.failures.extend(failures.into_iter().map(FailureMessage::into_failure));
                 listing.skipped_links.extend(skipped_links);
@@ -475,4 +491,46 @@ impl Control {
 fn failures_in(message: Option<&Bytes>) -> Result<Vec<EntryFailure>, TransferError> {
     let failures: Vec<FailureMessage> = message.map_or(Ok(Vec::new()), |message| parse(message))?;
     Ok(failures.into_iter().map(FailureMessage::into_failure).collect())
+}
+
+/// Returns whether a message is the [`ListEnd`] of a list, an object. The others are arrays of entries, and earlier versions send
+/// only those.
+fn is_list_end(message: &[u8]) -> bool {
+    message.starts_with(b"{")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(status: Status) -> FlightError {
+        FlightError::Status { peer: "s".to_owned(), status: Box::new(status) }
+    }
+
+    #[test]
+    fn a_lost_session_is_recognised_by_its_reason_whatever_the_message_is() {
+        let reworded = answered(ErrorReason::UnknownSession.status(Code::ResourceExhausted, "no such upload"));
+        assert!(lost_session(&reworded) && !lost_grant(&reworded));
+        assert!(lost_session(&answered(TransferError::UnknownSession.into())));
+        assert!(!lost_session(&answered(Status::resource_exhausted("no such upload"))));
+        let full = answered(ErrorReason::GrantRejected.status(Code::FailedPrecondition, "this session is not known here"));
+        assert!(!lost_session(&full));
+    }
+
+    #[test]
+    fn a_lost_grant_is_recognised_by_its_reason_whatever_the_message_is() {
+        let reworded = answered(ErrorReason::GrantRejected.status(Code::FailedPrecondition, "s: the grant expired"));
+        assert!(lost_grant(&reworded) && !lost_session(&reworded));
+        assert!(!lost_grant(&answered(Status::failed_precondition("s: the grant expired"))));
+    }
+
+    #[test]
+    fn servers_before_reasons_are_understood_by_their_texts() {
+        assert!(lost_session(&answered(Status::resource_exhausted("this session is not known here"))));
+        let relayed = "grpc://s: what was granted is not known there: the token is missing or wrong";
+        assert!(lost_grant(&answered(Status::failed_precondition(relayed))));
+        // Clients of that version look for the same texts.
+        assert!(Status::from(TransferError::UnknownSession).message().contains("this session is not known here"));
+        assert_eq!(GRANT_ENDED, "what was granted is not known there");
+    }
 }

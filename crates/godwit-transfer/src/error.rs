@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::copy::CopySummary;
 use crate::delta::DeltaError;
-use godwit_flight::{FlightError, Status};
+use godwit_flight::{Code, ErrorReason, FlightError, Status};
 
 /// Failures of a copy.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,10 @@ pub enum TransferError {
         /// Which, in its words.
         problem: String,
     },
+    /// This server has no upload session of that name: it was restarted, or the session was idle for too long.
+    // Clients of versions before `ErrorReason` look for this text.
+    #[error("this session is not known here")]
+    UnknownSession,
     /// Another process or another copy writes to the same place.
     #[error("{place} is being written by another copy; wait for it, or end it")]
     Busy {
@@ -148,6 +152,7 @@ impl TransferError {
             | Self::Damaged { .. }
             | Self::Unlike { .. }
             | Self::Elsewhere { .. }
+            | Self::UnknownSession
             | Self::Busy { .. }
             | Self::Packing { .. } => true,
             Self::Silent { .. } | Self::Some { .. } | Self::Flight(_) | Self::Interrupted | Self::Bug { .. } => false,
@@ -166,6 +171,7 @@ impl From<TransferError> for Status {
             TransferError::Damaged { .. } | TransferError::Unlike { .. } => Self::data_loss(text),
             TransferError::Packing { .. } => Self::failed_precondition(text),
             TransferError::File { .. } | TransferError::Elsewhere { .. } => Self::resource_exhausted(text),
+            TransferError::UnknownSession => ErrorReason::UnknownSession.status(Code::ResourceExhausted, text),
             TransferError::Flight(error) => error.into(),
             TransferError::Silent { .. } | TransferError::Interrupted => Self::unavailable(text),
             TransferError::Some { .. } | TransferError::Bug { .. } => Self::internal(text),

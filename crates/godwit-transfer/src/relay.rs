@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::{Stream, stream};
 use godwit_flight::{
-    Answered, Answers, Caller, Chunk, Client, Download, FlightDescriptor, FlightError, Sender, Status, Token, Upload,
+    Answered, Answers, Caller, Chunk, Client, Code, Download, ErrorReason, FlightDescriptor, FlightError, Sender,
+    Status, Token, Upload,
 };
 
 use crate::control::{Credentials, GRANT_ENDED, client, is_passing};
@@ -62,8 +63,9 @@ fn on_other_half(error: FlightError, server: &str) -> TransferError {
     let said =
         |status| TransferError::Flight(FlightError::Status { peer: server.to_owned(), status: Box::new(status) });
     match &error {
-        FlightError::Status { status, .. } if status.code() == godwit_flight::Code::Unauthenticated => {
-            said(Status::failed_precondition(format!("{server}: {GRANT_ENDED}: {}", status.message())))
+        FlightError::Status { status, .. } if status.code() == Code::Unauthenticated => {
+            let message = format!("{server}: {GRANT_ENDED}: {}", status.message());
+            said(ErrorReason::GrantRejected.status(Code::FailedPrecondition, message))
         }
         FlightError::Status { .. } => error.into(),
         // Bits that flipped there are no reason to give up here.
@@ -213,4 +215,29 @@ fn answered(
         }))
     };
     futures_util::TryStreamExt::try_flatten(stream::once(opened))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed_on(status: Status) -> Status {
+        let error = FlightError::Status { peer: "behind".to_owned(), status: Box::new(status) };
+        on_other_half(error, "grpc://behind").into()
+    }
+
+    #[test]
+    fn reasons_of_the_server_behind_reach_the_client() {
+        let behind = ErrorReason::UnknownSession.status(Code::ResourceExhausted, "reworded");
+        assert_eq!(ErrorReason::of(&passed_on(behind)), Some(ErrorReason::UnknownSession));
+    }
+
+    #[test]
+    fn a_rejected_grant_has_a_reason() {
+        let status = passed_on(Status::unauthenticated("reworded"));
+        assert_eq!(
+            (status.code(), ErrorReason::of(&status)),
+            (Code::FailedPrecondition, Some(ErrorReason::GrantRejected))
+        );
+    }
 }

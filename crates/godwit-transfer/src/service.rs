@@ -396,9 +396,6 @@ pub(crate) fn random_name() -> Result<String, TransferError> {
     Ok(blake3::hash(&bytes).to_hex().to_string())
 }
 
-/// What a server says of a session that it does not know: it was started anew meanwhile.
-pub(crate) const UNKNOWN_SESSION: &str = "this session is not known here";
-
 impl FileService for Files {
     fn act(&self, caller: Caller, action: String, body: Bytes) -> Pending<'_, Vec<Bytes>> {
         let inner = self.inner.clone();

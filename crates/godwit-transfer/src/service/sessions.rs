@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use godwit_flight::Caller;
 
-use super::{UNKNOWN_SESSION, lock, random_name};
+use super::{lock, random_name};
 use crate::error::TransferError;
 use crate::inbox::{Inbox, Incoming};
 use crate::manifest::Entry;
@@ -85,10 +85,10 @@ impl Sessions {
     /// The session of that name.
     ///
     /// # Errors
-    /// [`TransferError::Elsewhere`] where the caller has none of that name.
+    /// [`TransferError::UnknownSession`] where the caller has none of that name.
     pub(super) fn find(&self, caller: &Caller, name: &str) -> Result<Arc<Session>, TransferError> {
         let found = lock(&self.open).get(name).filter(|session| session.caller == caller.name()).cloned();
-        let session = found.ok_or_else(|| TransferError::Elsewhere { problem: UNKNOWN_SESSION.to_owned() })?;
+        let session = found.ok_or(TransferError::UnknownSession)?;
         session.touch();
         Ok(session)
     }

@@ -132,7 +132,10 @@ fn exit_of(error: &TransferError) -> Exit {
         | TransferError::Unlike { .. }
         | TransferError::Unsupported { .. } => Exit::Input,
         TransferError::Packing { source, .. } => super::pack::exit_of(source),
-        TransferError::Elsewhere { .. } | TransferError::Silent { .. } | TransferError::Flight(_) => Exit::Remote,
+        TransferError::Elsewhere { .. }
+        | TransferError::UnknownSession
+        | TransferError::Silent { .. }
+        | TransferError::Flight(_) => Exit::Remote,
         // It was there when the tree was listed.
         TransferError::Some { first, .. } if matches!(**first, TransferError::NotFound { .. }) => Exit::Input,
         TransferError::Some { first, .. } => exit_of(first),
