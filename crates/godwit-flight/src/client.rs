@@ -311,11 +311,11 @@ async fn is_lost(lost: Option<watch::Receiver<bool>>) {
 
 /// Fails where the headers tell of a failure, or tell nothing though they must.
 fn check(peer: &str, headers: &HeaderMap, must_tell: bool) -> Result<(), FlightError> {
-    let missing = || must_tell.then(|| Status::unavailable("the answer broke off"));
-    match Status::from_header_map(headers).or_else(missing) {
+    match Status::from_header_map(headers) {
         Some(status) if status.code() != Code::Ok => {
             Err(FlightError::Status { peer: peer.to_owned(), status: Box::new(status) })
         }
+        None if must_tell => Err(FlightError::MissingStatus { peer: peer.to_owned() }),
         _ => Ok(()),
     }
 }
@@ -517,5 +517,21 @@ impl IncomingMessages {
                 return if whole { Ok(None) } else { Err(FlightError::Malformed { problem: "the answers end in it" }) };
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_ends_without_a_status_is_told_from_one_that_failed() {
+        assert!(matches!(check("p", &HeaderMap::new(), true), Err(FlightError::MissingStatus { .. })));
+        assert!(check("p", &HeaderMap::new(), false).is_ok());
+        let mut trailers = HeaderMap::new();
+        Status::unavailable("the answer broke off").add_header(&mut trailers).expect("a status fits into headers");
+        assert!(matches!(check("p", &trailers, true), Err(FlightError::Status { .. })));
+        let passed_on = Status::from(FlightError::MissingStatus { peer: "p".to_owned() });
+        assert_eq!(passed_on.code(), Code::Unavailable);
     }
 }

@@ -49,6 +49,12 @@ pub enum FlightError {
         /// The status of the call.
         status: Box<tonic::Status>,
     },
+    /// A call ended without a status: the peer, or something in between, stopped within the answer.
+    #[error("{peer} answered: the answer broke off")]
+    MissingStatus {
+        /// Address of the peer.
+        peer: String,
+    },
     /// Bytes that are no Flight message.
     #[error("a message cannot be read: {problem}")]
     Malformed {
@@ -101,7 +107,8 @@ impl From<FlightError> for tonic::Status {
             FlightError::Connect { .. }
             | FlightError::Listen { .. }
             | FlightError::Connection { .. }
-            | FlightError::Broken { .. } => Self::unavailable(error.to_string()),
+            | FlightError::Broken { .. }
+            | FlightError::MissingStatus { .. } => Self::unavailable(error.to_string()),
         }
     }
 }

@@ -297,10 +297,9 @@ impl Pool {
 
     /// The error of a statement: what its worker said, or how it died.
     async fn blamed(&self, worker: &mut Worker, error: FlightError) -> Status {
-        if let FlightError::Status { status, .. } = &error
-            && !is_of_transport(status)
-        {
-            return *status.clone();
+        // Any other error means that the process is gone.
+        if let FlightError::Status { status, .. } = error {
+            return *status;
         }
         let ended = wait_briefly(&mut worker.process.0).await;
         let memory_mib = self.limits.memory_bytes >> 20;
@@ -311,11 +310,6 @@ impl Pool {
             _ => Status::internal(format!("the process of the statement was lost: {error}")),
         }
     }
-}
-
-/// Whether a status was made here, of a connection that broke.
-fn is_of_transport(status: &Status) -> bool {
-    status.message() == "the answer broke off"
 }
 
 /// How a process ended that is about to.

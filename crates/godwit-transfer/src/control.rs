@@ -113,7 +113,10 @@ fn tuning(window_bytes: u32) -> Tuning {
 pub(crate) fn is_passing(error: &FlightError) -> bool {
     match error {
         FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
-        FlightError::Connection { .. } | FlightError::Broken { .. } | FlightError::Checksum { .. } => true,
+        FlightError::Connection { .. }
+        | FlightError::Broken { .. }
+        | FlightError::MissingStatus { .. }
+        | FlightError::Checksum { .. } => true,
         // Bits that flipped make messages that cannot be read.
         FlightError::Malformed { .. } | FlightError::TooLarge { .. } | FlightError::Arrow { .. } => true,
         FlightError::Status { status, .. } => {
@@ -513,7 +516,8 @@ mod tests {
         assert!(lost_session(&reworded) && !lost_grant(&reworded));
         assert!(lost_session(&answered(TransferError::UnknownSession.into())));
         assert!(!lost_session(&answered(Status::resource_exhausted("no such upload"))));
-        let full = answered(ErrorReason::GrantRejected.status(Code::FailedPrecondition, "this session is not known here"));
+        let full =
+            answered(ErrorReason::GrantRejected.status(Code::FailedPrecondition, "this session is not known here"));
         assert!(!lost_session(&full));
     }
 

@@ -376,7 +376,7 @@ pub(super) fn is_lost(error: &FlightError) -> bool {
     match error {
         // A certificate that is not trusted is no matter of waiting.
         FlightError::Connect { source, .. } => source.kind() != std::io::ErrorKind::InvalidData,
-        FlightError::Connection { .. } | FlightError::Broken { .. } => true,
+        FlightError::Connection { .. } | FlightError::Broken { .. } | FlightError::MissingStatus { .. } => true,
         FlightError::Status { status, .. } => status.code() == Code::Unavailable,
         _ => false,
     }
