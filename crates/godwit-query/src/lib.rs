@@ -31,5 +31,5 @@ pub use error::QueryError;
 pub use isolated::{Isolated, StatementLimits};
 pub use print::{Printer, RowFormat};
 pub use remote::RemoteRows;
-pub use scored::{ModelDescription, ModelName, ScoreError, ScoredRows};
+pub use scored::{ModelDescription, ModelName, ScoreError, ScoredRows, without_traceback};
 pub use worker::serve_statements;

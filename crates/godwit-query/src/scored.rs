@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
-use godwit_flight::{Batches, Client, Code, FlightDescriptor, FlightError, Sender};
+use godwit_flight::{Batches, Client, Code, FlightDescriptor, FlightError, Sender, Status};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -135,9 +135,8 @@ impl ModelDescription {
     pub async fn ask(client: &Client, url: &str, name: &ModelName) -> Result<Self, ScoreError> {
         let no_service = || ScoreError::NoService { url: url.to_owned() };
         let answers = client.act(DESCRIBE, name.command()).await.map_err(|error| match &error {
+            // A server of datasets does not know the action.
             FlightError::Status { status, .. } if status.code() == Code::Unimplemented => no_service(),
-            // A server of datasets takes it for an action that it does not know.
-            FlightError::Status { status, .. } if status.message().contains(DESCRIBE) => no_service(),
             _ => error.into(),
         })?;
         let told = answers.first().ok_or_else(no_service)?;
@@ -311,13 +310,16 @@ fn broken_off() -> ScoreError {
     ScoreError::Answer { problem: "the service ended before all rows were scored".to_owned() }
 }
 
+/// Returns the message of a service. Arrow's C++ library, on which services in Python run, appends the traceback to it.
+pub fn without_traceback(status: &Status) -> &str {
+    status.message().split(". Detail: ").next().unwrap_or_default()
+}
+
 /// What a service says against a batch.
 fn refused(error: FlightError) -> ScoreError {
     match &error {
         FlightError::Status { status, .. } if status.code() == Code::InvalidArgument => {
-            // A service in Python sends its traceback along.
-            let words = status.message().split(". Detail: ").next().unwrap_or_default();
-            ScoreError::Refused { problem: words.to_owned() }
+            ScoreError::Refused { problem: without_traceback(status).to_owned() }
         }
         _ => error.into(),
     }

@@ -6,7 +6,9 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use futures_util::{StreamExt as _, stream};
-use godwit_flight::{Caller, Description, Download, Pending, Ran, SqlEngine, Status, told_batch, told_columns};
+use godwit_flight::{
+    Caller, Code, Description, Download, ErrorReason, Pending, Ran, SqlEngine, Status, told_batch, told_columns,
+};
 
 use crate::engine::{Engine, Rows};
 use crate::error::QueryError;
@@ -67,7 +69,7 @@ impl From<QueryError> for Status {
         let text = godwit_model::with_causes(&error);
         match error {
             QueryError::Statement { .. } => Self::invalid_argument(text),
-            QueryError::NoTable { .. } => Self::not_found(text),
+            QueryError::NoTable { .. } => ErrorReason::TableNotFound.status(Code::NotFound, text),
             QueryError::Refused { .. } => Self::permission_denied(text),
             QueryError::Memory { .. } => Self::resource_exhausted(text),
             QueryError::Execution { .. } => Self::invalid_argument(text),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use godwit_flight::{FlightError, Tuning};
 use godwit_process::Temporary;
-use godwit_query::{Engine, ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows};
+use godwit_query::{Engine, ModelDescription, ModelName, RowFormat, Rows, ScoreError, ScoredRows, without_traceback};
 
 use super::access::{connected_with, of_server};
 use super::query::{engine_over, until_cancelled};
@@ -149,10 +149,7 @@ impl Spooled {
 fn of_model(error: ScoreError) -> Failure {
     let ScoreError::Flight(error) = error else { return error.into() };
     let said = match &error {
-        // A service in Python sends its traceback along.
-        FlightError::Status { peer, status } => {
-            status.message().split(". Detail: ").next().map(|said| format!("{peer}: {said}"))
-        }
+        FlightError::Status { peer, status } => Some(format!("{peer}: {}", without_traceback(status))),
         _ => None,
     };
     let failure = of_server(error);
