@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use godwit_process::Signal;
 
-use crate::EngineError;
+use crate::{EngineError, ExitCause};
 pub use chain::{Chain, Link};
 use minder::Tail;
 
@@ -191,15 +191,15 @@ impl ChildState {
         use std::os::unix::process::ExitStatusExt;
         let mut stderr_tail = self.tail.wait_and_take();
         let ending = match (status.code(), status.signal()) {
-            _ if self.stopped.load(Ordering::Relaxed) => crate::error::STOPPED.to_owned(),
+            _ if self.stopped.load(Ordering::Relaxed) => ExitCause::StoppedByGodwit,
             (Some(EXIT_USAGE), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
                 let line = stderr_tail.pop().unwrap_or_default();
                 let message = line.split_once("error: ").map_or(line.as_str(), |(_, message)| message).to_owned();
                 return EngineError::Usage { program: self.program.clone(), message };
             }
-            (Some(code), _) => format!("exited with status {code} before its work was done"),
-            (None, Some(signal)) => format!("was killed by signal {signal}"),
-            (None, None) => format!("ended with {status}"),
+            (Some(code), _) => ExitCause::Status(code),
+            (None, Some(signal)) => ExitCause::Signal(signal),
+            (None, None) => ExitCause::Other(status),
         };
         EngineError::Died {
             program: self.program.clone(),

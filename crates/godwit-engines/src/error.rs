@@ -1,11 +1,26 @@
 //! What can go wrong with an engine, one variant per thing the caller can act on.
 
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use crate::stream::StreamError;
 
-/// How a child ended that godwit killed.
-pub(crate) const STOPPED: &str = "was stopped by godwit";
+/// The end of a child before its work was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExitCause {
+    /// It exited by itself.
+    #[error("exited with status {0} before its work was done")]
+    Status(i32),
+    /// A signal killed it, which godwit did not send.
+    #[error("was killed by signal {0}")]
+    Signal(i32),
+    /// godwit killed it. The reason is another error.
+    #[error("was stopped by godwit")]
+    StoppedByGodwit,
+    /// It ended in another way.
+    #[error("ended with {0}")]
+    Other(ExitStatus),
+}
 
 /// An engine that could not be found, started, understood or kept alive.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +62,8 @@ pub enum EngineError {
         program: PathBuf,
         /// Its command line.
         command_line: String,
-        /// How it ended: `exited with status 1`, `was killed by signal 9`.
-        ending: String,
+        /// The end.
+        ending: ExitCause,
         /// The engine's version, `unknown` before it told.
         version: String,
         /// Last lines of its stderr, at most 20.
@@ -157,7 +172,7 @@ pub enum EngineError {
 impl EngineError {
     /// Whether it only says that godwit itself ended the engine; the reason is another error then.
     pub fn was_stopped(&self) -> bool {
-        matches!(self, Self::Died { ending, .. } if ending == STOPPED)
+        matches!(self, Self::Died { ending: ExitCause::StoppedByGodwit, .. })
     }
 }
 
@@ -177,4 +192,24 @@ fn list(paths: &[PathBuf]) -> String {
 
 fn last_words(lines: &[String]) -> String {
     if lines.is_empty() { "; it said nothing on stderr".into() } else { format!("; it said:\n{}", lines.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_godwit_stopped_is_recognised_by_the_cause() {
+        let died = |ending| EngineError::Died {
+            program: PathBuf::from("was stopped by godwit"),
+            command_line: "was stopped by godwit".to_owned(),
+            ending,
+            version: String::new(),
+            stderr_tail: vec!["was stopped by godwit".to_owned()],
+        };
+        assert!(died(ExitCause::StoppedByGodwit).was_stopped());
+        for ending in [ExitCause::Signal(9), ExitCause::Status(1)] {
+            assert!(!died(ending).was_stopped());
+        }
+    }
 }

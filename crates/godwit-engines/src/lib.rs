@@ -22,7 +22,7 @@ mod words;
 
 pub use child::{Chain, ChildHandle, Link};
 pub use dialogue::Dialogue;
-pub use error::EngineError;
+pub use error::{EngineError, ExitCause};
 pub use survey::{Surveyed, survey};
 
 /// Takes version numbers apart and compares the first two.
