@@ -10,11 +10,33 @@ use std::path::Path;
 
 use crate::FleetError;
 
+/// The stage that an attempt of SLURM's script reached. The script writes the names (`launcher/slurm/script.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptStage {
+    /// The workers were not started.
+    Setup,
+    /// The workers were started.
+    Work,
+    /// SLURM stopped it at its time limit, and it could not be started again.
+    Limit,
+}
+
+impl AttemptStage {
+    fn parse(name: &str) -> Option<Self> {
+        match name {
+            "setup" => Some(Self::Setup),
+            "work" => Some(Self::Work),
+            "limit" => Some(Self::Limit),
+            _ => None,
+        }
+    }
+}
+
 /// How an attempt of SLURM's script ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndMark {
-    /// How far it came: `setup`, `work`, or `limit` where it was told to stop and could not be started again.
-    pub(crate) stage: String,
+    /// The stage that it reached.
+    pub(crate) stage: AttemptStage,
     /// Exit status.
     pub(crate) status: i32,
 }
@@ -50,7 +72,7 @@ pub(crate) fn last_of(job_directory: &Path, id: &str) -> Result<Option<(u64, Opt
 
 fn parse(text: &str) -> Option<EndMark> {
     let (stage, status) = text.trim_end().split_once(' ')?;
-    Some(EndMark { stage: stage.to_owned(), status: status.parse().ok()? })
+    Some(EndMark { stage: AttemptStage::parse(stage)?, status: status.parse().ok()? })
 }
 
 /// The directory is listed rather than asked for names: on NFS, opening it is what makes others' files show up.
@@ -99,12 +121,20 @@ mod tests {
         let last = |job: &str| last_of(scratch.path(), job).unwrap();
         assert_eq!(last("7"), None);
         mark(0, "7", Some("work 0\n"));
-        let done = EndMark { stage: "work".into(), status: 0 };
+        let done = EndMark { stage: AttemptStage::Work, status: 0 };
         assert_eq!(last("7"), Some((0, Some(done))));
         mark(2, "7", None);
         mark(3, "8", Some("work 0\n"));
         assert_eq!(last("7"), Some((2, None)), "its second start left none");
         mark(2, "7", Some("wor"));
         assert_eq!(last("7"), Some((2, None)), "half a mark is none");
+        for (text, stage) in
+            [("setup 1\n", AttemptStage::Setup), ("work 1\n", AttemptStage::Work), ("limit 1\n", AttemptStage::Limit)]
+        {
+            mark(2, "7", Some(text));
+            assert_eq!(last("7"), Some((2, Some(EndMark { stage, status: 1 }))));
+        }
+        mark(2, "7", Some("done 0\n"));
+        assert_eq!(last("7"), Some((2, None)), "a stage that no script writes");
     }
 }

@@ -13,7 +13,7 @@ mod queue;
 mod script;
 
 use super::{Ending, JobHandle, JobSpec, JobStatus, Launcher, prepare};
-use crate::attempts::{self, EndMark};
+use crate::attempts::{self, AttemptStage, EndMark};
 use crate::{FleetError, private};
 
 pub use profile::{MemoryRequest, SlurmProfile};
@@ -116,16 +116,16 @@ impl Launcher for Slurm {
 
 impl EndMark {
     fn is_success(&self) -> bool {
-        self.stage == "work" && self.status == 0
+        self.stage == AttemptStage::Work && self.status == 0
     }
 
     fn ending(&self) -> Ending {
         let status = self.status;
-        let what = match self.stage.as_str() {
-            "work" if status == 0 => return Ending::Succeeded,
-            "limit" => return Ending::TimeLimit,
-            "setup" => format!("the script ended with status {status} before the workers were started"),
-            _ => format!("the workers ended with status {status}"),
+        let what = match self.stage {
+            AttemptStage::Work if status == 0 => return Ending::Succeeded,
+            AttemptStage::Work => format!("the workers ended with status {status}"),
+            AttemptStage::Limit => return Ending::TimeLimit,
+            AttemptStage::Setup => format!("the script ended with status {status} before the workers were started"),
         };
         Ending::Failed { what: format!("{what}; the logs say why"), exit_code: Some(status) }
     }

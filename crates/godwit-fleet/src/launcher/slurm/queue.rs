@@ -11,7 +11,9 @@ use crate::quote::command_line;
 const TAIL_LINES: usize = 20;
 /// What squeue is asked for. The script comes last, for only it may hold the mark between fields.
 const FORMAT: &str = "--format=%T|%B|%N|%r|%o";
-/// What SLURM's programs say when the controller cannot be asked (SLURM 22.05, `src/common/slurm_errno.c`).
+/// The message of SLURM's programs about a job that they do not know (SLURM 22.05, `src/common/slurm_errno.c`).
+const UNKNOWN_JOB: &str = "Invalid job id specified";
+/// Their messages when the controller cannot be asked (the same file).
 const SILENCE: [&str; 5] = [
     "Unable to contact slurm controller",
     "Socket timed out",
@@ -126,18 +128,42 @@ pub(super) fn requeue(profile: &SlurmProfile, id: &str) -> Result<(), FleetError
     run(profile, &words, &[])?.map(drop).map_err(|failure| failure.told(&words))
 }
 
+/// The kind of a failure of one of SLURM's programs. They exit with status 1 for all of them, so that only their messages tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FailureKind {
+    /// SLURM does not know the job, or has forgotten it.
+    UnknownJob,
+    /// The controller cannot be asked.
+    Unavailable,
+    /// The request was refused.
+    Refused,
+}
+
+impl FailureKind {
+    fn of_stderr(stderr: &str) -> Self {
+        if stderr.contains(UNKNOWN_JOB) {
+            Self::UnknownJob
+        } else if SILENCE.iter().any(|known| stderr.contains(known)) {
+            Self::Unavailable
+        } else {
+            Self::Refused
+        }
+    }
+}
+
 struct Failure {
+    kind: FailureKind,
     ending: String,
     stderr: String,
 }
 
 impl Failure {
     fn is_unknown_job(&self) -> bool {
-        self.stderr.contains("Invalid job id specified")
+        self.kind == FailureKind::UnknownJob
     }
 
     fn told(self, words: &[&str]) -> FleetError {
-        if SILENCE.iter().any(|known| self.stderr.contains(known)) {
+        if self.kind == FailureKind::Unavailable {
             return self.silent(words);
         }
         let command = command_line(words.iter().copied());
@@ -172,7 +198,7 @@ fn run(profile: &SlurmProfile, words: &[&str], without: &[&str]) -> Result<Resul
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said.trim_end().lines().collect();
     let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-    Ok(Err(Failure { ending: output.status.to_string(), stderr: tail }))
+    Ok(Err(Failure { kind: FailureKind::of_stderr(&tail), ending: output.status.to_string(), stderr: tail }))
 }
 
 /// Variables that would make sbatch take over the limits of the job it is called from, or have squeue leave jobs out.
@@ -191,6 +217,19 @@ mod tests {
         assert_eq!((read.state.as_str(), read.nodes.as_str()), ("RUNNING", "gw[1-4]"));
         assert_eq!(read.script, "/a|b c/script.sh");
         assert_eq!(parse("RUNNING|gw1|gw[1-4]|None"), None);
+    }
+
+    #[test]
+    fn failures_of_slurm_are_classified_by_its_messages() {
+        for (stderr, kind) in [
+            ("slurm_load_jobs error: Invalid job id specified", FailureKind::UnknownJob),
+            ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", FailureKind::Unavailable),
+            ("scontrol: error: Socket timed out on send/recv operation", FailureKind::Unavailable),
+            ("sbatch: error: Batch job submission failed: Invalid account", FailureKind::Refused),
+            ("", FailureKind::Refused),
+        ] {
+            assert_eq!(FailureKind::of_stderr(stderr), kind, "{stderr}");
+        }
     }
 
     #[test]
