@@ -18,6 +18,7 @@ use godwit_engines::searcher::{blast, diamond as diamond_program, mmseqs as mmse
 use serde::{Deserialize, Serialize};
 
 use crate::SearchError;
+use crate::protocol::FailureKind;
 
 pub(crate) use alias::{Tables, merge};
 pub(crate) use diamond::parse as parse_diamond;
@@ -168,8 +169,9 @@ fn refuse(name: &str, refused: &[Refusal]) -> Result<(), SearchError> {
     }
 }
 
-/// Whose fault it is that a tool ended, by what it said, as the letters of frames have it.
-fn kind_of(said: &str) -> u8 {
+/// Classifies the failure of a tool by its message: DIAMOND, MMseqs2 and BLAST+ exit with one status for all failures. This is the
+/// only place where their messages decide.
+fn kind_of(said: &str) -> FailureKind {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&[
         "nvalid option",
@@ -179,7 +181,7 @@ fn kind_of(said: &str) -> u8 {
         "nvalid value",
         "Argument \"",
     ]) {
-        b'u'
+        FailureKind::Usage
     } else if has(&[
         "database file",
         "Database",
@@ -188,10 +190,29 @@ fn kind_of(said: &str) -> u8 {
         "opening the database",
         "Error opening file",
     ]) {
-        b'd'
+        FailureKind::Database
     } else if has(&["input file format", "nvalid character", "is invalid", "query"]) {
-        b'i'
+        FailureKind::Input
     } else {
-        b'e'
+        FailureKind::Engine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_tools_are_classified_by_their_messages() {
+        for (said, kind) in [
+            ("Error: Invalid option: --evalu", FailureKind::Usage),
+            ("Unrecognized parameter \"--foo\"", FailureKind::Usage),
+            ("Error: Database was built with an older version of DIAMOND", FailureKind::Database),
+            ("Error opening file nr.dmnd: No such file or directory", FailureKind::Database),
+            ("Error: Error detecting input file format", FailureKind::Input),
+            ("Killed for another reason", FailureKind::Engine),
+        ] {
+            assert_eq!(kind_of(said), kind, "{said}");
+        }
     }
 }

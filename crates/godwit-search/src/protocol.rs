@@ -137,9 +137,51 @@ pub(crate) enum Answer {
     Stages(Stages),
     /// It ends, by its own will.
     Failed {
-        kind: u8,
+        kind: FailureKind,
         message: String,
     },
+}
+
+/// The kind of a worker's failure. It decides the error; the message beside it does not. On the wire each kind is a letter, which
+/// `worker/main.cpp` writes too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// Options of the command line.
+    Usage,
+    /// The queries.
+    Input,
+    /// The database.
+    Database,
+    /// The engine, or anything else.
+    Engine,
+}
+
+impl FailureKind {
+    /// Returns the letter on the wire.
+    pub(crate) fn letter(self) -> u8 {
+        match self {
+            Self::Usage => b'u',
+            Self::Input => b'i',
+            Self::Database => b'd',
+            Self::Engine => b'e',
+        }
+    }
+
+    /// Reads the letter on the wire. One of a later version counts as the engine's.
+    fn of_letter(letter: u8) -> Self {
+        let known = [Self::Usage, Self::Input, Self::Database];
+        known.into_iter().find(|kind| kind.letter() == letter).unwrap_or(Self::Engine)
+    }
+
+    /// Returns the error of this kind. `program`: the program whose options or queries they are.
+    pub(crate) fn error(self, program: &'static str, message: String) -> SearchError {
+        match self {
+            Self::Usage => SearchError::Options { program, message },
+            Self::Input => SearchError::Queries { program, message },
+            Self::Database => SearchError::Database { message },
+            Self::Engine => SearchError::Failed { message },
+        }
+    }
 }
 
 /// What a worker knows once it has opened its files.
@@ -261,7 +303,7 @@ impl<'a> Fields<'a> {
                 ranges_started: self.u64()?,
             }),
             b'X' => {
-                let kind = self.u8()?;
+                let kind = FailureKind::of_letter(self.u8()?);
                 Answer::Failed { kind, message: String::from_utf8_lossy(&self.text()?).trim().to_owned() }
             }
             _ => return None,
@@ -335,6 +377,23 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_is_of_the_kind_of_its_letter_whatever_the_message_is() {
+        let received = |letter: u8, message: &str| {
+            let frame =
+                read_frame(&mut &*Request::new(b'X').u8(letter).text(message.as_bytes()).frame()).expect("whole");
+            let Ok(Answer::Failed { kind, message }) = answer(&frame) else { panic!("no failure") };
+            kind.error("blastp", message)
+        };
+        for message in ["", "reworded", "Database error: nvalid option in query"] {
+            assert!(matches!(received(b'u', message), SearchError::Options { .. }));
+            assert!(matches!(received(b'i', message), SearchError::Queries { .. }));
+            assert!(matches!(received(b'd', message), SearchError::Database { .. }));
+            assert!(matches!(received(b'e', message), SearchError::Failed { .. }));
+            assert!(matches!(received(b'?', message), SearchError::Failed { .. }));
+        }
+    }
 
     #[test]
     fn hits_come_as_they_were_sent() {

@@ -194,12 +194,7 @@ impl<'a> Crew<'a> {
     /// A failure that a worker tells of is everybody's: the next would fail over the same.
     fn checked(&self, answer: Option<Answer>) -> Result<Option<Answer>, SearchError> {
         match answer {
-            Some(Answer::Failed { kind, message }) => Err(match kind {
-                b'u' => SearchError::Options { program: self.program, message },
-                b'i' => SearchError::Queries { program: self.program, message },
-                b'd' => SearchError::Database { message },
-                _ => SearchError::Failed { message },
-            }),
+            Some(Answer::Failed { kind, message }) => Err(kind.error(self.program, message)),
             answer => Ok(answer),
         }
     }

@@ -9,6 +9,7 @@ use godwit_process::Temporary;
 use super::{BulkSearch, Tool, alias, kind_of};
 use crate::SearchError;
 use crate::command_line::SearchCommand;
+use crate::protocol::FailureKind;
 
 /// Lines of what a tool says that are kept.
 const LAST_WORDS: usize = 5;
@@ -117,10 +118,13 @@ fn target(
     let output = output.map_err(|source| SearchError::File { action: "start", path: program.to_owned(), source })?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        return Err(match failed(name, &said) {
-            SearchError::Failed { message } | SearchError::Queries { message, .. } => SearchError::Database { message },
-            error => error,
-        });
+        let message = last_words(&said);
+        // The input of this step is the target.
+        let kind = match kind_of(&message) {
+            FailureKind::Usage => FailureKind::Usage,
+            FailureKind::Input | FailureKind::Database | FailureKind::Engine => FailureKind::Database,
+        };
+        return Err(kind.error(name, message));
     }
     bulk.database = place;
     Ok(Some(directory))
@@ -139,10 +143,5 @@ pub(super) fn last_words(said: &str) -> String {
 
 pub(super) fn failed(program: &'static str, said: &str) -> SearchError {
     let message = last_words(said);
-    match kind_of(&message) {
-        b'u' => SearchError::Options { program, message },
-        b'd' => SearchError::Database { message },
-        b'i' => SearchError::Queries { program, message },
-        _ => SearchError::Failed { message },
-    }
+    kind_of(&message).error(program, message)
 }

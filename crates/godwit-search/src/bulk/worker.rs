@@ -11,7 +11,7 @@ use godwit_process::Temporary;
 use super::prepare::last_words;
 use super::queries::Queries;
 use super::{BulkSearch, Heading, alias, kind_of};
-use crate::protocol::{Fields, HEAD_BYTES, Request, read_frame};
+use crate::protocol::{FailureKind, Fields, HEAD_BYTES, Request, read_frame};
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -24,15 +24,15 @@ const SAID_BYTES: u64 = 64 << 10;
 enum End {
     /// It was told to, or nobody is there any more.
     Dismissed,
-    /// What it was asked cannot be done, by anybody: the letter of the frame, and why.
-    Failed(u8, String),
+    /// The request cannot be done by any worker: the kind of the failure and the reason.
+    Failed(FailureKind, String),
     /// The tool was killed, or this machine is in trouble: another worker may do better.
     Broken(String),
 }
 
 impl From<std::io::Error> for End {
     fn from(error: std::io::Error) -> Self {
-        Self::Failed(b'e', error.to_string())
+        Self::Failed(FailureKind::Engine, error.to_string())
     }
 }
 
@@ -43,7 +43,7 @@ pub fn serve(bulk: &BulkSearch, query: &Path) -> bool {
         End::Dismissed => true,
         End::Failed(kind, message) => {
             // Whoever asked may be gone.
-            let _ = answer(&Request::new(b'X').u8(kind).text(message.as_bytes()));
+            let _ = answer(&Request::new(b'X').u8(kind.letter()).text(message.as_bytes()));
             false
         }
         End::Broken(message) => {
@@ -109,9 +109,11 @@ impl Worker<'_> {
         let greeting = from.u32().zip(from.u64()).zip(from.text());
         let ((pieces, _), scratch) = greeting.ok_or_else(|| End::Broken("the greeting cannot be read".into()))?;
         let scratch = PathBuf::from(String::from_utf8_lossy(&scratch).into_owned());
-        let (program, _) = self.bulk.find().map_err(|error| End::Failed(b'e', error.to_string()))?;
+        let (program, _) = self.bulk.find().map_err(|error| End::Failed(FailureKind::Engine, error.to_string()))?;
         let queries = Queries::open(self.query, self.bulk.stride, pieces as usize);
-        let queries = queries.map_err(|error| End::Failed(b'i', format!("{}: {error}", self.query.display())))?;
+        let wrong =
+            |error: std::io::Error| End::Failed(FailureKind::Input, format!("{}: {error}", self.query.display()));
+        let queries = queries.map_err(wrong)?;
         std::fs::create_dir_all(&scratch)?;
         let scratch = Temporary::create(|| tempfile::Builder::new().prefix("godwit-pieces-").tempdir_in(scratch))?;
         let files = self.bulk.database_files(&self.bulk.database);
