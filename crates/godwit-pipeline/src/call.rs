@@ -31,6 +31,7 @@ use godwit_model::PloidyTable;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Blame, PipelineError};
+use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
 use crate::journal::Fact;
 use crate::machine;
@@ -527,7 +528,8 @@ impl CallJob<'_> {
     fn provenance(&self) -> Vec<String> {
         let Self { options, caller, .. } = self;
         let mut command = format!("call --caller '{}'", caller.command_line());
-        let fact = |name: &str| self.facts.iter().find(|fact| fact.name == name).map_or("", |fact| &fact.value);
+        let fact =
+            |key: FingerprintKey<'_>| self.facts.iter().find(|fact| key.is_of(fact)).map_or("", |fact| &fact.value);
         if let Some(name) = &options.ploidy_name {
             command += &format!(" --ploidy {name}");
         }
@@ -535,10 +537,11 @@ impl CallJob<'_> {
             command += &format!(" --sex {sex}");
         }
         if !options.regions.is_empty() {
-            command += &format!(" --regions {}", fact("--regions"));
+            command += &format!(" --regions {}", fact(FingerprintKey::Regions));
         }
         if caller.habits().depends_on_grid {
-            command += &format!(" --grid-size {} --padding {}", fact("--grid-size"), fact("--padding"));
+            command +=
+                &format!(" --grid-size {} --padding {}", fact(FingerprintKey::GridSize), fact(FingerprintKey::Padding));
         }
         vec![
             format!("##godwit_callVersion={}", env!("CARGO_PKG_VERSION")),

@@ -19,6 +19,7 @@ use crate::call::{
     ScannedReference, check_output, complete, contents, index_of, report_path, stage_json, stage_manifest,
 };
 use crate::error::PipelineError;
+use crate::fingerprint::FingerprintKey;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
 use crate::run_report::{InputFile, OutputFile, check_distinct};
@@ -97,8 +98,10 @@ pub fn filter(
         .prepare(&options.reference, true)?;
     let corrupt = |problem| PipelineError::Corrupt { path: options.variants.clone(), problem };
     let counts = Counts::of(&options.variants).map_err(corrupt)?;
-    let (learns, how) = counts.verdict(options);
-    let facts = facts(options, &toolkit, &how)?;
+    let method = counts.method(options);
+    let learns = method.learns();
+    let how = method.to_string();
+    let facts = facts(options, &toolkit, method)?;
     // Outputs of another input are made anew.
     if let Ok(Some(manifest)) = complete(&options.out, options.resume, &facts) {
         return Ok(FilterReport { how, records: manifest.records, already_complete: true, ..FilterReport::default() });
@@ -138,7 +141,7 @@ fn inputs(options: &FilterOptions) -> Result<Vec<InputFile>, PipelineError> {
     Ok(inputs)
 }
 
-fn facts(options: &FilterOptions, toolkit: &Toolkit, how: &str) -> Result<Vec<Fact>, PipelineError> {
+fn facts(options: &FilterOptions, toolkit: &Toolkit, method: FilterMethod) -> Result<Vec<Fact>, PipelineError> {
     let resources = |resources: &[Resource]| -> Result<String, PipelineError> {
         let tags: Vec<&str> = resources.iter().map(|resource| resource.tags.as_str()).collect();
         let files = contents(resources.iter().map(|resource| (&*resource.path, u64::MAX)))?;
@@ -146,14 +149,14 @@ fn facts(options: &FilterOptions, toolkit: &Toolkit, how: &str) -> Result<Vec<Fa
     };
     let filters = HARD_FILTERS.map(|(name, expression)| format!("{name}: {expression}")).join("; ");
     let facts = [
-        ("the version of GATK", toolkit.version().to_owned()),
-        ("the variants", contents([(&*options.variants, u64::MAX)].into_iter())?),
-        ("--snp-resource", resources(&options.snp_resources)?),
-        ("--indel-resource", resources(&options.indel_resources)?),
-        ("the hard filters", filters),
-        ("the filters used", how.to_owned()),
+        (FingerprintKey::GatkVersion, toolkit.version().to_owned()),
+        (FingerprintKey::Variants, contents([(&*options.variants, u64::MAX)].into_iter())?),
+        (FingerprintKey::SnpResource, resources(&options.snp_resources)?),
+        (FingerprintKey::IndelResource, resources(&options.indel_resources)?),
+        (FingerprintKey::HardFilters, filters),
+        (FingerprintKey::FiltersUsed, method.fingerprint_text()),
     ];
-    Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
+    Ok(facts.into_iter().map(|(key, value)| key.fact(value)).collect())
 }
 
 /// Records of a VCF.
@@ -180,19 +183,81 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Whether to learn from them, and that as a sentence.
-    fn verdict(self, options: &FilterOptions) -> (bool, String) {
+    /// Chooses the method for them.
+    fn method(self, options: &FilterOptions) -> FilterMethod {
         let (snps, others) = (self.snps, self.records - self.snps);
-        let hard = |why: String| (false, format!("GATK's hard filters, not variant recalibration: {why}"));
         match (options.snp_resources.is_empty(), options.indel_resources.is_empty()) {
-            (true, true) => hard("there are no resources to learn from".to_owned()),
-            (true, _) | (_, true) => hard("there are resources for one of SNPs and indels only".to_owned()),
-            _ if snps < ENOUGH[0] || others < ENOUGH[1] => hard(format!(
+            (true, true) => FilterMethod::HardFilters(HardFilterReason::NoResources),
+            (true, _) | (_, true) => FilterMethod::HardFilters(HardFilterReason::OneResourceKind),
+            _ if snps < ENOUGH[0] || others < ENOUGH[1] => {
+                FilterMethod::HardFilters(HardFilterReason::TooFewVariants { snps, others })
+            }
+            _ => FilterMethod::Recalibration { snps, others },
+        }
+    }
+}
+
+/// The method by which variants are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilterMethod {
+    /// GATK's recalibration, which learns from so many variants.
+    Recalibration { snps: u64, others: u64 },
+    /// GATK's hard filters.
+    HardFilters(HardFilterReason),
+}
+
+/// A reason not to use recalibration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HardFilterReason {
+    NoResources,
+    /// There are resources of SNPs or of indels, not of both.
+    OneResourceKind,
+    TooFewVariants {
+        snps: u64,
+        others: u64,
+    },
+}
+
+impl FilterMethod {
+    fn learns(self) -> bool {
+        matches!(self, Self::Recalibration { .. })
+    }
+
+    /// Writes the text that fingerprints contain, which is that of earlier versions. It is independent of the sentence for users.
+    fn fingerprint_text(self) -> String {
+        let why = match self {
+            Self::Recalibration { snps, others } => {
+                return format!("GATK's variant recalibration, from {snps} SNPs and {others} other variants");
+            }
+            Self::HardFilters(HardFilterReason::NoResources) => "there are no resources to learn from".to_owned(),
+            Self::HardFilters(HardFilterReason::OneResourceKind) => {
+                "there are resources for one of SNPs and indels only".to_owned()
+            }
+            Self::HardFilters(HardFilterReason::TooFewVariants { snps, others }) => format!(
                 "{snps} SNPs and {others} other variants are too few to learn from, which takes {} and {}",
                 ENOUGH[0], ENOUGH[1]
-            )),
-            _ => (true, format!("GATK's variant recalibration, from {snps} SNPs and {others} other variants")),
-        }
+            ),
+        };
+        format!("GATK's hard filters, not variant recalibration: {why}")
+    }
+}
+
+impl std::fmt::Display for FilterMethod {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let why = match self {
+            Self::Recalibration { snps, others } => {
+                return write!(formatter, "GATK's variant recalibration, from {snps} SNPs and {others} other variants");
+            }
+            Self::HardFilters(HardFilterReason::NoResources) => "there are no resources to learn from".to_owned(),
+            Self::HardFilters(HardFilterReason::OneResourceKind) => {
+                "there are resources for one of SNPs and indels only".to_owned()
+            }
+            Self::HardFilters(HardFilterReason::TooFewVariants { snps, others }) => format!(
+                "{snps} SNPs and {others} other variants are too few to learn from, which takes {} and {}",
+                ENOUGH[0], ENOUGH[1]
+            ),
+        };
+        write!(formatter, "GATK's hard filters, not variant recalibration: {why}")
     }
 }
 
@@ -262,4 +327,34 @@ fn copy(from: &Path, to: &Path, staged: &mut Staged) -> io::Result<()> {
     file.file().sync_all()?;
     staged.add(file);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_in_fingerprints_have_the_bytes_of_earlier_versions() {
+        let hard = "GATK's hard filters, not variant recalibration: ";
+        for (method, text) in [
+            (
+                FilterMethod::Recalibration { snps: 12_000, others: 3_000 },
+                "GATK's variant recalibration, from 12000 SNPs and 3000 other variants".to_owned(),
+            ),
+            (
+                FilterMethod::HardFilters(HardFilterReason::NoResources),
+                format!("{hard}there are no resources to learn from"),
+            ),
+            (
+                FilterMethod::HardFilters(HardFilterReason::OneResourceKind),
+                format!("{hard}there are resources for one of SNPs and indels only"),
+            ),
+            (
+                FilterMethod::HardFilters(HardFilterReason::TooFewVariants { snps: 5, others: 6 }),
+                format!("{hard}5 SNPs and 6 other variants are too few to learn from, which takes 10000 and 2000"),
+            ),
+        ] {
+            assert_eq!(method.fingerprint_text(), text);
+        }
+    }
 }

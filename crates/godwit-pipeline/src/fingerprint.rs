@@ -9,6 +9,128 @@ use godwit_model::{BlockId, Region};
 
 use crate::journal::Fact;
 
+/// The subject of an entry of a fingerprint. Entries are found and compared by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FingerprintKey<'k> {
+    /// Version of this aligner.
+    AlignerVersion(&'k str),
+    /// A file of reads to align, both counted from 0.
+    ReadsFile {
+        /// The lane.
+        lane: usize,
+        /// The file of the lane.
+        file: usize,
+    },
+    /// Version of godwit.
+    GodwitVersion,
+    /// Version of fastp, which trims reads.
+    FastpVersion,
+    /// Name and version of the variant caller.
+    CallerVersion,
+    /// Version of GATK.
+    GatkVersion,
+    /// Options that change records, as a command line.
+    Command,
+    /// Name of the sample.
+    Sample,
+    /// Partitions of the genome.
+    Partitions,
+    /// Formats of the output.
+    Format,
+    /// Readers that the output is encrypted for.
+    Recipients,
+    /// Read groups of the header.
+    ReadGroups,
+    /// The index of the aligner.
+    AlignerIndex,
+    /// The function of `--step` and the content of its module.
+    StepModule,
+    /// The input of `markdup`.
+    Input,
+    /// Intervals to call.
+    Regions,
+    /// Copies of each contig.
+    Ploidy,
+    /// Sex of the sample.
+    Sex,
+    /// Bases of a calling region.
+    GridSize,
+    /// Bases around a calling region.
+    Padding,
+    /// The reference.
+    Reference,
+    /// Aligned reads.
+    Reads,
+    /// The sample that is the normal.
+    Normal,
+    /// The index of aligned reads.
+    ReadsIndex,
+    /// Known variants for recalibration.
+    KnownSites,
+    /// Records of a slice in recalibration.
+    SliceRecords,
+    /// Variants to filter.
+    Variants,
+    /// Known SNPs to learn from.
+    SnpResource,
+    /// Known indels to learn from.
+    IndelResource,
+    /// Expressions of the hard filters.
+    HardFilters,
+    /// The method of filtering.
+    FiltersUsed,
+}
+
+impl FingerprintKey<'_> {
+    /// Returns the name in journals and manifests, which is that of earlier versions.
+    fn name(self) -> String {
+        let name = match self {
+            Self::AlignerVersion(aligner) => return format!("the version of {aligner}"),
+            Self::ReadsFile { lane, file } => return format!("file {} of lane {}", file + 1, lane + 1),
+            Self::GodwitVersion => "the version of godwit",
+            Self::FastpVersion => "the version of fastp",
+            Self::CallerVersion => "the version of the caller",
+            Self::GatkVersion => "the version of GATK",
+            Self::Command => "the command",
+            Self::Sample => "--sample",
+            Self::Partitions => "--partitions",
+            Self::Format => "--format",
+            Self::Recipients => "--c4gh-recipient",
+            Self::ReadGroups => "the read groups",
+            Self::AlignerIndex => "the index",
+            Self::StepModule => "the module of --step",
+            Self::Input => "the input",
+            Self::Regions => "--regions",
+            Self::Ploidy => "--ploidy",
+            Self::Sex => "--sex",
+            Self::GridSize => "--grid-size",
+            Self::Padding => "--padding",
+            Self::Reference => "the reference",
+            Self::Reads => "the reads",
+            Self::Normal => "--normal",
+            Self::ReadsIndex => "the index of the reads",
+            Self::KnownSites => "--known-sites",
+            Self::SliceRecords => "--slice-records",
+            Self::Variants => "the variants",
+            Self::SnpResource => "--snp-resource",
+            Self::IndelResource => "--indel-resource",
+            Self::HardFilters => "the hard filters",
+            Self::FiltersUsed => "the filters used",
+        };
+        name.to_owned()
+    }
+
+    /// Returns an entry of a fingerprint.
+    pub fn fact(self, value: String) -> Fact {
+        Fact { name: self.name(), value }
+    }
+
+    /// Returns whether an entry is about this.
+    pub fn is_of(self, fact: &Fact) -> bool {
+        fact.name == self.name()
+    }
+}
+
 /// Writes the text of facts, in their order.
 pub fn facts_text(facts: &[Fact]) -> String {
     let text = |Fact { name, value }: &Fact| format!("Fact {{ name: {name:?}, value: {value:?} }}");
@@ -40,10 +162,53 @@ mod tests {
     use super::*;
 
     #[test]
+    fn entries_have_the_names_of_earlier_versions() {
+        for (key, name) in [
+            (FingerprintKey::AlignerVersion("bwa"), "the version of bwa"),
+            (FingerprintKey::ReadsFile { lane: 1, file: 0 }, "file 1 of lane 2"),
+            (FingerprintKey::GodwitVersion, "the version of godwit"),
+            (FingerprintKey::FastpVersion, "the version of fastp"),
+            (FingerprintKey::CallerVersion, "the version of the caller"),
+            (FingerprintKey::GatkVersion, "the version of GATK"),
+            (FingerprintKey::Command, "the command"),
+            (FingerprintKey::Sample, "--sample"),
+            (FingerprintKey::Partitions, "--partitions"),
+            (FingerprintKey::Format, "--format"),
+            (FingerprintKey::Recipients, "--c4gh-recipient"),
+            (FingerprintKey::ReadGroups, "the read groups"),
+            (FingerprintKey::AlignerIndex, "the index"),
+            (FingerprintKey::StepModule, "the module of --step"),
+            (FingerprintKey::Input, "the input"),
+            (FingerprintKey::Regions, "--regions"),
+            (FingerprintKey::Ploidy, "--ploidy"),
+            (FingerprintKey::Sex, "--sex"),
+            (FingerprintKey::GridSize, "--grid-size"),
+            (FingerprintKey::Padding, "--padding"),
+            (FingerprintKey::Reference, "the reference"),
+            (FingerprintKey::Reads, "the reads"),
+            (FingerprintKey::Normal, "--normal"),
+            (FingerprintKey::ReadsIndex, "the index of the reads"),
+            (FingerprintKey::KnownSites, "--known-sites"),
+            (FingerprintKey::SliceRecords, "--slice-records"),
+            (FingerprintKey::Variants, "the variants"),
+            (FingerprintKey::SnpResource, "--snp-resource"),
+            (FingerprintKey::IndelResource, "--indel-resource"),
+            (FingerprintKey::HardFilters, "the hard filters"),
+            (FingerprintKey::FiltersUsed, "the filters used"),
+        ] {
+            let fact = key.fact("v".to_owned());
+            assert_eq!((fact.name.as_str(), fact.value.as_str()), (name, "v"));
+            assert!(key.is_of(&fact));
+        }
+        assert!(!FingerprintKey::Reads.is_of(&FingerprintKey::ReadsIndex.fact(String::new())));
+    }
+
+    #[test]
     fn texts_have_the_bytes_of_earlier_versions() {
         let fact = |name: &str, value: &str| Fact { name: name.to_owned(), value: value.to_owned() };
         let facts = [fact("--regions", "none"), fact("the command", "a \"b\"\tc")];
-        let expected = r#"[Fact { name: "--regions", value: "none" }, Fact { name: "the command", value: "a \"b\"\tc" }]"#;
+        let expected =
+            r#"[Fact { name: "--regions", value: "none" }, Fact { name: "the command", value: "a \"b\"\tc" }]"#;
         assert_eq!(facts_text(&facts), expected);
         assert_eq!(facts_text(&[]), "[]");
 

@@ -20,8 +20,8 @@ use godwit_model::{BlockId, Genome, RawRecord, SortKey};
 
 use crate::call::ScannedReference;
 use crate::error::PipelineError;
+use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
-use crate::journal::Fact;
 use crate::memory::MemoryPlan;
 use crate::observer::{Event, Observer};
 use crate::read_groups::{Membership, ReadGroups, refused_later};
@@ -108,8 +108,8 @@ pub fn markdup(
     let report = report.inputs(vec![input]).stages(stages).reduced(&reduced, started.elapsed());
     let report = report.ran(options.job.threads, ResumedWork::default(), started.elapsed());
     let identity = [
-        Fact { name: "the input".into(), value: report.inputs[0].blake3.clone().unwrap_or_default() },
-        Fact { name: "the command".into(), value: command_line(options) },
+        FingerprintKey::Input.fact(report.inputs[0].blake3.clone().unwrap_or_default()),
+        FingerprintKey::Command.fact(command_line(options)),
     ];
     let [json, page] = reports(&outputs);
     report.publish(

@@ -15,6 +15,7 @@ use godwit_model::schema::columnar;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Blame, PipelineError};
+use crate::fingerprint::FingerprintKey;
 use crate::job::JobOptions;
 use crate::journal::Fact;
 
@@ -206,7 +207,7 @@ impl Step {
     /// What decides the records of a run.
     pub(crate) fn fact(&self) -> Fact {
         let digest = self.digest.get(..16).unwrap_or("no file");
-        Fact { name: "the module of --step".to_owned(), value: format!("{}, {digest}", self.function) }
+        FingerprintKey::StepModule.fact(format!("{}, {digest}", self.function))
     }
 
     /// `MODULE:FUNCTION`.

@@ -13,6 +13,7 @@ use super::AlignOptions;
 use super::engine::FoundEngine;
 use super::header::{LaneGroups, command_line};
 use crate::error::PipelineError;
+use crate::fingerprint::FingerprintKey;
 use crate::journal::Fact;
 use crate::manifest::checksum;
 use crate::step::Step;
@@ -33,24 +34,24 @@ pub(super) fn facts(
     engine: &FoundEngine,
 ) -> Result<Vec<Fact>, PipelineError> {
     let mut facts = Vec::new();
-    let mut state = |name: &str, value: String| facts.push(Fact { name: name.to_owned(), value });
-    state("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
+    let mut state = |key: FingerprintKey<'_>, value: String| facts.push(key.fact(value));
+    state(FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned());
     let (aligner, version) = engine.records(options);
-    state(&format!("the version of {aligner}"), version.to_owned());
-    state("the command", command_line(options));
-    state("the version of fastp", trimmer.unwrap_or("none").to_owned());
-    state("--sample", options.sample.clone());
-    state("--partitions", options.job.partitions.to_string());
+    state(FingerprintKey::AlignerVersion(aligner), version.to_owned());
+    state(FingerprintKey::Command, command_line(options));
+    state(FingerprintKey::FastpVersion, trimmer.unwrap_or("none").to_owned());
+    state(FingerprintKey::Sample, options.sample.clone());
+    state(FingerprintKey::Partitions, options.job.partitions.to_string());
     let formats: Vec<&str> = options.formats.iter().map(|format| format.extension()).collect();
-    state("--format", formats.join(","));
+    state(FingerprintKey::Format, formats.join(","));
     let recipients: Vec<String> = options.job.recipients.iter().map(|key| key.text()).collect();
-    state("--c4gh-recipient", recipients.join(","));
-    state("the read groups", groups.lines().join(" | ").replace('\t', "\\t"));
-    state("the index", index(engine, options)?);
+    state(FingerprintKey::Recipients, recipients.join(","));
+    state(FingerprintKey::ReadGroups, groups.lines().join(" | ").replace('\t', "\\t"));
+    state(FingerprintKey::AlignerIndex, index(engine, options)?);
     for (lane, files) in options.lanes.iter().enumerate() {
         for (index, path) in files.iter().enumerate() {
-            let name = format!("file {} of lane {}", index + 1, lane + 1);
-            state(&name, head(path).map_err(PipelineError::file("read", path))?);
+            let key = FingerprintKey::ReadsFile { lane, file: index };
+            state(key, head(path).map_err(PipelineError::file("read", path))?);
         }
     }
     facts.extend(step.map(Step::fact));

@@ -10,24 +10,16 @@ use super::reference::ScannedReference;
 use super::targets::Targets;
 use super::{CallOptions, plan};
 use crate::error::PipelineError;
-use crate::fingerprint::regions_text;
+use crate::fingerprint::{FingerprintKey, regions_text};
 use crate::journal::Fact;
 use crate::manifest::checksum;
 
-/// What the version of the caller is known by.
-pub(super) const CALLER_VERSION: &str = "the version of the caller";
-/// What the reads are known by.
-const READS: &str = "the reads";
-/// The sample that is the normal.
-const NORMAL: &str = "--normal";
-/// The index of the reads.
-const INDEX: &str = "the index of the reads";
 /// Bytes at the start of a file of reads that tell it from others. All of it is too much to read twice; what its index says
 /// of every block of it counts too.
 pub(super) const HEAD_BYTES: u64 = 1 << 20;
 
-fn named((name, value): (&str, String)) -> Fact {
-    Fact { name: name.to_owned(), value }
+fn named((key, value): (FingerprintKey<'_>, String)) -> Fact {
+    key.fact(value)
 }
 
 /// What decides them beside the reads.
@@ -41,25 +33,25 @@ pub(super) fn facts(
     let grid = plan::grid_options(options, &caller.habits());
     let table = options.ploidy.as_ref().map(|table| short(&table.fingerprint_text()));
     let facts = [
-        ("--regions", targets.map_or("none".to_owned(), |targets| short(&regions_text(&targets.regions)))),
-        ("--ploidy", table.unwrap_or("none".to_owned())),
-        ("--sex", options.sex.clone().unwrap_or("none".to_owned())),
-        ("--grid-size", grid.window_bases.to_string()),
-        ("--padding", grid.padding_bases.to_string()),
+        (FingerprintKey::Regions, targets.map_or("none".to_owned(), |targets| short(&regions_text(&targets.regions)))),
+        (FingerprintKey::Ploidy, table.unwrap_or("none".to_owned())),
+        (FingerprintKey::Sex, options.sex.clone().unwrap_or("none".to_owned())),
+        (FingerprintKey::GridSize, grid.window_bases.to_string()),
+        (FingerprintKey::Padding, grid.padding_bases.to_string()),
     ];
-    let version = ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned());
+    let version = (FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned());
     let readers: Vec<String> = options.recipients.iter().map(PublicKey::text).collect();
     // Nobody is named where nothing is encrypted, as in earlier runs.
-    let readers = (!readers.is_empty()).then(|| named(("--c4gh-recipient", short(&readers.join(" ")))));
+    let readers = (!readers.is_empty()).then(|| named((FingerprintKey::Recipients, short(&readers.join(" ")))));
     [named(version)].into_iter().chain(of_machine(caller, reference)).chain(facts.map(named)).chain(readers).collect()
 }
 
 /// Those of them that every machine sees for itself, beside the reads.
 pub(super) fn of_machine(caller: &dyn Caller, reference: &ScannedReference) -> Vec<Fact> {
     let facts = [
-        (CALLER_VERSION, format!("{} {}", caller.name(), caller.version())),
-        ("the command", caller.command_line()),
-        ("the reference", reference.checksum.clone()),
+        (FingerprintKey::CallerVersion, format!("{} {}", caller.name(), caller.version())),
+        (FingerprintKey::Command, caller.command_line()),
+        (FingerprintKey::Reference, reference.checksum.clone()),
     ];
     facts.map(named).to_vec()
 }
@@ -82,21 +74,21 @@ pub(super) fn of_files<'p>(
     normal: &str,
 ) -> Result<Vec<Fact>, PipelineError> {
     let facts = [
-        (READS, contents(files.clone().map(|(reads, _)| (reads, HEAD_BYTES)))?),
-        (NORMAL, normal.to_owned()),
-        (INDEX, contents(files.map(|(_, index)| (index, u64::MAX)))?),
+        (FingerprintKey::Reads, contents(files.clone().map(|(reads, _)| (reads, HEAD_BYTES)))?),
+        (FingerprintKey::Normal, normal.to_owned()),
+        (FingerprintKey::ReadsIndex, contents(files.map(|(_, index)| (index, u64::MAX)))?),
     ];
     Ok(facts.map(named).to_vec())
 }
 
 /// Whether a fact is about the reads.
 pub(super) fn is_of_reads(fact: &Fact) -> bool {
-    [READS, NORMAL, INDEX].contains(&&*fact.name)
+    [FingerprintKey::Reads, FingerprintKey::Normal, FingerprintKey::ReadsIndex].iter().any(|key| key.is_of(fact))
 }
 
 /// Reads that are not in a file yet, by what decides them.
 pub(super) fn of_unwritten_reads(identity: &str) -> Vec<Fact> {
-    vec![named((READS, format!("those of the alignment {identity}")))]
+    vec![named((FingerprintKey::Reads, format!("those of the alignment {identity}")))]
 }
 
 /// Sizes of files, and checksums of as many bytes of each as are named with it.

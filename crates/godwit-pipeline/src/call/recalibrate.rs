@@ -27,6 +27,7 @@ use super::reference::ScannedReference;
 use super::work::CalledRegion;
 use super::{Budget, Found, Whose, Workers, check_output, close, open, publish, stage_manifest};
 use crate::error::PipelineError;
+use crate::fingerprint::FingerprintKey;
 use crate::journal::Fact;
 use crate::observer::{Event, Observer, seconds};
 use crate::run_report::{InputFile, Stage, check_distinct};
@@ -136,15 +137,15 @@ fn facts(
 ) -> Result<Vec<Fact>, PipelineError> {
     let known = options.known_sites.iter().map(|sites| (&**sites, u64::MAX));
     let facts = [
-        ("the version of godwit", env!("CARGO_PKG_VERSION").to_owned()),
-        ("the version of GATK", toolkit.version().to_owned()),
-        ("the reference", reference.checksum.clone()),
-        ("the reads", contents([(&*reads.path, HEAD_BYTES)].into_iter())?),
-        ("the index of the reads", contents([(&*reads.index, u64::MAX)].into_iter())?),
-        ("--known-sites", contents(known)?),
-        ("--slice-records", options.slice_records.to_string()),
+        (FingerprintKey::GodwitVersion, env!("CARGO_PKG_VERSION").to_owned()),
+        (FingerprintKey::GatkVersion, toolkit.version().to_owned()),
+        (FingerprintKey::Reference, reference.checksum.clone()),
+        (FingerprintKey::Reads, contents([(&*reads.path, HEAD_BYTES)].into_iter())?),
+        (FingerprintKey::ReadsIndex, contents([(&*reads.index, u64::MAX)].into_iter())?),
+        (FingerprintKey::KnownSites, contents(known)?),
+        (FingerprintKey::SliceRecords, options.slice_records.to_string()),
     ];
-    Ok(facts.into_iter().map(|(name, value)| Fact { name: name.to_owned(), value }).collect())
+    Ok(facts.into_iter().map(|(key, value)| key.fact(value)).collect())
 }
 
 /// What is to be done, once it is known to make sense.

@@ -22,6 +22,7 @@ use super::node::{CallWork, RegionJob};
 use super::work::{CalledRegion, Tally};
 use super::{Budget, CallJob, Called, plan};
 use crate::error::PipelineError;
+use crate::fingerprint::FingerprintKey;
 use crate::journal::Fact;
 use crate::node::NodeWork;
 use crate::spread::{Crew, News, Spread};
@@ -277,7 +278,7 @@ fn difference(theirs: &Fact, ours: &[Fact]) -> Option<String> {
     if own == value {
         return None;
     }
-    let remedy = if name == super::identity::CALLER_VERSION {
+    let remedy = if FingerprintKey::CallerVersion.is_of(theirs) {
         "install one version everywhere"
     } else {
         "all nodes have to see the same files, none of which may change while it runs"
