@@ -74,7 +74,7 @@ pub use markdup::{MarkdupOptions, markdup};
 pub use marking::{MarkingOptions, TaggingPolicy};
 pub use memory::{MemoryPlan, MemoryTooSmall};
 pub use node::{NodeOptions, work};
-pub use observer::{ALL_SAMPLES, Event, Observer, Silent};
+pub use observer::{ALL_SAMPLES, Event, Observer, SampleState, Silent, WorkflowStep};
 pub use reduce::{DuplicatePolicy, Format, Segment};
 pub use reference::{IndexOptions, build_index, current_index};
 pub use run_directory::has_stopped_run;

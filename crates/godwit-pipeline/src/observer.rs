@@ -2,10 +2,69 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Of whom a step is that all samples go through together.
 pub const ALL_SAMPLES: &str = "all samples";
+
+/// A step of a workflow. Its name is in events, reports and files of outcomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkflowStep {
+    /// Reads are copied from a server.
+    Fetch,
+    /// Reads are aligned.
+    #[default]
+    Align,
+    /// Base qualities are recalibrated.
+    Recalibrate,
+    /// Variants are called.
+    Call,
+    /// GVCFs are genotyped together.
+    Genotype,
+    /// Variants are filtered.
+    Filter,
+    /// Outputs are copied to a server.
+    Store,
+}
+
+impl WorkflowStep {
+    /// Returns the name, which is also its serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fetch => "fetch",
+            Self::Align => "align",
+            Self::Recalibrate => "recalibrate",
+            Self::Call => "call",
+            Self::Genotype => "genotype",
+            Self::Filter => "filter",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// The state of a sample of a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SampleState {
+    /// The work on it began.
+    Started,
+    /// All its steps are done.
+    Done,
+    /// A step failed, and the sample is not tried again.
+    Failed,
+}
+
+impl SampleState {
+    /// Returns the name, which is also its serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+}
 
 /// One thing that happened. Serialised as the events of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,14 +128,14 @@ pub enum Event {
         /// The sample, or [`ALL_SAMPLES`].
         sample: String,
         /// Which step.
-        step: &'static str,
+        step: WorkflowStep,
     },
     /// A step of a workflow was finished.
     StepDone {
         /// The sample, or [`ALL_SAMPLES`].
         sample: String,
         /// Which step.
-        step: String,
+        step: WorkflowStep,
         /// Wall time, of an earlier start where it was done then.
         seconds: f64,
     },
@@ -84,8 +143,8 @@ pub enum Event {
     Sample {
         /// Its name, or [`ALL_SAMPLES`].
         sample: String,
-        /// `started` or `done`; one that failed is told of as a warning.
-        state: &'static str,
+        /// Its state. The reason of one that failed is a warning beside it.
+        state: SampleState,
         /// On which node; `None`: in this process.
         node: Option<String>,
     },
@@ -121,4 +180,33 @@ impl Observer for Silent {
 /// Seconds with milliseconds, as numbers in reports.
 pub(crate) fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_steps_and_states_are_those_of_earlier_versions() {
+        for (step, name) in [
+            (WorkflowStep::Fetch, "fetch"),
+            (WorkflowStep::Align, "align"),
+            (WorkflowStep::Recalibrate, "recalibrate"),
+            (WorkflowStep::Call, "call"),
+            (WorkflowStep::Genotype, "genotype"),
+            (WorkflowStep::Filter, "filter"),
+            (WorkflowStep::Store, "store"),
+        ] {
+            assert_eq!((step.name(), serde_json::to_value(step).unwrap()), (name, name.into()));
+            assert_eq!(serde_json::from_value::<WorkflowStep>(name.into()).unwrap(), step);
+        }
+        for (state, name) in
+            [(SampleState::Started, "started"), (SampleState::Done, "done"), (SampleState::Failed, "failed")]
+        {
+            assert_eq!((state.name(), serde_json::to_value(state).unwrap()), (name, name.into()));
+        }
+        let event = Event::Sample { sample: "a".to_owned(), state: SampleState::Done, node: None };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(text, r#"{"event":"sample","sample":"a","state":"done","node":null}"#);
+    }
 }

@@ -31,7 +31,7 @@ use crate::error::{Blame, PipelineError};
 use crate::filtering::{FilterOptions, filter};
 use crate::job::JobOptions;
 use crate::machine;
-use crate::observer::{ALL_SAMPLES, Event, Observer};
+use crate::observer::{ALL_SAMPLES, Event, Observer, SampleState, WorkflowStep};
 use crate::reduce::Format;
 use crate::run_report::{RunReport, utc};
 use crate::scratch::create_private_directory;
@@ -266,9 +266,9 @@ impl<'w> WorkflowRun<'w> {
         for sample in here {
             let mut outcome = SampleOutcome::of(sample);
             let done = self.sample_fetched(sample, &mut outcome);
-            outcome.error = self.failed(&sample.name, done)?;
+            outcome.error = self.failed((&sample.name, &sample.name), done)?;
             if outcome.error.is_none() {
-                self.tell(&sample.name, "done", None);
+                self.tell(&sample.name, SampleState::Done, None);
             }
             self.report.samples.push(outcome);
         }
@@ -285,22 +285,28 @@ impl<'w> WorkflowRun<'w> {
             let done = self.cohort(&mut steps, &mut filters);
             self.report.filters = filters;
             self.report.cohort = steps;
-            self.report.cohort_error = self.failed("the cohort", done)?;
+            self.report.cohort_error = self.failed((ALL_SAMPLES, "the cohort"), done)?;
             if self.report.cohort_error.is_none() {
-                self.tell(ALL_SAMPLES, "done", None);
+                self.tell(ALL_SAMPLES, SampleState::Done, None);
             }
         }
         Ok(())
     }
 
-    /// The message of a failure, which is told and does not end the run; one that does, as an interruption, is returned.
-    fn failed(&mut self, of: &str, done: Result<(), PipelineError>) -> Result<Option<String>, PipelineError> {
+    /// The message of a failure, which is told and does not end the run; one that does, as an interruption, is returned. `words`: what
+    /// the message calls the sample.
+    fn failed(
+        &mut self,
+        (sample, words): (&str, &str),
+        done: Result<(), PipelineError>,
+    ) -> Result<Option<String>, PipelineError> {
         let Err(error) = done else { return Ok(None) };
         if matches!(error.blame(), Blame::Interrupted | Blame::Bug) {
             return Err(error);
         }
         let message = in_one_line(&error);
-        self.observer.event(&Event::Warning { message: format!("{of} failed: {message}") });
+        self.observer.event(&Event::Warning { message: format!("{words} failed: {message}") });
+        self.tell(sample, SampleState::Failed, None);
         self.blame.get_or_insert(error.blame());
         Ok(Some(message))
     }
@@ -314,12 +320,12 @@ impl<'w> WorkflowRun<'w> {
     fn step(
         &self,
         of: &str,
-        name: &'static str,
+        step: WorkflowStep,
         report: &Path,
         steps: &mut Vec<StepTime>,
         job: impl FnOnce() -> Result<JobDone, PipelineError>,
     ) -> Result<(), PipelineError> {
-        self.observer.event(&Event::Step { sample: of.to_owned(), step: name });
+        self.observer.event(&Event::Step { sample: of.to_owned(), step });
         let started = Instant::now();
         let JobDone { records, already_complete, files } = job()?;
         let seconds = match already_complete {
@@ -328,15 +334,14 @@ impl<'w> WorkflowRun<'w> {
         };
         // Pipes have no size, and what was removed since has none either.
         let file_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
-        let done = StepTime { step: name.into(), seconds, records, file_bytes, done_before: already_complete };
+        let done = StepTime { step, seconds, records, file_bytes, done_before: already_complete };
         self.tell_step(of, &done);
         steps.push(done);
         Ok(())
     }
 
     fn tell_step(&self, of: &str, done: &StepTime) {
-        let (sample, step) = (of.to_owned(), done.step.clone().into_owned());
-        self.observer.event(&Event::StepDone { sample, step, seconds: done.seconds });
+        self.observer.event(&Event::StepDone { sample: of.to_owned(), step: done.step, seconds: done.seconds });
     }
 
     fn directory(&self, sample: &SheetSample) -> PathBuf {
@@ -349,7 +354,7 @@ impl<'w> WorkflowRun<'w> {
         if options.known_sites.is_empty() {
             return self.align_and_call(sample, (&align_options, self.aligned_files(sample)), steps);
         }
-        self.step(name, "align", &align_report, steps, || {
+        self.step(name, WorkflowStep::Align, &align_report, steps, || {
             let report = align(&align_options, None, self.observer, self.cancelled)?;
             let files = self.aligned_files(sample);
             Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
@@ -357,14 +362,14 @@ impl<'w> WorkflowRun<'w> {
         let out = directory.join(format!("{name}.recal.bam"));
         let aligned = self.aligned(sample);
         let recalibration = self.recalibrate_options(aligned.clone(), out.clone());
-        self.step(name, "recalibrate", &report_path(&out), steps, || {
+        self.step(name, WorkflowStep::Recalibrate, &report_path(&out), steps, || {
             let report = recalibrate(&recalibration, self.observer, self.cancelled)?;
             // It is read twice: to learn from and to change.
             let files = vec![aligned.clone(), aligned, out.clone()];
             Ok(JobDone { records: report.records, already_complete: report.already_complete, files })
         })?;
         let calling = self.call_options(vec![out], (CallerChoice::Gatk, GVCF), &self.gvcf(sample));
-        self.call(name, "call", &self.with_ploidy(calling, sample), steps)
+        self.call(name, WorkflowStep::Call, &self.with_ploidy(calling, sample), steps)
     }
 
     /// Aligns a sample, and calls from what is aligned.
@@ -382,14 +387,14 @@ impl<'w> WorkflowRun<'w> {
         // What is read and written is known to the alignment.
         let calling = self.with_ploidy(self.call_options(Vec::new(), caller, Path::new("")), sample);
         let mut rest = None;
-        self.step(of, "align", &align.out.join("run.json"), steps, || {
+        self.step(of, WorkflowStep::Align, &align.out.join("run.json"), steps, || {
             let aligned = align_first(align, &calling, None, self.observer, self.cancelled)?;
             rest = Some(aligned.rest);
             let RunReport { records, already_complete, .. } = aligned.report;
             Ok(JobDone { records, already_complete, files })
         })?;
         let Some(rest) = rest else { return Ok(()) };
-        self.step(of, "call", &report_path(rest.out()), steps, || {
+        self.step(of, WorkflowStep::Call, &report_path(rest.out()), steps, || {
             let report = rest.call(None, self.observer, self.cancelled)?;
             tell(&align.out, rest.out())?;
             let files = vec![self.aligned(sample), rest.out().to_owned()];
@@ -417,7 +422,7 @@ impl<'w> WorkflowRun<'w> {
         let gvcfs = self.samples.iter().map(|sample| self.gvcf(sample)).collect();
         // How many copies each sample has, its GVCF says.
         let genotyping = self.call_options(gvcfs, (CallerChoice::GatkJoint, ""), &joint);
-        self.call(ALL_SAMPLES, "genotype", &genotyping, steps)?;
+        self.call(ALL_SAMPLES, WorkflowStep::Genotype, &genotyping, steps)?;
         let out = options.out.join("joint.filtered.vcf.gz");
         let filtering = FilterOptions {
             reference: options.reference.clone(),
@@ -430,7 +435,7 @@ impl<'w> WorkflowRun<'w> {
             command: options.job.command.clone(),
             scanned: Some(self.scanned.clone()),
         };
-        self.step(ALL_SAMPLES, "filter", &report_path(&filtering.out), steps, || {
+        self.step(ALL_SAMPLES, WorkflowStep::Filter, &report_path(&filtering.out), steps, || {
             let report = filter(&filtering, self.observer, self.cancelled)?;
             *filters = Some(report.how);
             let files = vec![filtering.variants.clone(), filtering.out.clone()];
@@ -441,7 +446,7 @@ impl<'w> WorkflowRun<'w> {
     fn call(
         &self,
         of: &str,
-        step: &'static str,
+        step: WorkflowStep,
         options: &CallOptions,
         steps: &mut Vec<StepTime>,
     ) -> Result<(), PipelineError> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{ALL_SAMPLES, Event, Observer, StorageNode};
+use godwit_pipeline::{ALL_SAMPLES, Event, Observer, SampleState, StorageNode, WorkflowStep};
 use serde::Serialize;
 
 use crate::failure::{Exit, Failure};
@@ -55,7 +55,7 @@ struct State {
     /// What all samples go through together.
     together: Option<Sample>,
     /// Steps in the order in which they were first finished.
-    steps: Vec<String>,
+    steps: Vec<WorkflowStep>,
     notes: VecDeque<String>,
     again: usize,
 }
@@ -63,10 +63,18 @@ struct State {
 #[derive(Clone, Serialize)]
 struct Sample {
     sample: String,
-    state: &'static str,
+    state: Activity,
     node: String,
     /// Wall time of each step that was finished.
-    seconds: BTreeMap<String, f64>,
+    seconds: BTreeMap<&'static str, f64>,
+}
+
+/// The activity of a sample: the name of its state or of its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum Activity {
+    State(SampleState),
+    Step(WorkflowStep),
 }
 
 /// What is sent.
@@ -80,7 +88,7 @@ struct Shown<'s> {
     again: usize,
     samples: &'s [Sample],
     together: Option<&'s Sample>,
-    steps: &'s [String],
+    steps: &'s [WorkflowStep],
     notes: &'s VecDeque<String>,
     storage: Vec<StorageNode>,
 }
@@ -122,10 +130,10 @@ impl Observer for Dashboard<'_> {
     fn event(&self, event: &Event) {
         match event {
             Event::Sample { sample, state, node } => {
-                self.change(|shown| shown.set(sample, state, node.as_deref().unwrap_or(HERE)));
+                self.change(|shown| shown.set(sample, Activity::State(*state), node.as_deref().unwrap_or(HERE)));
             }
-            Event::Step { sample, step } => self.change(|shown| shown.set(sample, step, HERE)),
-            Event::StepDone { sample, step, seconds } => self.change(|shown| shown.took(sample, step, *seconds)),
+            Event::Step { sample, step } => self.change(|shown| shown.set(sample, Activity::Step(*step), HERE)),
+            Event::StepDone { sample, step, seconds } => self.change(|shown| shown.took(sample, *step, *seconds)),
             Event::Warning { message } => self.change(|shown| shown.note(message)),
             _ => {}
         }
@@ -145,10 +153,11 @@ impl Drop for Dashboard<'_> {
 }
 
 impl State {
-    fn set(&mut self, sample: &str, state: &'static str, node: &str) {
+    fn set(&mut self, sample: &str, state: Activity, node: &str) {
         match self.find(sample) {
             Some(known) => {
-                let again = state == "started" && known.state == "started";
+                let started = Activity::State(SampleState::Started);
+                let again = state == started && known.state == started;
                 (known.state, known.node) = (state, node.to_owned());
                 self.again += usize::from(again);
             }
@@ -167,23 +176,16 @@ impl State {
         self.samples.iter_mut().chain(&mut self.together).find(|known| known.sample == sample)
     }
 
-    fn took(&mut self, sample: &str, step: &str, seconds: f64) {
+    fn took(&mut self, sample: &str, step: WorkflowStep, seconds: f64) {
         if let Some(known) = self.find(sample) {
-            known.seconds.insert(step.to_owned(), seconds);
+            known.seconds.insert(step.name(), seconds);
         }
-        if !self.steps.iter().any(|known| known == step) {
-            self.steps.push(step.to_owned());
+        if !self.steps.contains(&step) {
+            self.steps.push(step);
         }
     }
 
     fn note(&mut self, message: &str) {
-        let failed = self
-            .samples
-            .iter_mut()
-            .find(|known| message.strip_prefix(known.sample.as_str()).is_some_and(|rest| rest.starts_with(" failed:")));
-        if let Some(failed) = failed {
-            failed.state = "failed";
-        }
         if self.notes.len() >= MOST_NOTES {
             self.notes.pop_front();
         }
@@ -197,8 +199,9 @@ impl Shared {
     }
 
     fn shown(&self, state: &State) -> String {
-        let count = |wanted: &str| state.samples.iter().filter(|sample| sample.state == wanted).count();
-        let (done, failed) = (count("done"), count("failed"));
+        let count =
+            |wanted: SampleState| state.samples.iter().filter(|sample| sample.state == Activity::State(wanted)).count();
+        let (done, failed) = (count(SampleState::Done), count(SampleState::Failed));
         let shown = Shown {
             elapsed_s: self.started.elapsed().as_secs_f64(),
             over: state.over,
@@ -299,4 +302,34 @@ fn respond(out: &mut impl Write, status: &str, kind: &str, body: &str) -> std::i
         body.len()
     )?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_failed_by_its_state_whatever_the_warnings_are() {
+        let mut shown = State::default();
+        for sample in ["a", "b"] {
+            shown.set(sample, Activity::State(SampleState::Started), "n1");
+        }
+        shown.set("a", Activity::Step(WorkflowStep::Align), HERE);
+        shown.note("b failed: a warning that is none of a failure");
+        assert!(shown.samples.iter().all(|sample| sample.state != Activity::State(SampleState::Failed)));
+        shown.set("a", Activity::State(SampleState::Failed), "n1");
+        shown.note("reworded");
+        let text = serde_json::to_value(&shown.samples).unwrap();
+        assert_eq!((&text[0]["state"], &text[1]["state"]), (&"failed".into(), &"started".into()));
+    }
+
+    #[test]
+    fn a_second_start_counts_as_one_that_is_tried_again() {
+        let mut shown = State::default();
+        shown.set("a", Activity::State(SampleState::Started), "n1");
+        shown.set("a", Activity::State(SampleState::Started), "n2");
+        shown.took("a", WorkflowStep::Call, 1.5);
+        assert_eq!((shown.again, shown.steps.as_slice()), (1, &[WorkflowStep::Call][..]));
+        assert_eq!(serde_json::to_value(&shown.samples[0].seconds).unwrap(), serde_json::json!({ "call": 1.5 }));
+    }
 }

@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use godwit_pipeline::{Event, Observer};
+use godwit_pipeline::{Event, Observer, SampleState};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::json;
 
@@ -189,9 +189,12 @@ impl Observer for Progress {
             }
             Event::Step { sample, step } => {
                 *self.beside() = Beside::default();
-                self.say(&format!("{sample}: {step}"));
+                self.say(&format!("{sample}: {}", step.name()));
             }
-            Event::Sample { sample, state, node: Some(node) } => self.say(&format!("{sample}: {state} on {node}")),
+            Event::Sample { sample, state: state @ (SampleState::Started | SampleState::Done), node: Some(node) } => {
+                self.say(&format!("{sample}: {} on {node}", state.name()));
+            }
+            // A warning gives the reason of one that failed.
             Event::Sample { .. } | Event::StepDone { .. } => {}
             Event::Recalibrated { step, records, .. } => {
                 let done = if *step == 1 { "counted" } else { "changed" };

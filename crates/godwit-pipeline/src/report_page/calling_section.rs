@@ -8,14 +8,18 @@ use super::tables::{Row, figure, table};
 
 /// What comes behind all sections of a page.
 const END: &str = "</main>\n";
-/// What is in a page that has this section.
+/// A comment in pages that have this section.
+const MARKER: &str = "<!-- godwit:calling -->\n";
+/// A heading in pages of earlier versions that have it; they have no marker.
+const EARLIER_HEADING: &str = "<h2>Variants</h2>";
+/// The heading.
 const TITLE: &str = "Variants";
 
 /// A page with a section on calling, made of the report of calling; `None` where it has one, or is no such page.
 pub(crate) fn with_calling(page: &str, called: &Value) -> Option<String> {
     let (before, behind) = page.rsplit_once(END)?;
-    let is_there = before.contains(&format!("<h2>{TITLE}</h2>"));
-    (!is_there).then(|| format!("{before}{}{END}{behind}", section(TITLE, &[facts(called), stages(called)])))
+    let is_there = before.contains(MARKER) || before.contains(EARLIER_HEADING);
+    (!is_there).then(|| format!("{before}{MARKER}{}{END}{behind}", section(TITLE, &[facts(called), stages(called)])))
 }
 
 fn facts(called: &Value) -> String {
@@ -56,7 +60,8 @@ mod tests {
             "stages": [{"name": "call", "seconds": 2.0}]});
         let page = with_calling("<main>\n</main>\n<footer></footer>", &called).unwrap();
         assert!(
-            page.starts_with("<main>\n<section>\n<h2>Variants</h2>") && page.ends_with("</main>\n<footer></footer>")
+            page.starts_with("<main>\n<!-- godwit:calling -->\n<section>\n<h2>Variants</h2>")
+                && page.ends_with("</main>\n<footer></footer>")
         );
         assert!(page.contains("&lt;b&gt;") && page.contains("<dd>1,200</dd>"), "{page}");
         assert_eq!(with_calling(&page, &called), None);

@@ -4,6 +4,7 @@ use super::html::{escaped, grouped};
 use super::plot::{Plot, Series, Shape};
 use super::tables::{Row, figure, table};
 use super::{document, section};
+use crate::observer::WorkflowStep;
 use crate::workflow::{SampleOutcome, StepTime, StorageMoment, StorageNode, WorkflowReport};
 
 /// What the page is about.
@@ -45,11 +46,11 @@ impl WorkflowPage<'_> {
     }
 
     /// Steps that any sample went through, in their order.
-    fn steps(&self) -> Vec<&str> {
-        let mut steps: Vec<&str> = Vec::new();
+    fn steps(&self) -> Vec<WorkflowStep> {
+        let mut steps: Vec<WorkflowStep> = Vec::new();
         for step in self.report.samples.iter().flat_map(|sample| &sample.steps) {
-            if !steps.contains(&&*step.step) {
-                steps.push(&step.step);
+            if !steps.contains(&step.step) {
+                steps.push(step.step);
             }
         }
         steps
@@ -61,7 +62,7 @@ impl WorkflowPage<'_> {
         let longest = self.report.samples.iter().map(total).fold(1e-9, f64::max);
         let on_nodes = self.report.nodes > 0;
         let row = |sample: &SampleOutcome| {
-            let cell = |name: &&str| match sample.steps.iter().find(|step| step.step == *name) {
+            let cell = |wanted: &WorkflowStep| match sample.steps.iter().find(|step| step.step == *wanted) {
                 Some(step) => format!("{:.1}{}", step.seconds, if step.done_before { " *" } else { "" }),
                 None => "–".to_owned(),
             };
@@ -77,7 +78,7 @@ impl WorkflowPage<'_> {
             cells.push(outcome);
             Row { cells, bar: total(sample) / longest }
         };
-        let headings = steps.iter().map(|step| format!("{step}, s"));
+        let headings = steps.iter().map(|step| format!("{}, s", step.name()));
         let headings: Vec<String> = ["Sample".to_owned(), "Lanes".to_owned()]
             .into_iter()
             .chain(headings)
@@ -96,7 +97,7 @@ impl WorkflowPage<'_> {
     fn hours(&self) -> String {
         let longest = self.report.hours.iter().map(|step| step.hours).fold(1e-9, f64::max);
         let row = |step: &crate::workflow::StepHours| Row {
-            cells: vec![escaped(&step.step), format!("{:.4}", step.hours)],
+            cells: vec![escaped(step.step.name()), format!("{:.4}", step.hours)],
             bar: step.hours / longest,
         };
         let rows: Vec<Row> = self.report.hours.iter().map(row).collect();
@@ -156,7 +157,7 @@ impl WorkflowPage<'_> {
             return String::new();
         }
         let row = |step: &StepTime| Row {
-            cells: vec![escaped(&step.step), format!("{:.1}", step.seconds), grouped(step.records)],
+            cells: vec![escaped(step.step.name()), format!("{:.1}", step.seconds), grouped(step.records)],
             bar: 0.0,
         };
         let rows: Vec<Row> = self.report.cohort.iter().map(row).collect();

@@ -15,13 +15,12 @@ use super::{JobDone, WorkflowOptions, WorkflowRun};
 use crate::error::PipelineError;
 use crate::fingerprint::option_text;
 use crate::manifest::{self, Manifest};
+use crate::observer::WorkflowStep;
 use crate::scratch::create_private_directory;
 use crate::staging::write_whole;
 
 /// What fetched reads are called while their sample is worked on; no sample has such a name.
 const READS: &str = ".godwit-reads";
-/// The step in which what was written is copied to a server.
-const STORE: &str = "store";
 /// What says that a sample is done whose reads are here no more.
 const DONE: &str = ".godwit-done.json";
 
@@ -153,8 +152,8 @@ impl WorkflowRun<'_> {
         let files: Vec<PathBuf> = std::fs::read_dir(&directory)
             .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
             .map_err(PipelineError::file("list", &directory))?;
-        outcome.steps.retain(|step| step.step != STORE);
-        self.step(&sample.name, STORE, &directory.join("none"), &mut outcome.steps, || {
+        outcome.steps.retain(|step| step.step != WorkflowStep::Store);
+        self.step(&sample.name, WorkflowStep::Store, &directory.join("none"), &mut outcome.steps, || {
             store.store(std::slice::from_ref(&directory), address, self.cancelled)?;
             Ok(JobDone { records: 0, already_complete: false, files })
         })
@@ -221,7 +220,7 @@ impl WorkflowRun<'_> {
             here.lanes.push(SheetLane { files, read_group: lane.read_group.clone() });
         }
         let report = directory.join("none");
-        self.step(&sample.name, "fetch", &report, &mut outcome.steps, || {
+        self.step(&sample.name, WorkflowStep::Fetch, &report, &mut outcome.steps, || {
             for (address, place) in &wanted {
                 let Some(fetch) = &self.options.fetch else { continue };
                 fetch.fetch(address, place, self.cancelled)?;

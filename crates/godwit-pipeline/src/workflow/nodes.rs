@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::report::{SampleOutcome, Try};
 use super::{WorkflowOptions, WorkflowRun};
 use crate::error::{Blame, PipelineError};
-use crate::observer::{Event, Observer};
+use crate::observer::{Event, Observer, SampleState};
 use crate::scratch::create_private_directory;
 use crate::staging::write_whole;
 
@@ -206,12 +206,12 @@ impl WorkflowRun<'_> {
         }
         let directory = std::path::absolute(&directory).map_err(PipelineError::file("find", &directory))?;
         nodes.start(&SampleJob { sample, name, node, directory: &directory, again })?;
-        self.tell(name, "started", Some(&nodes.name(node)));
+        self.tell(name, SampleState::Started, Some(&nodes.name(node)));
         Ok(())
     }
 
     /// Tells how far a sample is, and on which node.
-    pub(super) fn tell(&self, sample: &str, state: &'static str, node: Option<&str>) {
+    pub(super) fn tell(&self, sample: &str, state: SampleState, node: Option<&str>) {
         self.observer.event(&Event::Sample { sample: sample.to_owned(), state, node: node.map(str::to_owned) });
     }
 
@@ -244,7 +244,7 @@ impl WorkflowRun<'_> {
         let mut tries = std::mem::take(&mut outcome.tries);
         found.steps.iter().for_each(|step| self.tell_step(&found.sample, step));
         let Some(cause) = found.error.clone() else {
-            self.tell(&found.sample, "done", Some(&node));
+            self.tell(&found.sample, SampleState::Done, Some(&node));
             *outcome = SampleOutcome { tries, node: Some(node), ..found };
             return;
         };
@@ -256,6 +256,7 @@ impl WorkflowRun<'_> {
         };
         self.observer.event(&Event::Warning { message });
         if verdict == Verdict::Over {
+            self.tell(&found.sample, SampleState::Failed, Some(&node));
             self.blame.get_or_insert(blame);
         }
         *outcome = SampleOutcome { tries, node: Some(node), ..found };

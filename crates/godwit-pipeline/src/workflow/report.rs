@@ -1,6 +1,5 @@
 //! `run.json` and `report.html` of a workflow.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::sheet::SheetSample;
 use super::storage::StorageMoment;
 use crate::error::PipelineError;
+use crate::observer::WorkflowStep;
 use crate::report_page::WorkflowPage;
 use crate::staging::write_whole;
 
@@ -110,8 +110,8 @@ impl SampleOutcome {
 /// A step that was finished.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepTime {
-    /// `fetch`, `align`, `recalibrate`, `call`, `genotype` or `filter`.
-    pub step: Cow<'static, str>,
+    /// Which.
+    pub step: WorkflowStep,
     /// Wall time.
     pub seconds: f64,
     /// Records written.
@@ -126,7 +126,7 @@ pub struct StepTime {
 #[derive(Clone, Debug, Serialize)]
 pub struct StepHours {
     /// Which.
-    pub step: Cow<'static, str>,
+    pub step: WorkflowStep,
     /// Wall time, hours.
     pub hours: f64,
 }
@@ -140,7 +140,7 @@ impl WorkflowReport {
             let more = step.seconds / SECONDS_PER_HOUR;
             match hours.iter_mut().find(|known| known.step == step.step) {
                 Some(known) => known.hours += more,
-                None => hours.push(StepHours { step: step.step.clone(), hours: more }),
+                None => hours.push(StepHours { step: step.step, hours: more }),
             }
         }
         let seconds: f64 = steps.iter().map(|step| step.seconds).sum();

@@ -60,7 +60,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     drop(dashboard);
     let report = report?;
     for step in &report.hours {
-        progress.say(&format!("{}: {:.4} hours", step.step, step.hours));
+        progress.say(&format!("{}: {:.4} hours", step.step.name(), step.hours));
     }
     if let Some(how) = &report.filters {
         progress.say(&format!("variants were judged by {how}"));
