@@ -124,7 +124,7 @@ pub fn of_command_line(error: &clap::Error, events: bool) -> Result<(), Failure>
         return print(&text);
     }
     if !events {
-        tell(text.trim_end());
+        log_plain(text.trim_end());
     }
     Err(Failure::new(Exit::Usage, summary(&text)))
 }
@@ -158,10 +158,34 @@ fn summary(text: &str) -> String {
     }
 }
 
-/// What begins a line about something that may be wrong, about the outcome of a failure, and any other.
-const WARNING: &str = "godwit: warning: ";
-const ERROR: &str = "godwit: error: ";
-const WORD: &str = "godwit: ";
+/// A line on stderr.
+#[derive(Clone, Copy, Debug)]
+enum Line<'l> {
+    /// The outcome of a failure.
+    Error(&'l str),
+    /// Something that may be wrong.
+    Warning(&'l str),
+    /// Anything else that the user should know.
+    Message(&'l str),
+    /// Text of another program part, which has its own beginning.
+    Plain(&'l str),
+    /// An event, in JSON.
+    Event(&'l str),
+}
+
+impl std::fmt::Display for Line<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Error(text) => write!(formatter, "{ERROR_PREFIX}{text}"),
+            Self::Warning(text) => write!(formatter, "godwit: warning: {text}"),
+            Self::Message(text) => write!(formatter, "godwit: {text}"),
+            Self::Plain(text) | Self::Event(text) => formatter.write_str(text),
+        }
+    }
+}
+
+/// The beginning of the line on the outcome of a failure. Another godwit reads that line in the log of a process.
+pub const ERROR_PREFIX: &str = "godwit: error: ";
 
 /// How a server speaks: whether in events, and of what.
 static VOICE: OnceLock<(bool, LogLevel)> = OnceLock::new();
@@ -173,24 +197,47 @@ pub fn speak_as(options: &Common) {
     let _ = VOICE.set((options.json, level));
 }
 
+/// Prints the line on the outcome of a failure on stderr.
+pub fn log_error(text: &str) {
+    log(Line::Error(text));
+}
+
+/// Prints a warning on stderr.
+pub fn log_warning(text: &str) {
+    log(Line::Warning(text));
+}
+
+/// Prints a message on stderr.
+pub fn log_message(text: &str) {
+    log(Line::Message(text));
+}
+
+/// Prints text on stderr that has its own beginning.
+pub fn log_plain(text: &str) {
+    log(Line::Plain(text));
+}
+
+/// Prints an event, in JSON, on stderr.
+pub fn log_event(text: &str) {
+    log(Line::Event(text));
+}
+
 /// Prints a line on stderr. Where that is closed or full, nothing is left to tell it to.
-pub fn tell(line: &str) {
-    if let Some(line) = VOICE.get().map_or(Some(line.to_owned()), |(events, level)| spoken(line, *events, *level)) {
+fn log(line: Line<'_>) {
+    if let Some(line) = VOICE.get().map_or(Some(line.to_string()), |(events, level)| spoken(line, *events, *level)) {
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
 /// A line as it is told, where it is.
-fn spoken(line: &str, events: bool, level: LogLevel) -> Option<String> {
-    // The last line of a failure is what it is for everybody; what is an event already was asked for.
-    if line.starts_with('{') || line.starts_with(ERROR) {
-        return Some(line.to_owned());
-    }
-    let (event, of, text) = match line.strip_prefix(WARNING) {
-        Some(text) => ("warning", LogLevel::Warn, text),
-        None => ("message", LogLevel::Info, line.strip_prefix(WORD).unwrap_or(line)),
+fn spoken(line: Line<'_>, events: bool, level: LogLevel) -> Option<String> {
+    let (event, of, text) = match line {
+        // The last line of a failure is what it is for everybody; what is an event already was asked for.
+        Line::Error(_) | Line::Event(_) => return Some(line.to_string()),
+        Line::Warning(text) => ("warning", LogLevel::Warn, text),
+        Line::Message(text) | Line::Plain(text) => ("message", LogLevel::Info, text),
     };
-    let told = if events { json!({ "event": event, "message": text }).to_string() } else { line.to_owned() };
+    let told = if events { json!({ "event": event, "message": text }).to_string() } else { line.to_string() };
     (level >= of).then_some(told)
 }
 
@@ -200,13 +247,24 @@ mod tests {
 
     #[test]
     fn a_server_says_what_is_asked_for_in_the_form_that_is_asked_for() {
-        let (warning, word) = ("godwit: warning: x \"y\"", "godwit: z");
-        assert_eq!(spoken(warning, false, LogLevel::Warn).as_deref(), Some(warning));
+        let (warning, message) = (Line::Warning("x \"y\""), Line::Message("z"));
+        assert_eq!(spoken(warning, false, LogLevel::Warn).as_deref(), Some("godwit: warning: x \"y\""));
         let told = spoken(warning, true, LogLevel::Warn).unwrap();
         assert_eq!(told, r#"{"event":"warning","message":"x \"y\""}"#);
-        assert_eq!(spoken(word, true, LogLevel::Debug).as_deref(), Some(r#"{"event":"message","message":"z"}"#));
-        assert_eq!((spoken(word, true, LogLevel::Warn), spoken(warning, false, LogLevel::Error)), (None, None));
-        assert_eq!(spoken("godwit: error: x", true, LogLevel::Error).as_deref(), Some("godwit: error: x"));
+        assert_eq!(spoken(message, true, LogLevel::Debug).as_deref(), Some(r#"{"event":"message","message":"z"}"#));
+        assert_eq!((spoken(message, true, LogLevel::Warn), spoken(warning, false, LogLevel::Error)), (None, None));
+        assert_eq!(spoken(Line::Error("x"), true, LogLevel::Error).as_deref(), Some("godwit: error: x"));
+    }
+
+    #[test]
+    fn the_level_of_a_line_does_not_depend_on_its_text() {
+        for text in ["godwit: warning: x", "godwit: error: x", "{x", "godwit: x"] {
+            assert_eq!(spoken(Line::Message(text), false, LogLevel::Warn), None);
+            assert_eq!(spoken(Line::Plain(text), false, LogLevel::Info).as_deref(), Some(text));
+            assert!(spoken(Line::Warning(text), false, LogLevel::Error).is_none());
+        }
+        let event = spoken(Line::Event("{}"), true, LogLevel::Error);
+        assert_eq!(event.as_deref(), Some("{}"));
     }
 
     #[test]

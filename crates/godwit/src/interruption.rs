@@ -183,7 +183,7 @@ impl Interruption {
             if self.events.load(Ordering::Relaxed) {
                 progress::tell_end(&Err(failure), self.started.elapsed());
             }
-            failure::tell(&format!("godwit: error: {line}"));
+            failure::log_error(&line);
             std::mem::forget(stderr);
             // The receiver waits for a bounded time.
             let _ = done.send(());

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         // What a decoder of foreign bytes gives up on is told as an error, by whoever runs it.
         if !godwit_model::panics::is_caught() {
-            failure::tell(&panic.to_string());
+            failure::log_plain(&panic.to_string());
         }
     }));
     let started = Instant::now();
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // The last line of a failure is always this one, so line breaks within the message are folded.
-            failure::tell(&format!("godwit: error: {}", failure.line()));
+            failure::log_error(&failure.line());
             ExitCode::from(failure.exit as u8)
         }
     }

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::json;
 
 use crate::cli::{Common, LogLevel, ProgressMode};
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, log_event, log_message, log_warning};
 
 /// Time between plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -80,8 +80,8 @@ impl Progress {
         self.clear();
         match self.display {
             _ if self.log < LogLevel::Info => {}
-            Display::Json { .. } => tell(&json!({"event": "message", "message": line}).to_string()),
-            _ => tell(&format!("godwit: {line}")),
+            Display::Json { .. } => log_event(&json!({"event": "message", "message": line}).to_string()),
+            _ => log_message(line),
         }
     }
 
@@ -97,7 +97,7 @@ impl Progress {
                 bar.reset_eta();
                 bar.enable_steady_tick(Duration::from_millis(200));
             }
-            _ if self.log >= LogLevel::Debug => tell(&format!("godwit: {name}")),
+            _ if self.log >= LogLevel::Debug => log_message(name),
             _ => {}
         }
     }
@@ -117,7 +117,7 @@ impl Progress {
                 if is_line_due(*last, now, fraction) {
                     *last = now;
                     let percent = fraction.map(|f| format!("{:.0}% ", f * 100.0)).unwrap_or_default();
-                    tell(&format!("godwit: {percent}{text}, {} s", self.started.elapsed().as_secs()));
+                    log_message(&format!("{percent}{text}, {} s", self.started.elapsed().as_secs()));
                 }
             }
             Display::Json { .. } | Display::None => {}
@@ -147,7 +147,7 @@ impl Observer for Progress {
                 _ => steps,
             };
             if told {
-                tell(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
+                log_event(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
             }
             return;
         }
@@ -202,7 +202,7 @@ impl Observer for Progress {
             }
             Event::Warning { message } if self.log >= LogLevel::Warn => match &self.display {
                 Display::Bar(bar) => bar.println(format!("godwit: warning: {message}")),
-                _ => tell(&format!("godwit: warning: {message}")),
+                _ => log_warning(message),
             },
             Event::Warning { .. } => {}
         }
@@ -223,7 +223,7 @@ pub fn tell_end(outcome: &Result<(), Failure>, elapsed: Duration) {
             json!({"event": "error", "exit": failure.exit as u8, "message": failure.line(), "seconds": seconds})
         }
     };
-    tell(&event.to_string());
+    log_event(&event.to_string());
 }
 
 fn style() -> ProgressStyle {

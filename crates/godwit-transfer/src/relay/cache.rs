@@ -189,9 +189,7 @@ impl RelayCache {
         if told.is_none_or(|told| told.elapsed() >= TELL_INTERVAL) {
             *told = Some(Instant::now());
             let directory = self.directory.display();
-            (self.tell)(&format!(
-                "godwit: warning: {directory} cannot be written ({error}); blocks are sent on and not kept"
-            ));
+            (self.tell)(&format!("{directory} cannot be written ({error}); blocks are sent on and not kept"));
         }
     }
 

@@ -4,7 +4,7 @@ use godwit_transfer::{CopyEvent, CopyObserver};
 
 use super::{Display, Progress, warning};
 use crate::cli::LogLevel;
-use crate::failure::{print, tell};
+use crate::failure::{log_event, log_message, log_warning, print};
 
 impl CopyObserver for Progress {
     fn event(&self, event: &CopyEvent) {
@@ -15,7 +15,7 @@ impl CopyObserver for Progress {
                 _ => steps,
             };
             if told {
-                tell(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
+                log_event(&serde_json::to_string(event).unwrap_or_else(|error| warning(&error)));
             }
             return;
         }
@@ -53,19 +53,18 @@ impl CopyObserver for Progress {
                 let _ = print(&format!("{what}\t{path}\t{bytes}\n"));
             }
             CopyEvent::Copied { path, blake3, .. } if self.log >= LogLevel::Debug => {
-                tell(&format!("godwit: {path} {blake3}"));
+                log_message(&format!("{path} {blake3}"));
             }
             CopyEvent::Unpacked { path, bytes, sent_bytes } if self.log >= LogLevel::Debug => {
-                tell(&format!("godwit: {path}: {sent_bytes} bytes sent in place of {bytes}"));
+                log_message(&format!("{path}: {sent_bytes} bytes sent in place of {bytes}"));
             }
             CopyEvent::Copied { .. } | CopyEvent::Unpacked { .. } | CopyEvent::Saved { .. } => {}
             CopyEvent::NotCopied { path, why } => {
                 // One line for each, whatever its name.
-                let line = format!("godwit: not copied: {path}: {why}").replace(char::is_control, "?");
-                tell(&line);
+                log_message(&format!("not copied: {path}: {why}").replace(char::is_control, "?"));
             }
             CopyEvent::Warning { message } if self.log >= LogLevel::Warn => {
-                tell(&format!("godwit: warning: {message}"))
+                log_warning(message)
             }
             CopyEvent::Warning { .. } => {}
         }

@@ -10,7 +10,7 @@ use godwit_transfer::place::{Place, Remote};
 use serde_json::json;
 
 use crate::cli::AccessArgs;
-use crate::failure::{Exit, Failure, tell};
+use crate::failure::{Exit, Failure, log_event, log_message};
 use crate::pool_file::PoolFile;
 
 /// The credentials that options name.
@@ -42,8 +42,8 @@ pub fn pool_of(
     }
     let file = described(remote, args)?;
     let notice = Arc::new(move |text: &str| match json {
-        true => tell(&json!({"event": "message", "message": text}).to_string()),
-        false => tell(&format!("godwit: {text}")),
+        true => log_event(&json!({"event": "message", "message": text}).to_string()),
+        false => log_message(text),
     });
     let waiting = Waiting { most: args.wait, notice };
     Ok(Some(Arc::new(Pool::new(&file.name, file.members(credentials)?, waiting))))

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use super::closed;
 use crate::cli::BenchVerb;
-use crate::failure::{Exit, Failure, tell};
+use crate::failure::{Exit, Failure, log_event};
 
 /// Runs a benchmark.
 pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
@@ -74,7 +74,7 @@ fn program() -> Result<PathBuf, Failure> {
 /// Says with `--json` what is measured next.
 fn tell_stage(json: bool, name: &str) {
     if json {
-        tell(&serde_json::json!({"event": "stage", "name": name}).to_string());
+        log_event(&serde_json::json!({"event": "stage", "name": name}).to_string());
     }
 }
 

@@ -147,7 +147,7 @@ impl Failures {
             Err(failure) if failure.exit == Exit::Interrupted || self.inputs == 1 => Err(failure),
             Err(failure) => {
                 let input = input.to_string();
-                crate::failure::tell(&format!("godwit: warning: {input} failed: {}", failure.line()));
+                crate::failure::log_warning(&format!("{input} failed: {}", failure.line()));
                 self.failed.push((input, failure));
                 Ok(None)
             }

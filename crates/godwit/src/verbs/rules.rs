@@ -12,7 +12,7 @@ use godwit_serve::Root;
 
 use super::cram_access;
 use crate::cli::{AuditVerb, AuditVerifyArgs, PolicyTestArgs, PolicyVerb, ServeArgs};
-use crate::failure::{Exit, Failure, print, tell};
+use crate::failure::{Exit, Failure, log_message, log_warning, print};
 
 /// What is recorded of rules that hold.
 const IN_FORCE: &str = "in force";
@@ -95,12 +95,12 @@ pub(super) async fn keep_fresh(book: Arc<Rulebook>, path: std::path::PathBuf, lo
         let Ok(Some(read)) = tokio::task::spawn_blocking(move || fresh.refresh()).await else { continue };
         match read {
             Ok(policy) => {
-                tell(&format!("godwit: the rules of {} are in force, {} of them", path.display(), policy.len()));
+                log_message(&format!("the rules of {} are in force, {} of them", path.display(), policy.len()));
                 record_rules(log.as_ref(), &policy, &path, IN_FORCE.to_owned()).await;
             }
             Err(error) => {
                 let problem = with_causes(&error).replace('\n', " | ");
-                tell(&format!("godwit: warning: the rules stay as they were: {problem}"));
+                log_warning(&format!("the rules stay as they were: {problem}"));
                 let outcome = format!("{IN_FORCE}; what its file has is not in force: {problem}");
                 record_rules(log.as_ref(), &book.policy(), &path, outcome).await;
             }

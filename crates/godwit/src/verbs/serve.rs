@@ -102,7 +102,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
             exporter.close().await;
         }
         if closed > 0 {
-            crate::failure::tell(&format!("godwit: warning: {closed} connections did not end in time and were closed"));
+            crate::failure::log_warning(&format!("{closed} connections did not end in time and were closed"));
         }
         Ok(())
     });
@@ -132,11 +132,11 @@ fn opened_root(args: &ServeArgs, temporary: Option<&Temporary>) -> Result<Root, 
 /// Names the entries below the root that are not served.
 fn warn_of_skipped(skipped: &[SkippedEntry]) {
     for entry in skipped.iter().take(MAX_WARNINGS) {
-        crate::failure::tell(&format!("godwit: warning: {} is not served: {}", entry.path.display(), entry.reason));
+        crate::failure::log_warning(&format!("{} is not served: {}", entry.path.display(), entry.reason));
     }
     if skipped.len() > MAX_WARNINGS {
         let more = skipped.len() - MAX_WARNINGS;
-        crate::failure::tell(&format!("godwit: warning: {more} more entries are not served"));
+        crate::failure::log_warning(&format!("{more} more entries are not served"));
     }
 }
 
@@ -172,7 +172,7 @@ fn files_of(args: &ServeArgs, rules: Option<Arc<dyn Rules>>) -> Result<Option<Ar
 
 /// What a relay keeps of what it sends on.
 fn cache_in(directory: &Path, args: &ServeArgs) -> Result<Arc<RelayCache>, Failure> {
-    Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, crate::failure::tell)?))
+    Ok(Arc::new(RelayCache::open(directory, args.relay_cache_size, crate::failure::log_warning)?))
 }
 
 /// Bytes of a secret, at least: as many as a key has.
@@ -196,7 +196,7 @@ fn pool_of(args: &ServeArgs, gate: &Gate) -> Result<Option<Arc<Membership>>, Fai
         policy: file.policy,
         members: file.members(&credentials)?,
         secret,
-        notice: Arc::new(|text| crate::failure::tell(&format!("godwit: {text}"))),
+        notice: Arc::new(crate::failure::log_message),
     };
     Ok(Some(Arc::new(Membership::new(options))))
 }

@@ -12,7 +12,7 @@ use godwit_flight::{AccessLog, Accessed, Current, Gate, Identities, Issuer, Serv
 use super::keys;
 use super::visas::VisaFile;
 use crate::cli::{KeysAt, ServeArgs};
-use crate::failure::{Exit, Failure, tell};
+use crate::failure::{Exit, Failure, log_message, log_warning};
 
 /// How often files are looked at.
 const REFRESH: Duration = Duration::from_millis(500);
@@ -151,8 +151,8 @@ impl Admission {
                 _ => continue,
             };
             match problem.is_empty() {
-                true => tell("godwit: identities and certificates were read again"),
-                false => tell(&format!("godwit: warning: identities and certificates: {outcome}")),
+                true => log_message("identities and certificates were read again"),
+                false => log_warning(&format!("identities and certificates: {outcome}")),
             }
             if let Some(log) = &log {
                 let (call, what) = ("Identities".to_owned(), self.files.described());
@@ -197,7 +197,7 @@ impl Admission {
         let Some(identities) = &self.identities else { return };
         let all = self.all();
         if all.is_empty() && !identities.get().is_empty() {
-            tell("godwit: warning: nobody is let in any more, for no token is known");
+            log_warning("nobody is let in any more, for no token is known");
         }
         identities.set(all);
     }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::cli::{Common, LogLevel, ServeArgs};
-use crate::failure::{Exit, Failure, tell};
+use crate::failure::{Exit, Failure, log_event, log_warning};
 
 /// Where a collector is, as OpenTelemetry's programs are told: for traces alone, or the address that what it is for is added to.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -78,7 +78,7 @@ impl SpanSink for CallLog {
                 SpanFact::Number(number) => (*number).into(),
             };
         }
-        tell(&line.to_string());
+        log_event(&line.to_string());
     }
 }
 
@@ -143,7 +143,7 @@ impl Exporter {
         let dropped = self.queue.dropped.load(Ordering::Relaxed);
         if dropped > 0 || sent.is_err() {
             let last = if sent.is_err() { ", and the last ones" } else { "" };
-            tell(&format!("godwit: warning: {dropped} spans{last} were not sent: the collector is too slow"));
+            log_warning(&format!("{dropped} spans{last} were not sent: the collector is too slow"));
         }
     }
 }
@@ -208,7 +208,7 @@ impl Collector {
             if let Err(problem) = &outcome
                 && !is_told
             {
-                tell(&format!("godwit: warning: the collector does not take spans: {problem}"));
+                log_warning(&format!("the collector does not take spans: {problem}"));
             }
             is_told = outcome.is_err();
         }
