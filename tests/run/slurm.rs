@@ -85,7 +85,7 @@ impl<'a> Bench<'a> {
 
     fn wait_until_running(&self, handle: &JobHandle) -> Vec<String> {
         match self.wait(handle, "running", |status| matches!(status, JobStatus::Running { .. })) {
-            JobStatus::Running { nodes, headless: false } => nodes,
+            JobStatus::Running { nodes, headless: false, .. } => nodes,
             other => panic!("{other:?}"),
         }
     }
@@ -352,7 +352,7 @@ fn headless(cluster: &Cluster) {
     cluster.strike("kill", "gw1");
     let is_headless = |status: &JobStatus| matches!(status, JobStatus::Running { headless: true, .. });
     let status = bench.wait(&handle, "headless", is_headless);
-    assert_eq!(status, JobStatus::Running { nodes: vec!["gw2".into()], headless: true });
+    assert_eq!(status, JobStatus::Running { nodes: vec!["gw2".into()], indexes: None, headless: true });
     cluster.strike("start", "gw1");
     bench.launcher.requeue(&handle).expect("it can be queued again");
     bench.wait_for_file("job/attempts/1/job");

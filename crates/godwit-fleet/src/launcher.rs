@@ -115,6 +115,8 @@ pub enum JobStatus {
     Running {
         /// The nodes it still has, by name. Those that died are no longer among them.
         nodes: Vec<String>,
+        /// The processes of the job that run, counted from 0, ascending; `None` where the launcher knows nodes only.
+        indexes: Option<Vec<u32>>,
         /// The node with the job's script died: the other processes run on, but nobody waits for their end, and nobody
         /// will start the job again by itself. See [`Slurm::requeue`].
         headless: bool,

@@ -59,8 +59,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Names of the processes that run.
-    running: Vec<String>,
+    /// The processes that run: which of the job's, counted from 0, and their names.
+    running: Vec<(u32, String)>,
     /// Why they are to end: somebody asked, or their time is over.
     stop: Option<Ending>,
     /// No patience.
@@ -71,6 +71,8 @@ struct State {
 
 /// A process that was started.
 struct Process {
+    /// Which of the job's, counted from 0.
+    index: u32,
     name: String,
     child: Child,
     ended: Option<ExitStatus>,
@@ -97,7 +99,7 @@ impl Children {
                 Ok(processes) => processes,
                 Err(error) => return drop(sender.send(Err(error))),
             };
-            kept.lock().running = processes.iter().map(|process| process.name.clone()).collect();
+            kept.lock().running = processes.iter().map(Process::named).collect();
             // The receiver waits for this one message.
             let _ = sender.send(Ok(()));
             kept.mind(processes, request, deadline);
@@ -125,7 +127,10 @@ impl Children {
         let state = job.shared.lock();
         Ok(match &state.ending {
             Some(how) => JobStatus::Ended { how: how.clone() },
-            None => JobStatus::Running { nodes: state.running.clone(), headless: false },
+            None => {
+                let (indexes, nodes) = state.running.iter().cloned().unzip();
+                JobStatus::Running { nodes, indexes: Some(indexes), headless: false }
+            }
         })
     }
 
@@ -197,16 +202,22 @@ impl Shared {
     }
 }
 
+impl Process {
+    fn named(&self) -> (u32, String) {
+        (self.index, self.name.clone())
+    }
+}
+
 fn start_all(planned: Vec<Planned>, request: Request) -> Result<Vec<Process>, FleetError> {
     let mut processes = Vec::with_capacity(planned.len());
-    for Planned { name, mut command, shown } in planned {
+    for (index, Planned { name, mut command, shown }) in (0..).zip(planned) {
         command.process_group(0).stdin(match request {
             Request::Terminate => Stdio::null(),
             Request::CloseInput => Stdio::piped(),
         });
         godwit_process::die_with_parent(&mut command);
         match command.spawn() {
-            Ok(child) => processes.push(Process { name, child, ended: None }),
+            Ok(child) => processes.push(Process { index, name, child, ended: None }),
             Err(source) => {
                 each_running(&mut processes, |child| {
                     godwit_process::signal_group(child.id(), Signal::Kill);
@@ -233,8 +244,8 @@ fn ask_to_end(processes: &mut [Process], request: Request) {
     });
 }
 
-/// Takes note of processes that ended, and ends what they left in their groups. Returns the names of the others.
-fn reap(processes: &mut [Process]) -> Vec<String> {
+/// Takes note of processes that ended, and ends what they left in their groups. Returns the others.
+fn reap(processes: &mut [Process]) -> Vec<(u32, String)> {
     for process in processes.iter_mut().filter(|process| process.ended.is_none()) {
         // An error says that there is no such child, and waiting for it says the same.
         if godwit_process::has_ended(process.child.id()).unwrap_or(true) {
@@ -243,7 +254,7 @@ fn reap(processes: &mut [Process]) -> Vec<String> {
             process.ended = Some(process.child.wait().unwrap_or(lost));
         }
     }
-    processes.iter().filter(|process| process.ended.is_none()).map(|process| process.name.clone()).collect()
+    processes.iter().filter(|process| process.ended.is_none()).map(Process::named).collect()
 }
 
 /// How the job ended: the first process that failed by itself, in the order of the nodes, says it.

@@ -55,7 +55,7 @@ impl Slurm {
     fn running(&self, queued: &queue::Queued) -> Result<JobStatus, FleetError> {
         let nodes = queue::expand(&self.profile, &queued.nodes)?;
         let headless = !nodes.is_empty() && !nodes.contains(&queued.script_node);
-        Ok(JobStatus::Running { nodes, headless })
+        Ok(JobStatus::Running { nodes, indexes: None, headless })
     }
 }
 

@@ -16,7 +16,7 @@ use godwit_pipeline::{Launch, NodeOptions, PipelineError, PlannedNodes, Spread, 
 use super::node::{PATIENCE, cores};
 use super::slurm_job::SlurmJob;
 use crate::cli::{Common, Place, PlaceArgs};
-use crate::failure::{Exit, Failure};
+use crate::failure::{ERROR_PREFIX, Exit, Failure};
 use crate::progress::Progress;
 
 /// How long an earlier start of a job may take to be gone: servers of files hold the locks of a machine that lost its power for
@@ -311,7 +311,7 @@ impl Launch for Nodes {
         let Some((job, Ok(status))) = self.status() else { return Vec::new() };
         let runs = |node: u32| match &status {
             JobStatus::Ended { .. } => false,
-            JobStatus::Running { nodes, .. } => nodes.iter().any(|name| is_named(name, node)),
+            JobStatus::Running { indexes, .. } => indexes.as_ref().is_some_and(|indexes| indexes.contains(&node)),
             JobStatus::Pending { .. } | JobStatus::Unknown { .. } => true,
         };
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -363,15 +363,10 @@ pub fn planned(place: &PlaceArgs, common: &Common) -> Option<PlannedNodes> {
     })
 }
 
-/// Whether a launcher calls a node so: `node 3`, or `node 3 on HOST`.
-fn is_named(name: &str, node: u32) -> bool {
-    name.strip_prefix(&format!("node {node}")).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-}
-
 /// The last thing that a node of a job found wrong.
 pub fn last_error(job: &JobSpec, node: u32) -> Option<String> {
     let said = std::fs::read(job.error_path(node)).ok()?;
     let said = String::from_utf8_lossy(&said).into_owned();
     let lines = said.lines().rev();
-    lines.filter_map(|line| line.strip_prefix("godwit: error: ")).map(str::to_owned).next()
+    lines.filter_map(|line| line.strip_prefix(ERROR_PREFIX)).map(str::to_owned).next()
 }

@@ -73,7 +73,8 @@ fn a_node_that_fails_is_named_and_the_others_run_on() {
     let job = shell(scratch.path(), r#"[ $GODWIT_NODE != 1 ] || exit 9; while [ ! -e go ]; do sleep 0.01; done"#, 3);
     let local = Local::new();
     let handle = local.submit(&job).unwrap();
-    let others = JobStatus::Running { nodes: vec!["node 0".into(), "node 2".into()], headless: false };
+    let nodes = vec!["node 0".into(), "node 2".into()];
+    let others = JobStatus::Running { nodes, indexes: Some(vec![0, 2]), headless: false };
     wait_until("the failure of one", || local.status(&handle).unwrap() == others);
     fs::write(scratch.path().join("go"), "").unwrap();
     let how = wait(&local, &handle);
