@@ -43,7 +43,7 @@ use checks::{check_has_no_list, check_has_no_relay, check_is_plain, check_is_pos
 use climb::Climb;
 use connecting::{Connecting, Early, connect_more};
 pub(crate) use ending::CopyOutcome;
-pub use events::{CopyEvent, CopyObserver, CopySummary};
+pub use events::{CopyEvent, CopyObserver, CopySummary, PlannedAction};
 use packed::Packed;
 use runner::Runner;
 use sources::Mirror;
@@ -495,15 +495,16 @@ impl Copy<'_> {
                     summary.same += usize::from(!item.entry.directory);
                     continue;
                 }
-                Ok(_) if item.entry.directory => "make",
-                Ok(Have::Nothing | Have::Refused(_)) => "copy",
-                Ok(Have::Part(_) | Have::Stale(_)) => "go on with",
+                Ok(_) if item.entry.directory => PlannedAction::Make,
+                Ok(Have::Nothing | Have::Refused(_)) => PlannedAction::Copy,
+                Ok(Have::Part(_) | Have::Stale(_)) => PlannedAction::Resume,
             };
             let (path, bytes) = (printable(&item.entry.path), item.entry.size_bytes);
-            self.observer.event(&CopyEvent::Would { what: what.to_owned(), path, bytes });
+            self.observer.event(&CopyEvent::Would { what, path, bytes });
         }
         for path in surplus {
-            self.observer.event(&CopyEvent::Would { what: "remove".to_owned(), path: printable(path), bytes: 0 });
+            let path = printable(path);
+            self.observer.event(&CopyEvent::Would { what: PlannedAction::Remove, path, bytes: 0 });
         }
         summary
     }

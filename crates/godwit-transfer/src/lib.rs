@@ -34,7 +34,7 @@ mod third_party;
 mod write_back;
 
 pub use control::Credentials;
-pub use copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, copy};
+pub use copy::{Compression, CopyEvent, CopyObserver, CopyOptions, CopySummary, PlannedAction, copy};
 pub use error::TransferError;
 pub use genomes::references::References;
 pub use manifest::Links;

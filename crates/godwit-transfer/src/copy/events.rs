@@ -2,6 +2,35 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The action that a copy would take on an entry. The serialised names are printed and read by programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlannedAction {
+    /// A file would be copied from its start.
+    #[serde(rename = "copy")]
+    Copy,
+    /// A copy of a file would be resumed.
+    #[serde(rename = "go on with")]
+    Resume,
+    /// A directory would be made.
+    #[serde(rename = "make")]
+    Make,
+    /// An entry would be removed.
+    #[serde(rename = "remove")]
+    Remove,
+}
+
+impl PlannedAction {
+    /// Returns the serialised name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Resume => "go on with",
+            Self::Make => "make",
+            Self::Remove => "remove",
+        }
+    }
+}
+
 /// What happens while files are copied.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -43,8 +72,8 @@ pub enum CopyEvent {
     },
     /// A file would be copied, or removed.
     Would {
-        /// `copy`, `go on with`, `make` or `remove`.
-        what: String,
+        /// The action.
+        what: PlannedAction,
         /// Its path below the destination.
         path: String,
         /// Its size.
@@ -134,4 +163,22 @@ pub struct CopySummary {
     pub damaged: u64,
     /// How long it took, seconds.
     pub seconds: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planned_actions_have_the_names_of_earlier_versions() {
+        for (action, name) in [
+            (PlannedAction::Copy, "copy"),
+            (PlannedAction::Resume, "go on with"),
+            (PlannedAction::Make, "make"),
+            (PlannedAction::Remove, "remove"),
+        ] {
+            assert_eq!((action.name(), serde_json::to_value(action).unwrap()), (name, name.into()));
+            assert_eq!(serde_json::from_value::<PlannedAction>(name.into()).unwrap(), action);
+        }
+    }
 }

@@ -50,7 +50,7 @@ impl CopyObserver for Progress {
             }
             CopyEvent::Would { what, path, bytes } => {
                 // A closed stdout is no reason to go on differently: nothing is done here.
-                let _ = print(&format!("{what}\t{path}\t{bytes}\n"));
+                let _ = print(&format!("{}\t{path}\t{bytes}\n", what.name()));
             }
             CopyEvent::Copied { path, blake3, .. } if self.log >= LogLevel::Debug => {
                 log_message(&format!("{path} {blake3}"));
@@ -63,9 +63,7 @@ impl CopyObserver for Progress {
                 // One line for each, whatever its name.
                 log_message(&format!("not copied: {path}: {why}").replace(char::is_control, "?"));
             }
-            CopyEvent::Warning { message } if self.log >= LogLevel::Warn => {
-                log_warning(message)
-            }
+            CopyEvent::Warning { message } if self.log >= LogLevel::Warn => log_warning(message),
             CopyEvent::Warning { .. } => {}
         }
     }
