@@ -30,11 +30,46 @@ pub enum State {
     Missing,
 }
 
+/// A part of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Area {
+    /// Programs that godwit starts.
+    Engines,
+    /// Indexes of references.
+    Index,
+    /// Processors and memory.
+    Machine,
+    /// Scratch and output space.
+    Disk,
+    /// The network of this machine.
+    Network,
+    /// A server.
+    Server,
+    /// The scheduler of a cluster.
+    Cluster,
+}
+
+impl Area {
+    /// Returns the name, which is also its serialised form.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Engines => "engines",
+            Self::Index => "index",
+            Self::Machine => "machine",
+            Self::Disk => "disk",
+            Self::Network => "network",
+            Self::Server => "server",
+            Self::Cluster => "cluster",
+        }
+    }
+}
+
 /// One thing looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `engines`, `index`, `machine`, `disk`, `network`, `server`, `cluster`.
-    pub area: &'static str,
+    /// The part of the system that it belongs to.
+    pub area: Area,
     /// What was looked at.
     pub what: String,
     /// How it came out.
@@ -46,7 +81,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(area: &'static str, what: impl Into<String>, state: State, found: impl Into<String>) -> Self {
+    fn new(area: Area, what: impl Into<String>, state: State, found: impl Into<String>) -> Self {
         Self { area, what: what.into(), state, found: found.into(), remedy: None }
     }
 

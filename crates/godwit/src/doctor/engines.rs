@@ -11,7 +11,7 @@ use godwit_engines::searcher::{blast, diamond, mmseqs};
 use godwit_engines::trimmer::fastp;
 use godwit_engines::{EngineError, survey};
 
-use super::{Finding, State};
+use super::{Area, Finding, State};
 use crate::demo::picard_jar;
 use godwit_formats::with_causes;
 
@@ -20,7 +20,7 @@ const COMPARED: &str = "not installed; godwit demo would compare with it";
 
 /// The aligners, the trimmer, and what `godwit demo` compares with.
 pub fn engines() -> Vec<Finding> {
-    let mut findings = vec![Finding::new("engines", "godwit", State::Fine, env!("CARGO_PKG_VERSION"))];
+    let mut findings = vec![Finding::new(Area::Engines, "godwit", State::Fine, env!("CARGO_PKG_VERSION"))];
     findings.extend([
         own_aligner(IndexKind::Bwa, State::Missing),
         own_aligner(IndexKind::BwaMem3, State::Note),
@@ -36,7 +36,7 @@ pub fn engines() -> Vec<Finding> {
             None => absent(name, "an aligner by its command line", engine.remedy),
             Some(path) => {
                 let version = version(&path, "--version").unwrap_or_else(|| "version unknown".into());
-                Finding::new("engines", name, State::Fine, format!("{version}, {}", path.display()))
+                Finding::new(Area::Engines, name, State::Fine, format!("{version}, {}", path.display()))
             }
         }),
     }));
@@ -92,7 +92,7 @@ fn selected() -> Finding {
         None => (kind, "where its index is there and fits into memory".to_owned()),
         Some(problem) => (IndexKind::Bwa, problem),
     };
-    Finding::new("engines", "--aligner auto", State::Fine, format!("{}: {reason}", bwa::library_name(kind)))
+    Finding::new(Area::Engines, "--aligner auto", State::Fine, format!("{}: {reason}", bwa::library_name(kind)))
 }
 
 /// One of godwit's own programs; `missing` is how bad it is that there is none.
@@ -100,12 +100,12 @@ fn own_aligner(kind: IndexKind, missing: State) -> Finding {
     let what = bwa::program_name(kind);
     let (godwit, expected) = (env!("CARGO_PKG_VERSION"), bwa::library_version(kind));
     let library = bwa::library_name(kind);
-    let wrong = |state, found: String, remedy| Finding::new("engines", what, state, found).remedy(remedy);
+    let wrong = |state, found: String, remedy| Finding::new(Area::Engines, what, state, found).remedy(remedy);
     match bwa::installed(kind) {
         Ok((path, version)) => {
             let found = format!("{} ({library} {}), {}", version.godwit, version.engine, path.display());
             if version.godwit == godwit && version.engine == expected {
-                Finding::new("engines", what, State::Fine, found)
+                Finding::new(Area::Engines, what, State::Fine, found)
             } else {
                 let remedy = format!("install {what} {godwit} ({library} {expected})");
                 wrong(missing.max(State::Warning), found, remedy)
@@ -125,22 +125,22 @@ fn own_aligner(kind: IndexKind, missing: State) -> Finding {
 /// A program that godwit itself asks for its version, since it does not take any.
 fn by_version(what: &'static str, version: Result<String, EngineError>, purpose: &str, remedy: &str) -> Finding {
     match version {
-        Ok(version) => Finding::new("engines", what, State::Fine, version),
+        Ok(version) => Finding::new(Area::Engines, what, State::Fine, version),
         Err(EngineError::NotInstalled { .. } | EngineError::NotFound { .. }) => absent(what, purpose, remedy),
-        Err(error) => Finding::new("engines", what, State::Warning, with_causes(&error)).remedy(remedy),
+        Err(error) => Finding::new(Area::Engines, what, State::Warning, with_causes(&error)).remedy(remedy),
     }
 }
 
 fn absent(what: &'static str, purpose: &str, remedy: &str) -> Finding {
-    Finding::new("engines", what, State::Note, format!("not installed; not needed ({purpose})")).remedy(remedy)
+    Finding::new(Area::Engines, what, State::Note, format!("not installed; not needed ({purpose})")).remedy(remedy)
 }
 
 fn other_bwa() -> Finding {
     let expected = bwa::library_version(IndexKind::Bwa);
-    let Some(path) = find("bwa") else { return Finding::new("engines", "bwa", State::Note, COMPARED) };
+    let Some(path) = find("bwa") else { return Finding::new(Area::Engines, "bwa", State::Note, COMPARED) };
     // It prints its version where it prints its usage.
     let version = version(&path, "").unwrap_or_else(|| "version unknown".into());
-    let found = Finding::new("engines", "bwa", State::Fine, format!("{version}, {}", path.display()));
+    let found = Finding::new(Area::Engines, "bwa", State::Fine, format!("{version}, {}", path.display()));
     if version.contains(expected) {
         return found;
     }
@@ -149,20 +149,23 @@ fn other_bwa() -> Finding {
 }
 
 fn samtools() -> Finding {
-    let Some(path) = find("samtools") else { return Finding::new("engines", "samtools", State::Note, COMPARED) };
+    let Some(path) = find("samtools") else { return Finding::new(Area::Engines, "samtools", State::Note, COMPARED) };
     let version = version(&path, "--version").unwrap_or_else(|| "version unknown".into());
-    Finding::new("engines", "samtools", State::Fine, format!("{version}, {}", path.display()))
+    Finding::new(Area::Engines, "samtools", State::Fine, format!("{version}, {}", path.display()))
 }
 
 fn picard() -> Finding {
     match picard_jar() {
         Some(jar) if find("java").is_some() => {
-            Finding::new("engines", "Picard", State::Fine, format!("3.4.0, {}", jar.display()))
+            Finding::new(Area::Engines, "Picard", State::Fine, format!("3.4.0, {}", jar.display()))
         }
-        Some(_) => {
-            Finding::new("engines", "Picard", State::Note, "not usable without java; godwit demo would compare with it")
-        }
-        None => Finding::new("engines", "Picard", State::Note, COMPARED),
+        Some(_) => Finding::new(
+            Area::Engines,
+            "Picard",
+            State::Note,
+            "not usable without java; godwit demo would compare with it",
+        ),
+        None => Finding::new(Area::Engines, "Picard", State::Note, COMPARED),
     }
 }
 

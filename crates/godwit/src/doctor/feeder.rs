@@ -7,7 +7,7 @@ use godwit_formats::with_causes;
 use godwit_pipeline::simulate::{Assembly, GenomeOptions, ReadOptions, Sample, SampleOptions, write_reads};
 use godwit_process::Temporary;
 
-use super::{Finding, State};
+use super::{Area, Finding, State};
 
 /// Enough to take some tens of milliseconds.
 const PAIRS: u64 = 20_000;
@@ -16,7 +16,7 @@ const PAIRS_PER_CORE: f64 = 10_000.0;
 
 /// Reads a small simulated lane and tells the rate.
 pub fn feeder() -> Finding {
-    let finding = |state, found| Finding::new("cluster", "one gzip lane", state, found);
+    let finding = |state, found| Finding::new(Area::Cluster, "one gzip lane", state, found);
     match rate() {
         Ok(pairs_per_s) => {
             let (rate, cores) = (pairs_per_s.round(), (pairs_per_s / PAIRS_PER_CORE).round());

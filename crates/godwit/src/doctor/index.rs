@@ -7,7 +7,7 @@ use godwit_engines::aligner::minimap2::{self, Minimap2};
 use godwit_formats::with_causes;
 use godwit_pipeline::{Blame, IndexNeed, PipelineError, current_index, show_bytes};
 
-use super::{Finding, State};
+use super::{Area, Finding, State};
 
 /// Whether the indexes of a reference belong to it. That of bwa is told of in any case, those of others where they are
 /// there. Nothing can be aligned where none belongs.
@@ -30,7 +30,7 @@ fn own(reference: &Path, kind: IndexKind) -> Option<Finding> {
         Ok(genome) => {
             let shown = reference.display();
             let (contigs, loading) = (genome.contigs().len(), loading(reference, kind));
-            Some(Finding::new("index", what, State::Fine, format!("{shown}: current, {contigs} contigs{loading}")))
+            Some(Finding::new(Area::Index, what, State::Fine, format!("{shown}: current, {contigs} contigs{loading}")))
         }
         Err(PipelineError::Missing { .. }) if kind != IndexKind::Bwa => None,
         Err(error) => {
@@ -46,7 +46,7 @@ fn own(reference: &Path, kind: IndexKind) -> Option<Finding> {
                 other if other.blame() == Blame::Input => "mend the reference".into(),
                 _ => "check the path and its permissions".into(),
             };
-            Some(Finding::new("index", what, State::Missing, found).remedy(remedy))
+            Some(Finding::new(Area::Index, what, State::Missing, found).remedy(remedy))
         }
     }
 }
@@ -74,12 +74,12 @@ fn of_minimap2(reference: &Path) -> Option<Finding> {
         Ok(genome) => {
             let contigs = genome.contigs().len();
             Finding::new(
-                "index",
+                Area::Index,
                 what,
                 State::Fine,
                 format!("{}: current for short reads, {contigs} contigs", reference.display()),
             )
         }
-        Err(error) => Finding::new("index", what, State::Note, with_causes(&error)),
+        Err(error) => Finding::new(Area::Index, what, State::Note, with_causes(&error)),
     })
 }

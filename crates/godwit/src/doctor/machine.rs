@@ -7,7 +7,7 @@ use godwit_pipeline::machine::{self, CgroupLimits};
 use godwit_pipeline::show_bytes;
 
 use super::engines::find;
-use super::{Finding, State};
+use super::{Area, Finding, State};
 
 /// Open files that a run with many lanes and threads may need.
 const OPEN_FILES: u64 = 256;
@@ -27,7 +27,7 @@ pub fn machine(directories: &[(&str, &Path)]) -> Vec<Finding> {
 
 fn kernel() -> Finding {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    Finding::new("machine", "kernel", State::Fine, format!("Linux {}", release.trim()))
+    Finding::new(Area::Machine, "kernel", State::Fine, format!("Linux {}", release.trim()))
 }
 
 fn processors(limits: &CgroupLimits) -> Finding {
@@ -36,7 +36,7 @@ fn processors(limits: &CgroupLimits) -> Finding {
     if let Some(quota) = limits.processors {
         found += &format!("; the control group allows {quota:.1} processors");
     }
-    Finding::new("machine", "processors", State::Fine, found)
+    Finding::new(Area::Machine, "processors", State::Fine, found)
 }
 
 fn memory(limits: &CgroupLimits) -> Finding {
@@ -46,10 +46,10 @@ fn memory(limits: &CgroupLimits) -> Finding {
         found += &format!("; the control group allows {}", show_bytes(bytes));
     }
     if machine::memory_bytes().is_some_and(|bytes| bytes < LEAST_MEMORY_BYTES) {
-        return Finding::new("machine", "memory", State::Warning, found)
+        return Finding::new(Area::Machine, "memory", State::Warning, found)
             .remedy("godwit align with its default block size needs 2G and the index; lower --block-bases");
     }
-    Finding::new("machine", "memory", State::Fine, found)
+    Finding::new(Area::Machine, "memory", State::Fine, found)
 }
 
 fn open_files() -> Finding {
@@ -59,30 +59,30 @@ fn open_files() -> Finding {
     let found = format!("{} at most, {} on request", limit.rlim_cur, limit.rlim_max);
     if limit.rlim_cur < OPEN_FILES {
         let wanted = OPEN_FILES.min(limit.rlim_max);
-        return Finding::new("machine", "open files", State::Warning, found)
+        return Finding::new(Area::Machine, "open files", State::Warning, found)
             .remedy(format!("run `ulimit -n {wanted}`"));
     }
-    Finding::new("machine", "open files", State::Fine, found)
+    Finding::new(Area::Machine, "open files", State::Fine, found)
 }
 
 fn disk(purpose: &str, directory: &Path) -> Finding {
     let (what, shown) = (purpose, directory.display());
     if let Err(error) = machine::check_writable(directory) {
-        return Finding::new("disk", what, State::Missing, format!("{shown} cannot be written: {error}"))
+        return Finding::new(Area::Disk, what, State::Missing, format!("{shown} cannot be written: {error}"))
             .remedy("choose another directory, or change its permissions");
     }
     match machine::free_disk_bytes(directory) {
         Ok(free) if free < LEAST_DISK_BYTES => {
-            Finding::new("disk", what, State::Warning, format!("{} free in {shown}", show_bytes(free)))
+            Finding::new(Area::Disk, what, State::Warning, format!("{} free in {shown}", show_bytes(free)))
                 .remedy("make room")
         }
-        Ok(free) => Finding::new("disk", what, State::Fine, format!("{} free in {shown}", show_bytes(free))),
-        Err(error) => Finding::new("disk", what, State::Note, format!("free room in {shown} is unknown: {error}")),
+        Ok(free) => Finding::new(Area::Disk, what, State::Fine, format!("{} free in {shown}", show_bytes(free))),
+        Err(error) => Finding::new(Area::Disk, what, State::Note, format!("free room in {shown} is unknown: {error}")),
     }
 }
 
 fn slurm() -> Finding {
-    let finding = |state, found| Finding::new("cluster", "SLURM", state, found);
+    let finding = |state, found| Finding::new(Area::Cluster, "SLURM", state, found);
     let Some(path) = find("sinfo") else {
         return finding(State::Note, "no sinfo on PATH; not needed on one machine".to_owned());
     };

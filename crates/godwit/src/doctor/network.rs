@@ -6,7 +6,7 @@ use std::time::Duration;
 use godwit_flight::WARMED_FROM;
 use godwit_transfer::tune::{self, CopyMode};
 
-use super::{Finding, State};
+use super::{Area, Finding, State};
 
 /// Share of a send buffer that holds data in flight; the rest is bookkeeping. One stream with 4 MB came to 620 Mbit/s at 40
 /// ms, which is 3.1 MB in flight.
@@ -73,7 +73,7 @@ impl Tcp {
             self.buffer("tcp_rmem", self.receive_bytes, path),
             self.buffer("tcp_wmem", self.send_bytes, path),
             Finding::new(
-                "network",
+                Area::Network,
                 "congestion control",
                 State::Fine,
                 format!("{} of {}", self.congestion, self.available),
@@ -94,7 +94,7 @@ impl Tcp {
                 path.rtt_ms,
                 one.min(path.bandwidth as f64) / 1e6
             );
-            findings.push(Finding::new("network", "path", State::Note, found));
+            findings.push(Finding::new(Area::Network, "path", State::Note, found));
         }
         findings.extend(path.and_then(|_| self.queueing()));
         findings.extend(path.and_then(slow_start));
@@ -106,7 +106,7 @@ impl Tcp {
         let found = format!("{}, on interfaces that come up from now on", self.queue);
         let remedy = "as root, `sysctl -w net.core.default_qdisc=fq`, and for interfaces that are up `tc qdisc replace dev DEVICE root mq` \
                       (`root fq` for one that has a single queue): connections that are held at a rate take less CPU time, and all take turns";
-        let finding = Finding::new("network", "queue", State::Note, found);
+        let finding = Finding::new(Area::Network, "queue", State::Note, found);
         match self.queue.as_str() {
             "" => None,
             "fq" => Some(Finding { state: State::Fine, ..finding }),
@@ -121,7 +121,7 @@ impl Tcp {
             let meaning = SWITCHES.iter().find(|(known, _)| known == name).map_or("", |(_, meaning)| meaning);
             let found = format!("off; with it, {meaning}");
             let remedy = format!("as root, `sysctl -w net.ipv4.{name}=1`");
-            Finding::new("network", *name, State::Warning, found).remedy(remedy)
+            Finding::new(Area::Network, *name, State::Warning, found).remedy(remedy)
         })
     }
 
@@ -134,20 +134,20 @@ impl Tcp {
         let found = if has(&self.available) { "there, but not for users" } else { "not loaded" };
         let remedy = "as root, `modprobe tcp_bbr` and `sysctl -w net.ipv4.tcp_allowed_congestion_control=\"reno cubic bbr\"`: \
                       where one packet in a thousand is lost at 100 ms, 16 streams of bbr carry twice what cubic's do";
-        Some(Finding::new("network", "bbr", State::Note, found).remedy(remedy))
+        Some(Finding::new(Area::Network, "bbr", State::Note, found).remedy(remedy))
     }
 
     fn buffer(&self, name: &str, bytes: Option<u64>, path: Option<Path>) -> Finding {
         let Some(bytes) = bytes else {
-            return Finding::new("network", name, State::Note, "cannot be read here");
+            return Finding::new(Area::Network, name, State::Note, "cannot be read here");
         };
         let found = format!("at most {bytes} bytes");
         let needed = path.map_or(0, |path| (path.bytes() / USABLE_SHARE) as u64).next_multiple_of(1 << 20);
         if bytes >= needed {
-            return Finding::new("network", name, State::Fine, found);
+            return Finding::new(Area::Network, name, State::Fine, found);
         }
         let least_and_default = if name == "tcp_rmem" { "4096 131072" } else { "4096 16384" };
-        Finding::new("network", name, State::Warning, found).remedy(format!(
+        Finding::new(Area::Network, name, State::Warning, found).remedy(format!(
             "one stream needs {needed} bytes for this path: as root, \
              `sysctl -w net.ipv4.{name}=\"{least_and_default} {needed}\"`; or use several streams"
         ))
@@ -171,7 +171,7 @@ fn slow_start(path: Path) -> Option<Finding> {
     let found = format!("{trips} x {} ms, {ms:.0} ms, until a fast download with TLS fills this path", path.rtt_ms);
     let remedy = "where files are small, as root at the end that sends, `ip route change` with the line of `ip route show default` and \
                   `initcwnd 40` behind it: one round trip fewer";
-    (trips >= 1.0).then(|| Finding::new("network", "slow start", State::Note, found).remedy(remedy))
+    (trips >= 1.0).then(|| Finding::new(Area::Network, "slow start", State::Note, found).remedy(remedy))
 }
 
 /// TCP on this machine, with advice where a path is given.

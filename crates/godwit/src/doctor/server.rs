@@ -6,7 +6,7 @@ use godwit_flight::Client;
 use godwit_formats::with_causes;
 use serde::Deserialize;
 
-use super::{Finding, State};
+use super::{Area, Finding, State};
 use crate::cli::AccessArgs;
 use crate::failure::{Exit, Failure};
 use crate::verbs::access::connected;
@@ -76,16 +76,16 @@ async fn asked(client: &Client) -> Result<(Option<Told>, Duration), String> {
 
 fn unreachable(url: &str, problem: String) -> Finding {
     let remedy = "check the address, --token-file, --ca and --client-cert, and on the server, that `godwit serve` runs";
-    Finding::new("server", url, State::Missing, problem).remedy(remedy)
+    Finding::new(Area::Server, url, State::Missing, problem).remedy(remedy)
 }
 
 fn findings(url: &str, told: Option<&Told>, rtt_ms: f64) -> Vec<Finding> {
     let way = if url.starts_with("grpc+tls") { "with TLS" } else { "without TLS" };
     let reached = format!("answers, {way}; {rtt_ms:.1} ms for a question and its answer");
-    let mut findings = vec![Finding::new("server", url, State::Fine, reached)];
+    let mut findings = vec![Finding::new(Area::Server, url, State::Fine, reached)];
     let Some(told) = told else {
         let found = "does not say what it is: another kind of Flight server, or an older godwit";
-        findings.push(Finding::new("server", "program", State::Note, found));
+        findings.push(Finding::new(Area::Server, "program", State::Note, found));
         return findings;
     };
     let has = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no };
@@ -98,7 +98,7 @@ fn findings(url: &str, told: Option<&Told>, rtt_ms: f64) -> Vec<Finding> {
         has(told.writable, "takes datasets", "read only")
     );
     let own = env!("CARGO_PKG_VERSION");
-    let program = Finding::new("server", "program", State::Fine, found);
+    let program = Finding::new(Area::Server, "program", State::Fine, found);
     findings.push(if told.version == own {
         program
     } else {
@@ -110,7 +110,7 @@ fn findings(url: &str, told: Option<&Told>, rtt_ms: f64) -> Vec<Finding> {
             "" => "nobody is asked who they are".to_owned(),
             name => name.escape_debug().to_string(),
         };
-        findings.push(Finding::new("server", "who asks", State::Fine, found));
+        findings.push(Finding::new(Area::Server, "who asks", State::Fine, found));
     }
     findings
 }

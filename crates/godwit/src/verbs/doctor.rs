@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::cli::DoctorArgs;
-use crate::doctor::{self, Finding, State};
+use crate::doctor::{self, Area, Finding, State};
 use crate::failure::{Exit, Failure, print};
 use crate::wrap::wrapped;
 
@@ -38,7 +38,7 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
         others => format!(" (and {others} more)"),
     };
     let remedy = first.remedy.as_deref().unwrap_or("see above");
-    let exit = if first.area == "server" { Exit::Remote } else { Exit::Machine };
+    let exit = if first.area == Area::Server { Exit::Remote } else { Exit::Machine };
     Err(Failure::new(exit, format!("{}: {}; {remedy}{others}", first.what, first.found)))
 }
 
@@ -46,11 +46,11 @@ pub fn run(args: &DoctorArgs) -> Result<(), Failure> {
 fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or(0);
     let mut text = String::new();
-    let mut area = "";
+    let mut area = None;
     for finding in findings {
-        if finding.area != area {
-            area = finding.area;
-            text += &format!("{area}\n");
+        if area != Some(finding.area) {
+            area = Some(finding.area);
+            text += &format!("{}\n", finding.area.name());
         }
         let mark = match finding.state {
             State::Fine => "ok",

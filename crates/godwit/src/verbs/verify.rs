@@ -48,13 +48,11 @@ fn line(check: &Check, json: bool) -> String {
         }
         Verdict::Matches { records: None } => ("ok", None, "as its manifest says".to_owned()),
         Verdict::Sound { records, indexed } => {
-            let index = if *indexed { "its index agrees" } else { "no index" };
-            let text = format!("{records} records, {index}; it has no manifest, so its end may be cut off unnoticed");
-            (
-                "no manifest",
-                Some(*records),
-                if *indexed { text.replace(", so its end may be cut off unnoticed", "") } else { text },
-            )
+            let about = match indexed {
+                true => "its index agrees; it has no manifest",
+                false => "no index; it has no manifest, so its end may be cut off unnoticed",
+            };
+            ("no manifest", Some(*records), format!("{records} records, {about}"))
         }
         Verdict::Corrupt { problem } => ("corrupt", None, problem.clone()),
         Verdict::Missing => ("missing", None, "a manifest names it".to_owned()),
