@@ -25,7 +25,7 @@ pub use names::answer_names;
 pub use picker::{GrantId, Load, Picker, Policy};
 pub(crate) use resume::{Come, RESUME_MARK, Resumption, resumed};
 pub use rows::PooledRows;
-pub use seats::{Pool, Seat, Waiting};
+pub use seats::{Pool, PoolNotice, Seat, Waiting};
 
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,38 @@ pub struct Waiting {
     /// How long none of them may answer.
     pub most: Duration,
     /// Is told that it waits, and which node was lost.
-    pub notice: Arc<dyn Fn(&str) + Send + Sync>,
+    pub notice: Arc<dyn Fn(&PoolNotice) + Send + Sync>,
+}
+
+/// A change of a pool that its client reports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolNotice {
+    /// A member was lost, and another one is used.
+    #[error("pool {pool}: {member} is lost; going on at another node")]
+    MemberLost {
+        /// Name of the pool.
+        pool: String,
+        /// Location of the member.
+        member: String,
+    },
+    /// No member answers, and they are asked again.
+    #[error("no node of the pool {pool} answers; waiting up to {seconds} s")]
+    Waiting {
+        /// Name of the pool.
+        pool: String,
+        /// For how long at most.
+        seconds: u64,
+    },
+}
+
+impl PoolNotice {
+    /// Returns a stable name for programs, which do not read the text.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::MemberLost { .. } => "member_lost",
+            Self::Waiting { .. } => "waiting_for_pool",
+        }
+    }
 }
 
 /// A pool as a client knows it.
@@ -117,8 +148,8 @@ impl Pool {
     /// A member was lost, which is told.
     pub fn lost(&self, member: usize) {
         self.suspect(member);
-        let location = &self.members[member].location;
-        (self.waiting.notice)(&format!("pool {}: {location} is lost; going on at another node", self.name));
+        let member = self.members[member].location.clone();
+        (self.waiting.notice)(&PoolNotice::MemberLost { pool: self.name.clone(), member });
     }
 
     fn suspect(&self, member: usize) {
@@ -154,7 +185,7 @@ impl Pool {
             if !told {
                 told = true;
                 let seconds = most.as_secs();
-                (self.waiting.notice)(&format!("no node of the pool {} answers; waiting up to {seconds} s", self.name));
+                (self.waiting.notice)(&PoolNotice::Waiting { pool: self.name.clone(), seconds });
             }
             tokio::time::sleep(WAIT.min(most - waited)).await;
         }
@@ -412,12 +443,16 @@ mod tests {
     async fn a_pool_of_which_nobody_is_there_is_told_of_in_time() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let hears = told.clone();
-        let notice = Arc::new(move |text: &str| hears.lock().unwrap().push(text.to_owned()));
+        let notice = Arc::new(move |notice: &PoolNotice| hears.lock().unwrap().push(notice.clone()));
         // Port 1 of an address that nobody has taken: it is refused at once.
         let pool =
             Pool { waiting: Waiting { most: Duration::from_millis(10), notice }, ..pool(&[("n", "127.0.0.3:1")]) };
         let error = pool.seat(&Tuning::default()).await.err().expect("nobody is there");
         assert!(matches!(&error, FlightError::Connect { address, .. } if address == "godwit+pool://p"), "{error}");
-        assert_eq!(told.lock().unwrap().len(), 1);
+        assert_eq!(*told.lock().unwrap(), [PoolNotice::Waiting { pool: "p".to_owned(), seconds: 0 }]);
+        pool.lost(0);
+        let lost = told.lock().unwrap()[1].clone();
+        assert_eq!(lost, PoolNotice::MemberLost { pool: "p".to_owned(), member: "n".to_owned() });
+        assert_eq!(lost.code(), "member_lost");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use godwit_flight::pool::{Pool, Waiting};
+use godwit_flight::pool::{Pool, PoolNotice, Waiting};
 use godwit_flight::{Address, Client, Code, FlightError, Token, Tuning};
 use godwit_transfer::Credentials;
 use godwit_transfer::place::{Place, Remote};
@@ -41,9 +41,12 @@ pub fn pool_of(
         return Ok(None);
     }
     let file = described(remote, args)?;
-    let notice = Arc::new(move |text: &str| match json {
-        true => log_event(&json!({"event": "message", "message": text}).to_string()),
-        false => log_message(text),
+    let notice = Arc::new(move |notice: &PoolNotice| match json {
+        true => {
+            let event = json!({"event": "pool", "code": notice.code(), "message": notice.to_string()});
+            log_event(&event.to_string());
+        }
+        false => log_message(&notice.to_string()),
     });
     let waiting = Waiting { most: args.wait, notice };
     Ok(Some(Arc::new(Pool::new(&file.name, file.members(credentials)?, waiting))))
