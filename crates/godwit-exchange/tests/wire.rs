@@ -12,6 +12,7 @@ use godwit_exchange::{
     ExchangeError, Gift, Head, Incoming, Item, Keys, Node, NodeId, Order, Orders, Report, Share, Shelf, Ticket,
     bytes_batch,
 };
+use godwit_flight::{Code, FlightError};
 use godwit_model::BlockId;
 use serde_json::json;
 
@@ -124,7 +125,9 @@ fn who_was_given_up_gives_nothing_any_more() {
     assert_ne!(id, other);
     let refused =
         second.give(id, Gift::Part { part: 0, bytes: [0, 0], kept: false }, vec![Buffer::from_slice_ref([1u8; 10])]);
-    assert!(refused.unwrap_err().to_string().contains("given up"));
+    let refused = refused.unwrap_err();
+    let ExchangeError::Flight(FlightError::Status { status, .. }) = &refused else { panic!("{refused}") };
+    assert_eq!(status.code(), Code::FailedPrecondition, "{refused}");
 }
 
 #[test]
