@@ -17,6 +17,9 @@ use super::closed;
 use crate::cli::BenchVerb;
 use crate::failure::{Exit, Failure, log_event};
 
+/// The beginning of the line of a server of a benchmark, before its address.
+const LISTENING: &str = "listening on ";
+
 /// Runs a benchmark.
 pub fn run(verb: &BenchVerb) -> Result<(), Failure> {
     match verb {
@@ -51,9 +54,14 @@ impl OwnServer {
         }
     }
 
-    /// The URL that `godwit serve` says.
+    /// The URL in the line of `godwit serve`, wherever it stands.
     fn url(&self) -> &str {
-        self.said.trim().rsplit(' ').next().unwrap_or_default()
+        self.said.split_whitespace().find(|word| word.contains("://")).unwrap_or_default()
+    }
+
+    /// The address in the line of a server of a benchmark.
+    fn address(&self) -> &str {
+        self.said.trim().strip_prefix(LISTENING).unwrap_or_default()
     }
 }
 
@@ -91,7 +99,7 @@ async fn serve(
     until_stdin_closes: bool,
 ) -> Result<(), Failure> {
     let server = Server::bind(address, data, Routes::default(), Access::default(), tuning).await?;
-    super::print(&format!("listening on {}\n", server.address()))?;
+    super::print(&format!("{LISTENING}{}\n", server.address()))?;
     tokio::select! {
         () = server.serve() => {}
         () = closed(until_stdin_closes) => {}

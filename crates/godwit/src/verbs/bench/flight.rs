@@ -14,7 +14,7 @@ use godwit_formats::with_causes;
 use godwit_process::Temporary;
 use serde_json::{Value, json};
 
-use super::{OwnServer, closed, parse_address, process_seconds, program, tell_stage, threads};
+use super::{LISTENING, OwnServer, closed, parse_address, process_seconds, program, tell_stage, threads};
 use crate::cli::{BenchFlightArgs, BenchMethod, BenchShape, BenchSocket, TableFormat};
 use crate::failure::{Exit, Failure};
 
@@ -48,7 +48,7 @@ async fn serve(address: &Address, args: &BenchFlightArgs) -> Result<(), Failure>
     let told = data.clone().with_bare_streams(bare.address().clone());
     let access = Access { token: None, tls };
     let server = Server::bind(address, told, Routes::default(), access, Tuning::default()).await?;
-    super::super::print(&format!("listening on {}\n", server.address()))?;
+    super::super::print(&format!("{LISTENING}{}\n", server.address()))?;
     tokio::select! {
         () = server.serve() => {}
         () = bare.serve(data) => {}
@@ -86,7 +86,7 @@ impl Peer {
     }
 
     fn address(&self) -> &str {
-        self.server.said.trim().strip_prefix("listening on ").unwrap_or_default()
+        self.server.address()
     }
 }
 
