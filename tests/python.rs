@@ -62,6 +62,14 @@ fn services_score_what_they_are_sent() {
 }
 
 #[test]
+fn errors_of_servers_have_their_reasons() {
+    needs!("python3");
+    let said = succeed(interpreter("columns").arg(package().join("tests/test_reasons.py")));
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("\nOK"), "{said}");
+}
+
+#[test]
 fn nodes_train_together_and_keep_their_rows() {
     needs!("python3");
     let said = succeed(interpreter("columns").arg(package().join("tests/test_federated.py")));

@@ -7,10 +7,12 @@ class GodwitError(Exception):
     """Something was not done; the message is godwit's own.
 
     ``exit_code`` is that of the program: 1 a bug, 2 wrong usage, 3 bad data, 4 missing or refused on this machine, 5 an engine
-    failed, 6 a remote or the network failed, 130 interrupted.
+    failed, 6 a remote or the network failed, 130 interrupted. ``reason`` is the one that a server gave for programs, as
+    ``DATASET_CHANGED``, where it gave one.
     """
 
     exit_code = 1
+    reason: str | None = None
 
     def __init__(self, message: str, exit_code: int | None = None):
         super().__init__(message)

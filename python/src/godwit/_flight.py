@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import GodwitError, InputError, RemoteError, UsageError
+from ._reasons import ReasonReader, reason_of
 
 # Batches that wait for the reader, for each stream: enough to keep the network busy while it works.
 WAITING_BATCHES = 4
@@ -94,7 +95,7 @@ class Connection:
         self.options = flight.FlightCallOptions(headers=self.headers)
         trust = {"tls_root_certs": ca} if ca else {}
         options = list((transport or {}).items())
-        self.client = self.asked(lambda: flight.FlightClient(url, generic_options=options, **trust))
+        self.client = self.asked(lambda: flight.FlightClient(url, generic_options=options, middleware=[ReasonReader()], **trust))
 
     def asked(self, question: Callable[[], T]) -> T:
         """An answer of the server; what it refuses is an error of ours, with its words."""
@@ -187,7 +188,13 @@ def ahead(streams: Sequence[Callable[[], Iterator[T]]], at_once: int) -> Iterato
 
 
 def translated(error: Exception, url: str) -> GodwitError:
-    """An error of pyarrow as one of ours."""
+    """An error of pyarrow as one of ours, with the reason that the server gave."""
+    ours = _in_words(error, url)
+    ours.reason = reason_of(error)
+    return ours
+
+
+def _in_words(error: Exception, url: str) -> GodwitError:
     # pyarrow puts the status and its own context around the server's words.
     words = re.sub(r"^Flight returned [\w ]+? error, with message: ", "", str(error)).split(". gRPC client debug context", 1)[0]
     # What follows is of the C++ library, and of a server in Python its traceback.
