@@ -17,7 +17,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tonic::Code;
 
-use crate::access::{AccessLog, Accessed};
+use crate::access::{AccessLog, Accessed, code_name};
 use crate::sql::Pending;
 use crate::trace::OpenSpan;
 use crate::web::{API, FILE_DATA, READS, REFERENCES, SEQUENCES, SITE, VARIANTS};
@@ -318,7 +318,7 @@ impl Call {
     pub(crate) fn note_grpc(&mut self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
             let code = Code::from_bytes(status.as_bytes());
-            self.outcome = Some(format!("{code:?}"));
+            self.outcome = Some(code_name(code).to_owned());
             if let Some(span) = &mut self.span {
                 span.note_grpc(code);
             }
@@ -344,7 +344,7 @@ impl Drop for Call {
             if let Some(span) = &mut self.span {
                 span.note_grpc(Code::Cancelled);
             }
-            format!("{:?}", Code::Cancelled)
+            code_name(Code::Cancelled).to_owned()
         });
         self.metrics.calls.get_or_create(&[("verb", self.verb.name().to_owned()), ("status", outcome)]).inc();
     }

@@ -14,6 +14,7 @@ use futures_core::Stream;
 use http::{HeaderMap, HeaderValue};
 use tonic::{Code, Status};
 
+use crate::access::code_name;
 use crate::metrics::Verb;
 use crate::server::{Download, Item};
 use crate::sql::random_bytes;
@@ -255,7 +256,7 @@ impl OpenSpan {
     fn blame(&mut self, code: Code) {
         let own = [Code::Unknown, Code::DeadlineExceeded, Code::Unimplemented, Code::Internal, Code::Unavailable];
         if own.contains(&code) || code == Code::DataLoss {
-            self.span.failed = Some(format!("{code:?}"));
+            self.span.failed = Some(code_name(code).to_owned());
         }
     }
 }
