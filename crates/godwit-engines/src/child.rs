@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use godwit_process::Signal;
 
+use crate::aligner::protocol;
 use crate::{EngineError, ExitCause};
 pub use chain::{Chain, Link};
 use minder::Tail;
@@ -29,7 +30,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// privileges may ask for.
 const PIPE_BYTES: i32 = 1 << 20;
 /// Exit status of a program that refused its arguments.
-const EXIT_USAGE: i32 = 2;
+const EXIT_USAGE: i32 = protocol::EXIT_USAGE as i32;
 
 /// What everyone who deals with a child shares.
 pub(crate) struct ChildState {
@@ -194,7 +195,7 @@ impl ChildState {
             _ if self.stopped.load(Ordering::Relaxed) => ExitCause::StoppedByGodwit,
             (Some(EXIT_USAGE), _) if self.version.get().is_none() && !stderr_tail.is_empty() => {
                 let line = stderr_tail.pop().unwrap_or_default();
-                let message = line.split_once("error: ").map_or(line.as_str(), |(_, message)| message).to_owned();
+                let message = protocol::error_message(&line).to_owned();
                 return EngineError::Usage { program: self.program.clone(), message };
             }
             (Some(code), _) => ExitCause::Status(code),

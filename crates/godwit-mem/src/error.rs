@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use godwit_engines::aligner::protocol::ProtocolError;
+use godwit_engines::aligner::protocol::{EXIT_USAGE, ProtocolError, error_line};
 use godwit_engines::stream::StreamError;
 use godwit_formats::sam::SamError;
 use godwit_model::{BlockId, GenomeError};
@@ -116,9 +116,9 @@ impl Error {
     pub fn report(&self, program: &str) -> u8 {
         let reader_gone = matches!(self, Self::Output { source } if source.kind() == std::io::ErrorKind::BrokenPipe);
         if !reader_gone {
-            eprintln!("{program}: error: {self}");
+            eprintln!("{}", error_line(program, &self.to_string()));
         }
-        if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
+        if matches!(self, Self::Usage { .. }) { EXIT_USAGE } else { 1 }
     }
 
     /// As [`report`](Self::report), for `main`.

@@ -11,6 +11,21 @@ use godwit_model::{BlockId, Contig, DuplicateCounts, Genome, NO_READ_GROUP};
 /// Metadata of a stream.
 pub type Metadata = HashMap<String, String>;
 
+/// Exit status of an aligner that refuses its arguments, before its [`Hello`]. The last line on stderr is then an [`error_line`].
+pub const EXIT_USAGE: u8 = 2;
+/// The mark between the name of the program and the message in that line.
+const ERROR_MARK: &str = ": error: ";
+
+/// Returns the line on stderr by which an aligner reports an error.
+pub fn error_line(program: &str, message: &str) -> String {
+    format!("{program}{ERROR_MARK}{message}")
+}
+
+/// Returns the message of an [`error_line`], or all of another line.
+pub fn error_message(line: &str) -> &str {
+    line.split_once(ERROR_MARK).map_or(line, |(_, message)| message)
+}
+
 /// Metadata that is not what it should be.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProtocolError {
@@ -263,6 +278,15 @@ mod tests {
         {
             Hello::new("0.1.0".into(), "0.7.17".into(), lines.into()).unwrap_err();
         }
+    }
+
+    #[test]
+    fn the_message_of_an_error_line_is_what_was_put_into_it() {
+        for message in ["bwa mem has no option -q", "x: error: y", ""] {
+            assert_eq!(error_message(&error_line("godwit-bwa", message)), message);
+        }
+        assert_eq!(error_line("godwit-bwa", "m"), "godwit-bwa: error: m");
+        assert_eq!(error_message("of another program"), "of another program");
     }
 
     #[test]
