@@ -21,9 +21,12 @@ pub enum Report {
         writers: usize,
         /// Version of the records of the aligner; equal on all workers.
         engine_version: String,
-        /// The aligner that it runs, with its version: nodes may have several that give the same records.
+        /// Name of the aligner that it runs: nodes may have several that give the same records.
         #[serde(default)]
         aligner: String,
+        /// Version of that aligner.
+        #[serde(default)]
+        aligner_version: String,
         /// Contigs, as the aligner prints them.
         sq_lines: String,
     },

@@ -302,11 +302,13 @@ fn serve(
     let shelf = Arc::new(NodeShelf::default());
     let own = AddressChoice::RouteTo(head.ip().to_string()).resolve()?;
     let address = link.serve(own, shelf.clone())?;
+    let (name, version) = aligner.name_and_version();
     link.say(Report::Ready {
         address,
         writers: options.threads,
         engine_version: aligner.records_version().to_owned(),
-        aligner: aligner.text(),
+        aligner: name,
+        aligner_version: version,
         sq_lines: hello.sq_lines.clone(),
     })?;
     lead(&shared, aligner, &hello, &shelf, job, options, (inputs_of_orders, inputs))

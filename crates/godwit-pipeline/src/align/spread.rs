@@ -54,6 +54,9 @@ pub struct ExchangeReport {
     pub nodes: Vec<String>,
     /// The aligner of each node, with its version.
     pub aligners: BTreeMap<String, String>,
+    /// Names and versions of these aligners, each once.
+    #[serde(skip)]
+    distinct_aligners: BTreeSet<(String, String)>,
     /// Nodes that were lost on the way.
     pub lost_nodes: usize,
     /// Blocks given to a node, those given again included.
@@ -77,12 +80,7 @@ pub struct ExchangeReport {
 impl ExchangeReport {
     /// Names and versions of all aligners of the workers, each once.
     pub(super) fn distinct_aligners(&self) -> Vec<(String, String)> {
-        let distinct: BTreeSet<&String> = self.aligners.values().collect();
-        let parts = |text: &String| {
-            let (name, version) = text.rsplit_once(' ').unwrap_or((text, ""));
-            (name.to_owned(), version.to_owned())
-        };
-        distinct.into_iter().map(parts).collect()
+        self.distinct_aligners.iter().cloned().collect()
     }
 }
 
@@ -210,9 +208,12 @@ impl<'r> HeadOfRun<'r> {
     fn next(&mut self) -> Result<Option<News>, PipelineError> {
         match self.crew.next()? {
             Some(News::Lost(node)) => self.tell(LedgerEvent::Lost(node)),
-            Some(News::Said(node, Report::Ready { address, writers, engine_version, aligner, sq_lines })) => {
+            Some(News::Said(
+                node,
+                Report::Ready { address, writers, engine_version, aligner, aligner_version, sq_lines },
+            )) => {
                 let hello = Hello::new(env!("CARGO_PKG_VERSION").into(), engine_version, sq_lines);
-                self.ready(node, (address, writers), aligner, hello)?;
+                self.ready(node, (address, writers), (aligner, aligner_version), hello)?;
             }
             Some(News::Said(node, Report::Wants)) => self.tell(LedgerEvent::Wants(node)),
             other => return Ok(other),
@@ -294,7 +295,7 @@ impl<'r> HeadOfRun<'r> {
         &mut self,
         node: NodeId,
         (address, writers): (SocketAddr, usize),
-        aligner: String,
+        (aligner, version): (String, String),
         hello: Result<Hello, godwit_engines::aligner::protocol::ProtocolError>,
     ) -> Result<(), PipelineError> {
         let hello = hello.map_err(|error| self.crew.wrong(node, error.to_string()))?;
@@ -304,7 +305,8 @@ impl<'r> HeadOfRun<'r> {
             return Ok(());
         }
         self.addresses.insert(node, address);
-        self.report.aligners.insert(self.crew.name_of(node).to_string(), aligner);
+        self.report.aligners.insert(self.crew.name_of(node).to_string(), format!("{aligner} {version}"));
+        self.report.distinct_aligners.insert((aligner, version));
         self.hello.get_or_insert(hello);
         for order in self.plan.iter().chain(&self.decided) {
             self.crew.order(node, order);

@@ -112,10 +112,10 @@ impl NodeAligner {
     }
 
     /// Name and version of the program that aligns.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn name_and_version(&self) -> (String, String) {
         match self {
-            Self::Lasting(selected, _) => selected.text(),
-            Self::EachBlock(each) => format!("{} {}", each.work.aligner, each.hello.engine_version),
+            Self::Lasting(selected, _) => selected.name_and_version(),
+            Self::EachBlock(each) => (each.work.aligner.clone(), each.hello.engine_version.clone()),
         }
     }
 
