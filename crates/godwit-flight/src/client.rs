@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Code, Status};
 
 use crate::codec::{BatchDecoder, BatchEncoder, Chunk, Decoded, encode_metadata};
+use crate::encoding::decode_base64;
 use crate::error::FlightError;
 use crate::message::{Assembler, PREFIX_BYTES, frame_encoded};
 use crate::pool::{Come, GRANT_HEADER, GrantId, grant_header};
@@ -311,13 +312,24 @@ async fn is_lost(lost: Option<watch::Receiver<bool>>) {
 
 /// Fails where the headers tell of a failure, or tell nothing though they must.
 fn check(peer: &str, headers: &HeaderMap, must_tell: bool) -> Result<(), FlightError> {
-    match Status::from_header_map(headers) {
+    match status_in(headers) {
         Some(status) if status.code() != Code::Ok => {
             Err(FlightError::Status { peer: peer.to_owned(), status: Box::new(status) })
         }
         None if must_tell => Err(FlightError::MissingStatus { peer: peer.to_owned() }),
         _ => Ok(()),
     }
+}
+
+/// Reads the status in headers. tonic panics at details that are not base64, so that they are decoded here; such details are left out.
+fn status_in(headers: &HeaderMap) -> Option<Status> {
+    let Some(details) = headers.get(Status::GRPC_STATUS_DETAILS) else { return Status::from_header_map(headers) };
+    let mut others = headers.clone();
+    others.remove(Status::GRPC_STATUS_DETAILS);
+    let status = Status::from_header_map(&others)?;
+    let details = decode_base64(details.as_bytes()).unwrap_or_default();
+    let metadata = status.metadata().clone();
+    Some(Status::with_details_and_metadata(status.code(), status.message(), details.into(), metadata))
 }
 
 /// Bytes of an answer, up to trailers that say how it ended.
@@ -522,7 +534,10 @@ impl IncomingMessages {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
+    use crate::error_reason::ErrorReason;
 
     #[test]
     fn a_call_that_ends_without_a_status_is_told_from_one_that_failed() {
@@ -533,5 +548,20 @@ mod tests {
         assert!(matches!(check("p", &trailers, true), Err(FlightError::Status { .. })));
         let passed_on = Status::from(FlightError::MissingStatus { peer: "p".to_owned() });
         assert_eq!(passed_on.code(), Code::Unavailable);
+    }
+
+    #[test]
+    fn details_are_kept_and_those_that_are_none_do_no_harm() {
+        let mut trailers = HeaderMap::new();
+        let sent = ErrorReason::DatasetChanged.status(Code::FailedPrecondition, "reworded");
+        sent.add_header(&mut trailers).expect("a status fits into headers");
+        let received = status_in(&trailers).expect("there is a status");
+        assert_eq!(ErrorReason::of(&received), Some(ErrorReason::DatasetChanged));
+        for details in ["!", "a", "ab=c", "-_-_"] {
+            trailers.insert(Status::GRPC_STATUS_DETAILS, HeaderValue::from_static(details));
+            let received = status_in(&trailers).expect("there is a status");
+            assert_eq!((received.code(), received.message()), (Code::FailedPrecondition, "reworded"));
+            assert_eq!(ErrorReason::of(&received), None, "{details}");
+        }
     }
 }
