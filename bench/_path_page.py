@@ -9,7 +9,7 @@ import _path_cells as cells
 import _path_peers as peers
 
 SWEEPS = {"rtt": "round-trip time, ms", "rate": "rate, Mbit/s", "loss_per_s": "losses a second", "jitter": "jitter, share of the latency", "streams": "streams"}
-# What a copy verifies, and fetches again, as a whole (docs/decisions/0024-blocks-and-journals.md).
+# What a copy verifies, and fetches again, as a whole (docs/decisions/0017-copy-files-in-verified-blocks.md).
 BLOCK_MIB = 0.25
 # An emulator that is later than this share of the delay of its path spoils what is measured.
 LATE_SHARE = 0.05

@@ -2,7 +2,7 @@
 """What a QUIC path could at most be: a file over quinn (bench/quic) beside `godwit copy`, over emulated paths.
 
 Both go from disk to disk with TLS 1.3, by a user without privileges. quinn's end verifies nothing and believes any certificate, so it is an
-upper bound of what QUIC would be here. Needs root for the path; see docs/decisions/0042-no-quic.md for what was made of it.
+upper bound of what QUIC would be here. Needs root for the path; see docs/decisions/0035-copy-over-tcp-not-quic.md for what was made of it.
 """
 
 import os

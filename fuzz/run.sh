@@ -45,7 +45,7 @@ fi
 for name in $targets; do
     if [ "$name" = cram ]; then
         # The library that decodes has faults, so godwit decodes in a process of its own
-        # (docs/decisions/0005-cram-through-htslib.md): all that is found is given to godwit as it is.
+        # (docs/decisions/0005-cram-with-vendored-htslib.md): all that is found is given to godwit as it is.
         fuzz cram -fork=1 -ignore_crashes=1 -ignore_ooms=1 -ignore_timeouts=1
         env -u RUSTFLAGS -u CFLAGS -u LDFLAGS \
             cargo build --quiet --locked --profile ci --manifest-path "$here/../Cargo.toml" \

@@ -1,7 +1,7 @@
 //! A CRAM file of a stranger as its header and chunks of checked records, decoded by a process of its own.
 //!
 //! htslib believes what a file says about itself in places where that lets it write beyond its memory, or take gigabytes
-//! for a few bytes of input (`docs/decisions/0005-cram-through-htslib.md`). A process of its own, with a limit on its
+//! for a few bytes of input (`docs/decisions/0005-cram-with-vendored-htslib.md`). A process of its own, with a limit on its
 //! memory, turns both into an error that names the file.
 
 use std::io::BufReader;

@@ -3,7 +3,7 @@
 //! A rule says by which columns rows are grouped, and how many have to be in a group. In place of its rows each group has as many
 //! that are all alike: the values it is by, and means. Whatever is asked of such rows (counts, sums, any SQL, plans, the rows themselves) is
 //! about whole groups, and the difference of two answers is one of whole groups, too: a threshold at the end of a statement
-//! would be undone by asking twice (decision 46). Groups that are too small are not there.
+//! would be undone by asking twice (decision 37). Groups that are too small are not there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};

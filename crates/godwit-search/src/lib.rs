@@ -4,7 +4,7 @@
 //! [`Search`] cuts the database into ranges of sequences, none of which is copied, hands them to workers, each of which is a
 //! process with the NCBI engine (`worker/`), routes the hits of the preliminary search to the owners of queries, and lets the
 //! owners write their reports to their places in one file. Owners also say what they print as rows, of which a table is made. Why the result is the same is told in
-//! `docs/decisions/0022-search-between-the-stages.md`.
+//! `docs/decisions/0016-partition-blast-before-the-traceback.md`.
 //!
 //! For DIAMOND and MMseqs2 workers take pieces of the queries instead (`bulk`).
 //!

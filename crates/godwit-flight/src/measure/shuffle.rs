@@ -1,6 +1,6 @@
 //! What `godwit bench shuffle` measures with: every node holds a slice for each node, and fetches its own from all at once.
 //!
-//! Slices are pulled with `DoGet`, as those of a run over nodes are (`docs/decisions/0014-pulled-slices.md`), and cut into
+//! Slices are pulled with `DoGet`, as those of a run over nodes are (`docs/decisions/0008-pull-based-shuffle.md`), and cut into
 //! messages of a given size. The checksum of a slice covers its name and all its bytes, is taken when it is made, and comes with
 //! its last message; a slice whose bytes do not have it is an error. Who starts nodes, and when, is decided by the caller.
 
