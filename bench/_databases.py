@@ -1,4 +1,4 @@
-"""Databases of their own for a benchmark: started in a scratch directory on a free port, gone with it."""
+"""Private database servers of a benchmark: each starts in a scratch directory on a free port and is removed with it."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import _measure as bench
 
-PATIENCE_S = 60
+START_TIMEOUT_S = 60
 
 
 def free_port():
@@ -20,19 +20,19 @@ def free_port():
 
 
 class Database:
-    """A server in a directory, for a `with`."""
+    """A database server in a directory; a context manager."""
 
     def start(self, command, **how):
         self.log = open(self.directory / "log", "wb")
         self.process = subprocess.Popen(list(map(str, command)), stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL, **how)
         started = time.monotonic()
-        while not self.answers():
-            if self.process.poll() is not None or time.monotonic() - started > PATIENCE_S:
+        while not self.is_ready():
+            if self.process.poll() is not None or time.monotonic() - started > START_TIMEOUT_S:
                 self.process.kill()
-                bench.fail(f"{command[0]} did not start: {(self.directory / 'log').read_text(errors='replace')[-2000:]}")
+                bench.exit_with_error(f"{command[0]} did not start: {(self.directory / 'log').read_text(errors='replace')[-2000:]}")
             time.sleep(0.1)
 
-    def answers(self):
+    def is_ready(self):
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -50,12 +50,12 @@ class Database:
 
 
 class Postgresql(Database):
-    """PostgreSQL as Debian has it; not as root, which it refuses."""
+    """PostgreSQL as Debian packages it. It refuses to run as root, so another user runs it."""
 
     def __init__(self, directory):
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
         if not programs:
-            bench.fail("PostgreSQL is missing; run tools/install-dependencies.sh bench")
+            bench.exit_with_error("PostgreSQL is missing; run tools/install-dependencies.sh bench")
         self.directory, self.port = Path(directory), free_port()
         how = {}
         if os.getuid() == 0:
@@ -63,15 +63,15 @@ class Postgresql(Database):
             shutil.chown(self.directory, owner.pw_uid, owner.pw_gid)
             how = {"user": owner.pw_uid, "group": owner.pw_gid, "cwd": self.directory}
         data = self.directory / "data"
-        # No checksums, no syncing, and memory for everything: the peer at its best.
-        bench.run([programs[-1] / "initdb", "-D", data, "-U", "bench", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C"],
+        # No checksums, no fsync, and enough memory for all data: the competitor at its best.
+        bench.run_checked([programs[-1] / "initdb", "-D", data, "-U", "bench", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C"],
                   stdout=subprocess.DEVNULL, **how)
         settings = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.directory, "fsync": "off",
                     "shared_buffers": "1GB", "max_wal_size": "8GB", "wal_level": "minimal", "max_wal_senders": 0}
         self.start([programs[-1] / "postgres", "-D", data, *[f"--{name}={value}" for name, value in settings.items()]], **how)
-        self.version = bench.first_line([programs[-1] / "postgres", "--version"])
+        self.version = bench.first_output_line([programs[-1] / "postgres", "--version"])
 
-    def answers(self):
+    def is_ready(self):
         return subprocess.run(["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]).returncode == 0
 
 
@@ -92,16 +92,16 @@ CLICKHOUSE_USERS = """<yandex>
 
 
 class Clickhouse(Database):
-    """ClickHouse as Debian has it: blocks of columns over a protocol of its own."""
+    """ClickHouse as Debian packages it: blocks of columns over its own protocol."""
 
     def __init__(self, directory):
-        bench.need("clickhouse-server", "clickhouse-client")
+        bench.require_tools("clickhouse-server", "clickhouse-client")
         self.directory, self.port = Path(directory), free_port()
         (self.directory / "config.xml").write_text(CLICKHOUSE_CONFIG.format(port=self.port, directory=self.directory))
         (self.directory / "users.xml").write_text(CLICKHOUSE_USERS)
         self.start(["clickhouse-server", f"--config-file={self.directory}/config.xml"])
-        self.version = bench.first_line(["clickhouse-client", "--version"])
+        self.version = bench.first_output_line(["clickhouse-client", "--version"])
 
-    def run(self, statement, **how):
+    def execute(self, statement, **how):
         command = ["clickhouse-client", "--host", "127.0.0.1", "--port", str(self.port), "--query", statement]
         subprocess.run(command, check=True, **how)

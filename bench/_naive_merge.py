@@ -1,9 +1,9 @@
-"""A search in parts as it was done before: a run for each range of the database, and one master through which all results pass.
+"""A partitioned search with a naive merge: one search per range of the database, and one master that merges all results.
 
     _naive_merge.py PROGRAM DB QUERY OUT FORMAT TARGETS WORKERS SECONDS
 
-Ranges are named by alias files, runs are parallel, and the master merges their rows by e-value and bit score. What it writes need not be
-what one pass writes; it is here for its time. SECONDS is a file that gets the time of runs and of the master, as JSON.
+Alias files define the ranges, the searches run in parallel, and the master merges their rows by e-value and bit score. The output may
+differ from that of one pass; only the time is measured. SECONDS is a JSON file that receives the time of the searches and of the master.
 """
 
 import json
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
-def sequences(db, kind):
+def count_sequences(db, kind):
     told = subprocess.run(["blastdbcmd", "-db", db, "-dbtype", kind, "-info"], check=True, capture_output=True, text=True).stdout
     return int(re.search(r"([\d,]+) sequences", told).group(1).replace(",", ""))
 
@@ -25,13 +25,13 @@ def sequences(db, kind):
 def search(program, db, query, targets, fields, place, first, last):
     kind = "pal" if program in ("blastp", "blastx") else "nal"
     Path(f"{place}.{kind}").write_text(f'TITLE range\nDBLIST "{os.path.abspath(db)}"\nFIRST_OID {first}\nLAST_OID {last}\n')
-    words = [program, "-db", place, "-query", query, "-outfmt", fields, "-max_target_seqs", targets, "-out", f"{place}.rows"]
-    subprocess.run(words, check=True, env=dict(os.environ, BLAST_USAGE_REPORT="false"))
+    args = [program, "-db", place, "-query", query, "-outfmt", fields, "-max_target_seqs", targets, "-out", f"{place}.rows"]
+    subprocess.run(args, check=True, env=dict(os.environ, BLAST_USAGE_REPORT="false"))
     return f"{place}.rows"
 
 
-def merge(tables, targets, out):
-    """All rows of all ranges, by query in the order of the first table that has it."""
+def merge_tables(tables, targets, out):
+    """Merges the rows of all ranges, by query in the order of the first table that contains it."""
     queries = {}
     for table in tables:
         with open(table) as rows:
@@ -46,7 +46,7 @@ def merge(tables, targets, out):
 
 def main():
     program, db, query, out, fields, targets, workers, seconds = sys.argv[1:]
-    count, workers = sequences(db, "prot" if program in ("blastp", "blastx") else "nucl"), int(workers)
+    count, workers = count_sequences(db, "prot" if program in ("blastp", "blastx") else "nucl"), int(workers)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(workers) as pool:
         cuts = [count * part // workers for part in range(workers + 1)]
@@ -56,7 +56,7 @@ def main():
         ]
         tables = [run.result() for run in runs]
         searched = time.monotonic()
-        merge(tables, targets, out)
+        merge_tables(tables, targets, out)
     Path(seconds).write_text(json.dumps({"runs_s": searched - begun, "master_s": time.monotonic() - searched}))
 
 

@@ -1,6 +1,6 @@
-"""What is measured of a copy beside the speed of one file over one path: what it leaves others, small files, several sources, third parties.
+"""Path measurements beside the speed of one file: fairness to other flows, small files, several sources, third-party copies.
 
-Each case gives a dict of what it found; what it is about is in its arguments.
+Each function returns a dict of its results; its arguments describe the case.
 """
 
 import json
@@ -13,32 +13,32 @@ import time
 
 import _measure as bench
 import _path_cells as cells
-import _path_lab as lab
-import _path_peers as peers
+import _emulated_path as emulation
+import _path_competitors as competitors
 
-FAIRNESS = {**cells.BASE, "rate": 200}
+FAIRNESS_CELL = {**cells.BASE, "rate": 200}
 
 
 def measure_cell(cell, godwit, directory, runs, with_peers):
-    """One cell: godwit, iperf3 and other programs in the same minutes."""
-    root, mine = lab.both_ends(directory, cell["megabytes"])
+    """Measures one cell: godwit, iperf3 and the competitors in the same minutes."""
+    root, mine = emulation.prepare_directories(directory, cell["megabytes"])
     seconds, late, others, reasons = [], [], {}, {}
-    with lab.EmulatedPath(cell) as path:
-        with lab.Server(path, godwit, root, directory) as server:
+    with emulation.EmulatedPath(cell) as path:
+        with emulation.PathServer(path, godwit, root, directory) as server:
             for _ in range(runs):
-                lab.emptied(mine)
-                seconds.append(lab.copied(path, godwit, server, "f", mine / "f", cell))
-                late.append(path.late_us() or 0)
-                if not lab.are_same(root / "f", mine / "f"):
-                    bench.fail("the copy is not the file")
+                emulation.empty_directory(mine)
+                seconds.append(emulation.time_copy(path, godwit, server, "f", mine / "f", cell))
+                late.append(path.lateness_p99_us() or 0)
+                if not emulation.have_same_bytes(root / "f", mine / "f"):
+                    bench.exit_with_error("the copy differs from the file")
         streams = 16 if cell["streams"] == "auto" else min(cell["streams"], 128)
-        beside, _ = lab.iperf(path, streams)
-        for peer in peers.of_cell(cell, cell["megabytes"] >= cells.LONG_MEGABYTES) if with_peers else []:
-            lab.emptied(mine)
-            took, reason = peers.timed(peer, path, root, mine, directory, cells.patience_s(cell))
-            others[peer.name] = took and round(cells.percent_of(cell, took), 1)
-            reasons |= {peer.name: reason} if reason else {}
-    lab.emptied(mine)
+        beside, _ = emulation.measure_iperf(path, streams)
+        for competitor in competitors.competitors_for_cell(cell, cell["megabytes"] >= cells.LONG_MEGABYTES) if with_peers else []:
+            emulation.empty_directory(mine)
+            took, reason = competitors.time_competitor(competitor, path, root, mine, directory, cells.timeout_s(cell))
+            others[competitor.name] = took and round(cells.percent_of(cell, took), 1)
+            reasons |= {competitor.name: reason} if reason else {}
+    emulation.empty_directory(mine)
     return {
         "seconds": round(statistics.median(seconds), 3),
         "runs": [round(one, 3) for one in seconds],
@@ -52,34 +52,34 @@ def measure_cell(cell, godwit, directory, runs, with_peers):
     }
 
 
-def competitor(path, seconds):
-    """Mbit/s and losses of one flow of CUBIC, its first two seconds apart."""
-    return lab.iperf_between(path, seconds, "-C", "cubic", "-O", 2)
+def measure_cubic_flow(path, seconds):
+    """Returns Mbit/s and losses of one CUBIC flow without its first two seconds."""
+    return emulation.measure_iperf_with(path, seconds, "-C", "cubic", "-O", 2)
 
 
-def rates(copy, skip):
-    """Mbit/s that a copy told until it is stopped now, but for the first ones."""
+def copy_rates(copy, skip):
+    """Stops a copy and returns the mean of the Mbit/s that it reported, without the first `skip` reports."""
     copy.send_signal(signal.SIGINT)
     told = (json.loads(line) for line in copy.communicate()[1].splitlines() if line.startswith("{"))
     found = [event["bytes_per_s"] * 8 / 1e6 for event in told if event.get("event") == "copying"][skip:]
     return round(sum(found) / max(1, len(found)), 1)
 
 
-def fairness(godwit, directory, mode, queue, seconds=20):
-    """What one cubic flow keeps beside a copy, at 200 Mbit/s and 40 ms: its share of what it has alone, and its losses."""
-    root, mine = lab.both_ends(directory, 1200)
-    with lab.EmulatedPath({**FAIRNESS, "queue": queue}) as path, lab.Server(path, godwit, root, directory) as server:
-        words = [godwit, "copy", f"{server.url}/f", mine / "f", "--mode", mode, "--json", *server.words()]
-        start = lambda: subprocess.Popen(path.command("a", *words), stderr=subprocess.PIPE, text=True)
-        alone, alone_lost = competitor(path, seconds)
+def measure_fairness(godwit, directory, mode, queue, seconds=20):
+    """Measures one CUBIC flow beside a copy at 200 Mbit/s and 40 ms: its share of the rate it has alone, and its losses."""
+    root, mine = emulation.prepare_directories(directory, 1200)
+    with emulation.EmulatedPath({**FAIRNESS_CELL, "queue": queue}) as path, emulation.PathServer(path, godwit, root, directory) as server:
+        args = [godwit, "copy", f"{server.url}/f", mine / "f", "--mode", mode, "--json", *server.credential_args()]
+        start = lambda: subprocess.Popen(path.command("a", *args), stderr=subprocess.PIPE, text=True)
+        alone, alone_lost = measure_cubic_flow(path, seconds)
         copy = start()
         time.sleep(3)
-        beside, beside_lost = competitor(path, seconds)
-        with_other = rates(copy, 12)
-        lab.emptied(mine)
+        beside, beside_lost = measure_cubic_flow(path, seconds)
+        with_other = copy_rates(copy, 12)
+        emulation.empty_directory(mine)
         copy = start()
         time.sleep(seconds)
-        solo = rates(copy, 8)
+        solo = copy_rates(copy, 8)
     return {
         "cubic_alone_mbit_per_s": round(alone, 1),
         "cubic_beside_mbit_per_s": round(beside, 1),
@@ -91,89 +91,91 @@ def fairness(godwit, directory, mode, queue, seconds=20):
     }
 
 
-def many_files(godwit, directory, count, size, runs):
-    """Seconds for many small files at 1000 Mbit/s and 40 ms, beside other programs. Each run writes into a directory of its own, and nothing is removed
-    meanwhile: ext4 looks for a minute whether an inode was free before, which took a fifth of both cores after 2,000 files had been removed."""
-    root = lab.emptied(directory / "many")
-    lab.emptied(root / "d")
+def measure_many_files(godwit, directory, count, size, runs):
+    """Returns the seconds for many small files at 1000 Mbit/s and 40 ms, for godwit and its competitors. Each run writes into its own directory,
+    and nothing is removed during the measurement: for a minute, ext4 checks whether an inode was free before. After 2,000 files were removed,
+    this check took a fifth of both cores.
+    """
+    root = emulation.empty_directory(directory / "many")
+    emulation.empty_directory(root / "d")
     for number in range(count):
         (root / "d" / f"{number:05}").write_bytes(os.urandom(size))
-        os.chown(root / "d" / f"{number:05}", lab.USER, lab.USER)
+        os.chown(root / "d" / f"{number:05}", emulation.USER_ID, emulation.USER_ID)
     os.sync()
     used, seconds, others, reasons = [root], [], {}, {}
 
-    def fresh():
-        used.append(lab.emptied(directory / f"many-{len(used)}"))
+    def empty_target():
+        used.append(emulation.empty_directory(directory / f"many-{len(used)}"))
         return used[-1]
 
-    with lab.EmulatedPath(cells.BASE) as path:
-        with lab.Server(path, godwit, root, directory) as server:
+    with emulation.EmulatedPath(cells.BASE) as path:
+        with emulation.PathServer(path, godwit, root, directory) as server:
             for _ in range(runs):
-                mine = fresh()
-                seconds.append(lab.copied(path, godwit, server, "d", mine / "d", cells.BASE))
+                mine = empty_target()
+                seconds.append(emulation.time_copy(path, godwit, server, "d", mine / "d", cells.BASE))
                 if subprocess.run(["diff", "-rq", root / "d", mine / "d"]).returncode:
-                    bench.fail("the copies are not the files")
-        for peer in peers.of_many_files():
-            took, reason = peers.timed(peer, path, root, fresh(), directory, 60, "d")
-            others[peer.name] = took and round(took, 2)
-            reasons |= {peer.name: reason} if reason else {}
+                    bench.exit_with_error("the copies differ from the files")
+        for competitor in competitors.competitors_for_many_files():
+            took, reason = competitors.time_competitor(competitor, path, root, empty_target(), directory, 60, "d")
+            others[competitor.name] = took and round(took, 2)
+            reasons |= {competitor.name: reason} if reason else {}
     for one in used:
         shutil.rmtree(one)
     return {"seconds": round(statistics.median(seconds), 2), "runs": [round(one, 3) for one in seconds], "peers_s": others, "peers_why_not": reasons}
 
 
-class Sources:
-    """One machine, and servers of the same files, each at the end of a path of its own."""
+class SourceServers:
+    """One host, and servers of the same files, each at the end of its own path."""
 
     def __init__(self, cell, godwit, root, directory, count):
         self.cell, self.godwit, self.root, self.directory, self.count = cell, godwit, root, directory, count
-        self.near = f"{lab.NAME}-near"
+        self.near = f"{emulation.NAMESPACE_PREFIX}-near"
 
     def __enter__(self):
-        self.opened = []
+        self.paths_and_servers = []
         subprocess.run(["ip", "netns", "add", self.near], check=True)
         subprocess.run(["ip", "-n", self.near, "link", "set", "lo", "up"], check=True)
         for number in range(self.count):
-            path = lab.EmulatedPath(self.cell, f"{lab.NAME}-{number}", (self.near, f"wan{number}"), number + 1)
-            self.opened.append(path.__enter__())
-            first = self.opened[1] if number else None
-            self.opened.append(lab.Server(path, self.godwit, self.root, self.directory, name=f"server{number}", like=first))
-        self.paths, self.servers = self.opened[::2], self.opened[1::2]
-        # One list of certificates for all of them.
+            path = emulation.EmulatedPath(self.cell, f"{emulation.NAMESPACE_PREFIX}-{number}", (self.near, f"wan{number}"), number + 1)
+            self.paths_and_servers.append(path.__enter__())
+            first = self.paths_and_servers[1] if number else None
+            self.paths_and_servers.append(emulation.PathServer(path, self.godwit, self.root, self.directory, name=f"server{number}", like=first))
+        self.paths, self.servers = self.paths_and_servers[::2], self.paths_and_servers[1::2]
+        # One list of certificates for all servers.
         trusted = self.directory / "all.pem"
         trusted.write_text("".join(server.pem.read_text() for server in self.servers))
         return self
 
     def __exit__(self, *how):
-        for one in reversed(self.opened):
+        for one in reversed(self.paths_and_servers):
             one.__exit__(*how)
         subprocess.run(["ip", "netns", "del", self.near])
 
-    def copied(self, target, count):
-        """Seconds of a copy from so many of them."""
+    def time_copy(self, target, count):
+        """Returns the seconds of a copy from `count` servers."""
         more = [word for server in self.servers[1:count] for word in ("--also-from", f"{server.url}/f")]
         for path in self.paths:
-            path.forget()
-        words = lab.copy_words(self.godwit, f"{self.servers[0].url}/f", target, self.cell, "--quiet", "--no-config", *more)
-        words += ["--ca", self.directory / "all.pem", "--token-file", self.servers[0].token]
-        return lab.run_copy(self.paths[0], words)
+            path.flush_tcp_metrics()
+        args = emulation.copy_args(self.godwit, f"{self.servers[0].url}/f", target, self.cell, "--quiet", "--no-config", *more)
+        args += ["--ca", self.directory / "all.pem", "--token-file", self.servers[0].token]
+        return emulation.time_command(self.paths[0], args)
 
 
-def several_sources(godwit, directory, count, rate, megabytes, runs):
-    """A file from several servers with a part of the rate each, and from one of them alone."""
+def measure_several_sources(godwit, directory, count, rate, megabytes, runs):
+    """Measures a file from several servers that each have a part of the rate, and from one of them alone."""
     cell = {**cells.BASE, "rate": rate, "megabytes": megabytes}
-    root, mine = lab.both_ends(directory, megabytes)
+    root, mine = emulation.prepare_directories(directory, megabytes)
     together, alone = [], []
-    with Sources(cell, godwit, root, directory, count) as sources:
+    with SourceServers(cell, godwit, root, directory, count) as sources:
         for _ in range(runs):
-            lab.emptied(mine)
-            together.append(sources.copied(mine / "f", count))
-            if not lab.are_same(root / "f", mine / "f"):
-                bench.fail("the copy is not the file")
-        lab.emptied(mine)
-        alone.append(sources.copied(mine / "f", 1))
-        late = max(path.late_us() or 0 for path in sources.paths)
-    lab.emptied(mine)
+            emulation.empty_directory(mine)
+            together.append(sources.time_copy(mine / "f", count))
+            if not emulation.have_same_bytes(root / "f", mine / "f"):
+                bench.exit_with_error("the copy differs from the file")
+        emulation.empty_directory(mine)
+        alone.append(sources.time_copy(mine / "f", 1))
+        late = max(path.lateness_p99_us() or 0 for path in sources.paths)
+    emulation.empty_directory(mine)
     whole = {**cell, "rate": count * rate}
     seconds = statistics.median(together)
     return {
@@ -187,25 +189,25 @@ def several_sources(godwit, directory, count, rate, megabytes, runs):
     }
 
 
-def third_party(godwit, directory, megabytes, runs):
-    """A copy from one server to another that a third machine asks for, beside the same copy by the receiving machine itself."""
+def measure_third_party_copy(godwit, directory, megabytes, runs):
+    """Measures a server-to-server copy that a third host requests, and the same copy by the receiving host itself."""
     cell = {**cells.BASE, "megabytes": megabytes}
-    root, mine = lab.both_ends(directory, megabytes)
+    root, mine = emulation.prepare_directories(directory, megabytes)
     direct, third = [], []
-    with lab.EmulatedPath(cell) as path, lab.Server(path, godwit, root, directory) as far:
-        with lab.Server(path, godwit, mine, directory, end="a", name="near", more=["--ca", far.pem], like=far) as near:
-            # One list of certificates for both.
+    with emulation.EmulatedPath(cell) as path, emulation.PathServer(path, godwit, root, directory) as far:
+        with emulation.PathServer(path, godwit, mine, directory, end="a", name="near", more=["--ca", far.pem], like=far) as near:
+            # One list of certificates for both servers.
             (directory / "all.pem").write_text(far.pem.read_text() + near.pem.read_text())
-            words = lab.copy_words(godwit, f"{far.url}/f", f"{near.url}/third", cell, "--quiet", "--no-config", "--ca", directory / "all.pem", "--token-file", far.token)
+            args = emulation.copy_args(godwit, f"{far.url}/f", f"{near.url}/third", cell, "--quiet", "--no-config", "--ca", directory / "all.pem", "--token-file", far.token)
             for _ in range(runs):
                 for made in ("direct", "third"):
                     (mine / made).unlink(missing_ok=True)
-                direct.append(lab.copied(path, godwit, far, "f", mine / "direct", cell))
-                path.forget()
-                third.append(lab.run_copy(path, words))
-                if not lab.are_same(root / "f", mine / "third"):
-                    bench.fail("the copy between servers is not the file")
-    lab.emptied(mine)
+                direct.append(emulation.time_copy(path, godwit, far, "f", mine / "direct", cell))
+                path.flush_tcp_metrics()
+                third.append(emulation.time_command(path, args))
+                if not emulation.have_same_bytes(root / "f", mine / "third"):
+                    bench.exit_with_error("the copy between servers differs from the file")
+    emulation.empty_directory(mine)
     return {
         "direct_runs": [round(one, 3) for one in direct],
         "third_runs": [round(one, 3) for one in third],

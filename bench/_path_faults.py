@@ -1,7 +1,7 @@
-"""Faults of copies over an emulated path: ends that are killed, paths that are gone, flipped bits, full disks, sources that change.
+"""Faults during copies over an emulated path: killed ends, path outages, flipped bits, full disks, sources that change.
 
-Each fault gives a dict with `right` (what arrived is the file, or nothing got its name) and what is asked of that fault. What is sent again is counted
-in packets that came to the near end, beyond those of a copy that nothing happens to: it includes what was under way when an end was killed.
+Each fault returns a dict with `right` (the received file equals the source, or no file was named) and the measurements of that fault. The resent data
+are counted in packets that arrived at the near end, beyond those of a baseline copy. They include the data in flight when an end was killed.
 """
 
 import json
@@ -14,133 +14,133 @@ import time
 
 import _measure as bench
 import _path_cells as cells
-import _path_lab as lab
+import _emulated_path as emulation
 
 MEGABYTES = 256
-CELL = {**cells.BASE, "megabytes": MEGABYTES}
-# A file is still on its way after the seconds that faults wait.
-SLOW_RATE = "400M"
-POLL_S = 0.005
+FAULT_CELL = {**cells.BASE, "megabytes": MEGABYTES}
+# Slow enough that a file is still in transfer when a fault is injected.
+SLOW_RATE_LIMIT = "400M"
+POLL_INTERVAL_S = 0.005
 
 
-class Copy:
-    """A copy that is running, and what it has written so far."""
+class CopyProcess:
+    """A running copy process, and the events it has written so far."""
 
     def __init__(self, path, godwit, server, target, *more, name="f"):
-        words = lab.copy_words(godwit, f"{server.url}/{name}", target, CELL, "--json", *server.words(), *more)
+        args = emulation.copy_args(godwit, f"{server.url}/{name}", target, FAULT_CELL, "--json", *server.credential_args(), *more)
         self.path, self.journal = path, target.parent / f".{target.name}.godwit-journal"
         self.begun = time.monotonic()
-        self.child = subprocess.Popen(path.command("a", *words), stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(path.command("a", *args), stderr=subprocess.PIPE, text=True)
 
-    def recorded(self):
-        """Bytes of its journal, which has a record for each block."""
+    def journal_bytes(self):
+        """Returns the size of the copy's journal in bytes; the journal has a record for each block."""
         try:
             return self.journal.stat().st_size
         except FileNotFoundError:
             return 0
 
-    def await_more_than(self, recorded, patience_s=30):
-        """Until another block is there, or all of them; seconds, or None where nothing comes."""
+    def wait_for_journal_growth(self, recorded, timeout_s=30):
+        """Waits until the journal has another block or the copy has ended; returns seconds, or None after the timeout."""
         begun = time.monotonic()
-        while time.monotonic() < begun + patience_s:
-            if self.recorded() > recorded or self.child.poll() is not None:
+        while time.monotonic() < begun + timeout_s:
+            if self.journal_bytes() > recorded or self.process.poll() is not None:
                 return time.monotonic() - begun
-            time.sleep(POLL_S)
+            time.sleep(POLL_INTERVAL_S)
         return None
 
     def kill(self):
-        self.child.send_signal(signal.SIGKILL)
-        self.child.communicate()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
 
-    def finish(self):
-        """Its exit code, its last words and its events, when it has ended."""
+    def wait(self):
+        """Waits for the end of the copy; returns its exit code, its last line and its events."""
         try:
-            told = self.child.communicate(timeout=300)[1].splitlines()
+            told = self.process.communicate(timeout=300)[1].splitlines()
         except subprocess.TimeoutExpired:
             self.kill()
-            bench.fail("a copy does not end")
+            bench.exit_with_error("a copy did not end in time")
         events = [json.loads(line) for line in told if line.startswith("{")]
         last = next((event["message"] for event in reversed(events) if event.get("event") == "error"), told[-1] if told else "")
-        return self.child.returncode, last, events
+        return self.process.returncode, last, events
 
 
-def field(events, event, name):
-    """The last that events said of something."""
+def last_event_field(events, event, name):
+    """Returns a field of the last event of that name."""
     return next((one[name] for one in reversed(events) if one.get("event") == event), 0)
 
 
-def undisturbed(path, godwit, server, root, mine):
-    """Bytes that come for a copy to which nothing happens, and its seconds."""
-    before, copy = path.received_bytes(), Copy(path, godwit, server, mine / "f")
-    code, last, _ = copy.finish()
+def measure_baseline(path, godwit, server, root, mine):
+    """Returns the bytes received by a copy without faults, and its seconds."""
+    before, copy = path.received_bytes(), CopyProcess(path, godwit, server, mine / "f")
+    code, last, _ = copy.wait()
     seconds = time.monotonic() - copy.begun
-    if code or not lab.are_same(root / "f", mine / "f"):
-        bench.fail(f"a copy failed to which nothing was done: {last}")
+    if code or not emulation.have_same_bytes(root / "f", mine / "f"):
+        bench.exit_with_error(f"the baseline copy failed: {last}")
     return path.received_bytes() - before, seconds
 
 
-def kills(godwit, directory, seed, points):
-    """Either end is killed at random points of a copy, and started again."""
+def measure_kills(godwit, directory, seed, points):
+    """Kills either end at random points of a copy, and starts it again."""
     draw = random.Random(seed)
-    root, mine = lab.both_ends(directory, MEGABYTES)
+    root, mine = emulation.prepare_directories(directory, MEGABYTES)
     found = []
-    with lab.EmulatedPath(CELL) as path, lab.Server(path, godwit, root, directory) as server:
-        usual, seconds = undisturbed(path, godwit, server, root, mine)
+    with emulation.EmulatedPath(FAULT_CELL) as path, emulation.PathServer(path, godwit, root, directory) as server:
+        usual, seconds = measure_baseline(path, godwit, server, root, mine)
         for point in range(points):
             end = ("copy", "server")[point % 2]
-            found.append({"end": end, **killed(path, godwit, server, root, mine, end, draw.uniform(0.1, 0.95) * seconds, usual)})
+            found.append({"end": end, **measure_one_kill(path, godwit, server, root, mine, end, draw.uniform(0.1, 0.95) * seconds, usual)})
     return {"points": found, "right": all(one["right"] for one in found)}
 
 
-def killed(path, godwit, server, root, mine, end, at_s, usual):
-    lab.emptied(mine)
-    before, copy = path.received_bytes(), Copy(path, godwit, server, mine / "f")
+def measure_one_kill(path, godwit, server, root, mine, end, at_s, usual):
+    emulation.empty_directory(mine)
+    before, copy = path.received_bytes(), CopyProcess(path, godwit, server, mine / "f")
     time.sleep(at_s)
-    ended_before = copy.child.poll() is not None
+    ended_before = copy.process.poll() is not None
     arrived = None
     if end == "copy":
         copy.kill()
         arrived = (path.received_bytes() - before) * MEGABYTES / usual
-        recorded, copy = copy.recorded(), Copy(path, godwit, server, mine / "f")
+        recorded, copy = copy.journal_bytes(), CopyProcess(path, godwit, server, mine / "f")
     else:
-        server.end()
+        server.kill()
         time.sleep(0.3)
-        recorded = copy.recorded()
-        server.start_again()
-    went_on = copy.await_more_than(recorded)
-    code, last, events = copy.finish()
+        recorded = copy.journal_bytes()
+        server.restart()
+    went_on = copy.wait_for_journal_growth(recorded)
+    code, last, events = copy.wait()
     again = path.received_bytes() - before - usual
-    kept = field(events, "started", "kept_bytes") / 2**20
+    kept = last_event_field(events, "started", "kept_bytes") / 2**20
     return {
         "at_s": round(at_s, 3),
         "ended_before": ended_before,
         "on_after_s": went_on and round(went_on, 3),
         "sent_again_mib": round(max(0, again) / 2**20, 1),
         "kept_mib": round(kept, 1),
-        # The rest of what is sent again was under way, and came to nobody.
+        # The rest of the resent data was in flight when the end was killed, and was not received.
         "arrived_not_kept_mib": arrived and round(arrived - kept, 1),
         "exit": code,
         "said": last if code else "",
-        "right": code == 0 and lab.are_same(root / "f", mine / "f"),
+        "right": code == 0 and emulation.have_same_bytes(root / "f", mine / "f"),
     }
 
 
-def outage(godwit, directory, seconds):
-    """The path is gone for a while, both ways."""
-    root, mine = lab.both_ends(directory, MEGABYTES)
-    with lab.EmulatedPath(CELL) as path, lab.Server(path, godwit, root, directory) as server:
-        usual, whole_s = undisturbed(path, godwit, server, root, mine)
-        lab.emptied(mine)
-        before, copy = path.received_bytes(), Copy(path, godwit, server, mine / "f")
+def measure_outage(godwit, directory, seconds):
+    """Interrupts the path in both directions for some seconds."""
+    root, mine = emulation.prepare_directories(directory, MEGABYTES)
+    with emulation.EmulatedPath(FAULT_CELL) as path, emulation.PathServer(path, godwit, root, directory) as server:
+        usual, whole_s = measure_baseline(path, godwit, server, root, mine)
+        emulation.empty_directory(mine)
+        before, copy = path.received_bytes(), CopyProcess(path, godwit, server, mine / "f")
         time.sleep(whole_s / 2)
-        path.set("down=1")
+        path.set_options("down=1")
         time.sleep(seconds)
-        recorded = copy.recorded()
-        path.set("down=0")
-        went_on = copy.await_more_than(recorded)
-        code, last, _ = copy.finish()
+        recorded = copy.journal_bytes()
+        path.set_options("down=0")
+        went_on = copy.wait_for_journal_growth(recorded)
+        code, last, _ = copy.wait()
         again = path.received_bytes() - before - usual
-        right = code == 0 and lab.are_same(root / "f", mine / "f")
+        right = code == 0 and emulation.have_same_bytes(root / "f", mine / "f")
     return {
         "on_after_s": went_on and round(went_on, 3),
         "sent_again_mib": round(max(0, again) / 2**20, 1),
@@ -150,85 +150,85 @@ def outage(godwit, directory, seconds):
     }
 
 
-def through_flips(path, godwit, server, root, mine, count, seed):
-    """What came through a program that flips bits, and how often blocks were damaged."""
-    lab.emptied(mine)
+def copy_through_bit_flips(path, godwit, server, root, mine, count, seed):
+    """Copies through a proxy that flips bits; returns the result of the copy and the number of damaged blocks."""
+    emulation.empty_directory(mine)
     port = server.url.rstrip("/").rpartition(":")[2]
-    script = bench.ROOT / "bench" / "path" / "flipping.py"
-    words = ["python3", script, path.b, port, count, seed, (MEGABYTES - 16) << 20]
-    # Where a user may not look into the source tree, root may.
-    passing = subprocess.Popen(["ip", "netns", "exec", path.namespaces["a"], *map(str, words)], stdout=subprocess.PIPE, text=True)
+    script = bench.ROOT / "bench" / "path" / "bit_flip_proxy.py"
+    args = ["python3", script, path.b, port, count, seed, (MEGABYTES - 16) << 20]
+    # Root runs the proxy, because the unprivileged user may be unable to read the source tree.
+    passing = subprocess.Popen(["ip", "netns", "exec", path.namespaces["a"], *map(str, args)], stdout=subprocess.PIPE, text=True)
     near = passing.stdout.readline().strip()
     far_url, server.url = server.url, f"grpc+tcp://127.0.0.1:{near}"
     try:
-        code, last, events = Copy(path, godwit, server, mine / "f").finish()
+        code, last, events = CopyProcess(path, godwit, server, mine / "f").wait()
     finally:
         server.url = far_url
         passing.terminate()
     told = json.loads(passing.communicate()[0])
     damaged = max((event["damaged"] for event in events if event.get("event") == "copying"), default=0)
-    return {**told, "damaged": damaged, "exit": code, "said": last if code else "", "right": code == 0 and lab.are_same(root / "f", mine / "f")}
+    return {**told, "damaged": damaged, "exit": code, "said": last if code else "", "right": code == 0 and emulation.have_same_bytes(root / "f", mine / "f")}
 
 
-def flips(godwit, directory, count, seed):
-    """Bits are flipped on the way, without TLS."""
-    root, mine = lab.both_ends(directory, MEGABYTES)
-    with lab.EmulatedPath({**CELL, "rate": 500}) as path, lab.Server(path, godwit, root, directory, plain=True) as server:
-        clean = through_flips(path, godwit, server, root, mine, 0, seed)
-        bad = through_flips(path, godwit, server, root, mine, count, seed)
+def measure_bit_flips(godwit, directory, count, seed):
+    """Flips bits in transit, without TLS."""
+    root, mine = emulation.prepare_directories(directory, MEGABYTES)
+    with emulation.EmulatedPath({**FAULT_CELL, "rate": 500}) as path, emulation.PathServer(path, godwit, root, directory, plain=True) as server:
+        clean = copy_through_bit_flips(path, godwit, server, root, mine, 0, seed)
+        bad = copy_through_bit_flips(path, godwit, server, root, mine, count, seed)
     more = bad["bytes"] - clean["bytes"]
     return {**bad, "more_mib": round(more / 2**20, 2), "mib_for_each_flip": round(more / 2**20 / max(1, bad["flipped"]), 3), "right": clean["right"] and bad["right"]}
 
 
-def full_disk(godwit, directory):
-    """The file system has room for a third of the file, and then for all of it."""
-    root, mine = lab.both_ends(directory, MEGABYTES)
-    small = lab.emptied(mine / "small")
-    options = f"uid={lab.USER},gid={lab.USER},mode=755"
+def measure_full_disk(godwit, directory):
+    """Copies to a file system with space for a third of the file, then enlarges the file system and copies again."""
+    root, mine = emulation.prepare_directories(directory, MEGABYTES)
+    small = emulation.empty_directory(mine / "small")
+    options = f"uid={emulation.USER_ID},gid={emulation.USER_ID},mode=755"
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES // 3}m,{options}", "tmpfs", small], check=True)
     try:
-        with lab.EmulatedPath(CELL) as path, lab.Server(path, godwit, root, directory) as server:
-            code, last, _ = Copy(path, godwit, server, small / "f").finish()
+        with emulation.EmulatedPath(FAULT_CELL) as path, emulation.PathServer(path, godwit, root, directory) as server:
+            code, last, _ = CopyProcess(path, godwit, server, small / "f").wait()
             named = (small / "f").exists()
             subprocess.run(["mount", "-o", f"remount,size={MEGABYTES * 2}m,{options}", small], check=True)
-            again, then, events = Copy(path, godwit, server, small / "f").finish()
-            right = again == 0 and lab.are_same(root / "f", small / "f")
+            again, then, events = CopyProcess(path, godwit, server, small / "f").wait()
+            right = again == 0 and emulation.have_same_bytes(root / "f", small / "f")
     finally:
         subprocess.run(["umount", "-l", small])
-    kept = field(events, "started", "kept_bytes") / 2**20
+    kept = last_event_field(events, "started", "kept_bytes") / 2**20
     return {"exit": code, "said": last, "kept_mib": round(kept, 1), "then": then if again else "", "right": right and code == 4 and not named}
 
 
-def changed_source(godwit, directory, how):
-    """The source is truncated, or written anew, while it is copied; then the same command is run again."""
-    root, mine = lab.both_ends(directory, MEGABYTES)
+def measure_changed_source(godwit, directory, how):
+    """Truncates or rewrites the source while it is copied; then runs the same command again."""
+    root, mine = emulation.prepare_directories(directory, MEGABYTES)
     source = root / "changing"
     shutil.copy(root / "f", source)
-    os.chown(source, lab.USER, lab.USER)
-    with lab.EmulatedPath(CELL) as path, lab.Server(path, godwit, root, directory) as server:
-        copy = Copy(path, godwit, server, mine / "f", "--rate", SLOW_RATE, name="changing")
+    os.chown(source, emulation.USER_ID, emulation.USER_ID)
+    with emulation.EmulatedPath(FAULT_CELL) as path, emulation.PathServer(path, godwit, root, directory) as server:
+        copy = CopyProcess(path, godwit, server, mine / "f", "--rate", SLOW_RATE_LIMIT, name="changing")
         time.sleep(2)
         if how == "truncated":
             os.truncate(source, MEGABYTES << 19)
         else:
-            lab.write_random(source, MEGABYTES)
-        code, last, _ = copy.finish()
+            emulation.write_random(source, MEGABYTES)
+        code, last, _ = copy.wait()
         named = (mine / "f").exists()
-        # It may be that the change was seen in time, and the new file copied.
-        right = lab.are_same(source, mine / "f") if code == 0 else not named
-        again, then, _ = Copy(path, godwit, server, mine / "f", name="changing").finish()
-        right = right and again == 0 and lab.are_same(source, mine / "f")
+        # The copy may have detected the change in time and copied the new file.
+        right = emulation.have_same_bytes(source, mine / "f") if code == 0 else not named
+        again, then, _ = CopyProcess(path, godwit, server, mine / "f", name="changing").wait()
+        right = right and again == 0 and emulation.have_same_bytes(source, mine / "f")
     source.unlink()
     return {"exit": code, "said": last if code else "", "then": then if again else "", "right": right}
 
 
-def gone_destination(godwit, directory):
-    """The directory that is copied to is removed."""
-    root, mine = lab.both_ends(directory, MEGABYTES)
-    deep = lab.emptied(mine / "deep")
-    with lab.EmulatedPath(CELL) as path, lab.Server(path, godwit, root, directory) as server:
-        copy = Copy(path, godwit, server, deep / "f", "--rate", SLOW_RATE)
+def measure_removed_destination(godwit, directory):
+    """Removes the destination directory during the copy."""
+    root, mine = emulation.prepare_directories(directory, MEGABYTES)
+    deep = emulation.empty_directory(mine / "deep")
+    with emulation.EmulatedPath(FAULT_CELL) as path, emulation.PathServer(path, godwit, root, directory) as server:
+        copy = CopyProcess(path, godwit, server, deep / "f", "--rate", SLOW_RATE_LIMIT)
         time.sleep(2)
         shutil.rmtree(deep)
-        code, last, _ = copy.finish()
+        code, last, _ = copy.wait()
     return {"exit": code, "said": last, "right": code == 4 and not (deep / "f").exists()}

@@ -1,6 +1,6 @@
-"""Copies over loopback: how fast beside `cp` through a pipe that is hashed, and what a GB costs in CPU beside scp and rclone.
+"""Copies over loopback: speed beside `cp` through a hashed pipe, and CPU seconds for a GB beside scp and rclone.
 
-Everything of these runs as whoever runs the benchmark, on 127.0.0.1. CPU seconds are those of both ends.
+All programs run on 127.0.0.1 as the user that runs the benchmark. CPU seconds are those of both ends.
 """
 
 import os
@@ -10,70 +10,70 @@ import subprocess
 import time
 from pathlib import Path
 
-import _clients
+import _client_processes
 import _measure as bench
-import _path_lab as lab
-import _path_peers as peers
+import _emulated_path as emulation
+import _path_competitors as competitors
 
 SSH_PORT = 8447
-# Where Debian keeps daemons, which are no users' commands.
+# Debian installs daemons in these directories, which are not in the PATH of ordinary users.
 os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 
 class Loopback:
-    """In the place of an emulated path."""
+    """A path object for the loopback device, with the interface of an emulated path."""
 
     a = b = "127.0.0.1"
 
-    def command(self, _, *words):
-        return list(map(str, words))
+    def command(self, _, *args):
+        return list(map(str, args))
 
 
-def cost(words, server, out, source):
-    """Wall seconds of a command from its start to its end, and CPU seconds of it and of a server."""
-    before = _clients.tree_cpu_s(server.pid) if server else 0
-    told = _clients.process(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # What served a connection that has ended is waited for by its parent, which then has its CPU seconds.
+def time_copy_and_server(args, server, out, source):
+    """Returns the wall seconds of a command from start to end, and the CPU seconds of the command and of a server."""
+    before = _client_processes.tree_cpu_s(server.pid) if server else 0
+    told = _client_processes.time_process(args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # The kernel adds the CPU seconds of a connection's process to its parent only after the parent has waited for it.
     time.sleep(0.3 if server else 0)
-    server_s = _clients.tree_cpu_s(server.pid) - before if server else 0
-    if not lab.are_same(source, out):
-        bench.fail(f"what came by {words[0]} is not the file")
+    server_s = _client_processes.tree_cpu_s(server.pid) - before if server else 0
+    if not emulation.have_same_bytes(source, out):
+        bench.exit_with_error(f"the copy by {args[0]} differs from the file")
     return {"wall_s": round(told["wall_s"], 3), "cpu_s": round(told["cpu_s"] + server_s, 2)}
 
 
-def godwit_words(godwit, server, out):
-    return [godwit, "copy", f"{server.url}/f", out, "--mode", "fast", "--quiet", *server.words()]
+def godwit_args(godwit, server, out):
+    return [godwit, "copy", f"{server.url}/f", out, "--mode", "fast", "--quiet", *server.credential_args()]
 
 
-def pipe(godwit, directory, megabytes, rounds):
-    """A file in the page cache by `copy`, and through `tee` while b3sum hashes what it passes on; both make what they wrote durable."""
-    bench.need("b3sum")
-    root, mine = lab.both_ends(directory, megabytes)
+def measure_pipe(godwit, directory, megabytes, rounds):
+    """Copies a file from the page cache by `copy`, and through `tee` while b3sum hashes its output; both sync the written file."""
+    bench.require_tools("b3sum")
+    root, mine = emulation.prepare_directories(directory, megabytes)
     source, out = root / "f", mine / "f"
-    bench.into_page_cache(source)
+    bench.load_into_page_cache(source)
     path = Loopback()
     quoted = [shlex.quote(str(one)) for one in (out, source)]
     script = "tee {0} < {1} | b3sum > /dev/null && sync -d {0}".format(*quoted)
     found = {"copy": [], "copy, TLS": [], "tee | b3sum": []}
-    with lab.Server(path, godwit, root, directory, plain=True) as plain, lab.Server(path, godwit, root, directory) as secure:
+    with emulation.PathServer(path, godwit, root, directory, plain=True) as plain, emulation.PathServer(path, godwit, root, directory) as secure:
         contestants = {
-            "copy": (godwit_words(godwit, plain, out), plain.child),
-            "copy, TLS": (godwit_words(godwit, secure, out), secure.child),
+            "copy": (godwit_args(godwit, plain, out), plain.process),
+            "copy, TLS": (godwit_args(godwit, secure, out), secure.process),
             "tee | b3sum": (["bash", "-o", "pipefail", "-c", script], None),
         }
         for _ in range(rounds):
-            for name, (words, server) in contestants.items():
-                lab.emptied(mine)
-                # What the last one wrote is not to be written to the disk in this one's time.
+            for name, (args, server) in contestants.items():
+                emulation.empty_directory(mine)
+                # Data that the previous program wrote must not be written to disk during this measurement.
                 os.sync()
-                found[name].append(cost(words, server, out, source))
-                bench.progress(f"loopback, {name}: {found[name][-1]}")
-    lab.emptied(mine)
+                found[name].append(time_copy_and_server(args, server, out, source))
+                bench.report_progress(f"loopback, {name}: {found[name][-1]}")
+    emulation.empty_directory(mine)
     return {"rounds": found, "gb": round(source.stat().st_size / 1e9, 3)}
 
 
-def ssh_server(directory):
-    """An sshd of ours, and the words that make ssh and scp use it."""
+def start_ssh_server(directory):
+    """Starts a private sshd; returns it and the arguments with which ssh and scp use it."""
     keys = {name: directory / name for name in ("host", "user")}
     for key in keys.values():
         key.unlink(missing_ok=True)
@@ -89,40 +89,40 @@ def ssh_server(directory):
     return child, options, keys["user"]
 
 
-def cpu(godwit, directory, megabytes, rounds):
-    """CPU seconds of both ends for a GB, from memory to memory."""
-    bench.need("scp", "sshd", "rclone", "nginx")
-    root, mine = lab.both_ends(directory, megabytes)
+def measure_cpu(godwit, directory, megabytes, rounds):
+    """Measures the CPU seconds of both ends for a GB, from memory to memory."""
+    bench.require_tools("scp", "sshd", "rclone", "nginx")
+    root, mine = emulation.prepare_directories(directory, megabytes)
     source, out = root / "f", mine / "f"
     path = Loopback()
     rclone = ["rclone", "--config", "/dev/null", "--log-level", "ERROR", "--no-check-certificate"]
     many = ["--multi-thread-streams", "4", "--multi-thread-cutoff", "64M"]
-    sshd, ssh_options, key = ssh_server(directory)
+    sshd, ssh_options, key = start_ssh_server(directory)
     servers = [sshd]
     found = {}
     try:
-        with lab.Server(path, godwit, root, directory) as secure, lab.Server(path, godwit, root, directory, name="plain", plain=True) as plain:
-            _, words = peers.Aria2().servers(path, root, directory)[0]
-            web = subprocess.Popen(list(map(str, words)), stderr=subprocess.DEVNULL)
+        with emulation.PathServer(path, godwit, root, directory) as secure, emulation.PathServer(path, godwit, root, directory, name="plain", plain=True) as plain:
+            _, args = competitors.Aria2().servers(path, root, directory)[0]
+            web = subprocess.Popen(list(map(str, args)), stderr=subprocess.DEVNULL)
             servers.append(web)
             time.sleep(0.5)
             sftp = f":sftp,host=127.0.0.1,port={SSH_PORT},user=root,key_file={key}:{source}"
             contestants = {
-                "godwit copy, TLS": (godwit_words(godwit, secure, out), secure.child),
-                "godwit copy": (godwit_words(godwit, plain, out), plain.child),
+                "godwit copy, TLS": (godwit_args(godwit, secure, out), secure.process),
+                "godwit copy": (godwit_args(godwit, plain, out), plain.process),
                 "scp": (["scp", "-q", "-P", SSH_PORT, *ssh_options, f"root@127.0.0.1:{source}", out], sshd),
                 "rclone, SFTP": ([*rclone, "copyto", sftp, out, *many], sshd),
-                "rclone, HTTPS": ([*rclone, "copyto", f":http,url='https://127.0.0.1:{peers.PORT}/':f", out, *many], web),
+                "rclone, HTTPS": ([*rclone, "copyto", f":http,url='https://127.0.0.1:{competitors.PORT}/':f", out, *many], web),
             }
             found = {name: [] for name in contestants}
             for _ in range(rounds):
                 for name, (command, server) in contestants.items():
-                    lab.emptied(mine)
-                    found[name].append(cost(command, server, out, source))
-                    bench.progress(f"CPU, {name}: {found[name][-1]}")
+                    emulation.empty_directory(mine)
+                    found[name].append(time_copy_and_server(command, server, out, source))
+                    bench.report_progress(f"CPU, {name}: {found[name][-1]}")
     finally:
         for server in servers:
             server.terminate()
             server.wait()
-    lab.emptied(mine)
+    emulation.empty_directory(mine)
     return {"rounds": found, "gb": round(source.stat().st_size / 1e9, 3)}

@@ -1,7 +1,7 @@
-"""Plots of results, in the manner of the published figures: run by a Python with matplotlib on the JSON of a result.
+"""Plots of results in the style of the published figures; a Python with matplotlib runs it on the JSON of a result.
 
-_plot.py FILE.json: draws every figure of `plots` into an SVG beside it. A figure has `name`, `title`, `x` and `y` (labels), `log` (axes),
-`lines` (name -> [[x, y], ..]) and perhaps `bold` (lines whose names begin with one of these stand out; else those of godwit).
+_plot.py FILE.json: draws every figure of `plots` into an SVG in the directory of FILE. A figure has `name`, `title`, `x` and `y` (labels), `log` (axes),
+`lines` (name -> [[x, y], ..]) and optionally `bold` (prefixes of the names of highlighted lines; default: those of godwit).
 """
 
 import json
@@ -15,15 +15,15 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import NullLocator  # noqa: E402
 
-# Distinct also without colour: each line has its own mark.
-MARKS = "osD^v<>Pp*hX"
-# The same drawing gives the same file.
+# Each line has its own marker, so that lines are distinct without colour.
+MARKERS = "osD^v<>Pp*hX"
+# A fixed salt makes the output reproducible.
 matplotlib.rcParams["svg.hashsalt"] = "godwit"
 matplotlib.rcParams["font.size"] = 9
 
 
-def labels_of(ticks, log):
-    """Texts of ticks; those that would lie on the one before have none."""
+def tick_labels(ticks, log):
+    """Returns the labels of ticks; a label that would overlap the previous one is empty."""
     places = [math.log(tick) if log else tick for tick in ticks]
     least, labels, last = 0.03 * (places[-1] - places[0]), [], None
     for tick, place in zip(ticks, places):
@@ -33,9 +33,9 @@ def labels_of(ticks, log):
     return labels
 
 
-def draw(figure, path):
+def draw_figure(figure, path):
     whole, axes = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
-    for (name, points), mark in zip(figure["lines"].items(), MARKS):
+    for (name, points), mark in zip(figure["lines"].items(), MARKERS):
         bold = name.startswith(tuple(figure.get("bold", ["godwit"])))
         xs, ys = zip(*points)
         axes.plot(xs, ys, marker=mark, label=name, linewidth=2.4 if bold else 1.2, markersize=6 if bold else 5, linestyle="-" if bold else "--")
@@ -43,7 +43,7 @@ def draw(figure, path):
         getattr(axes, f"set_{axis}scale")("log")
     ticks = sorted({x for points in figure["lines"].values() for x, _ in points})
     if len(ticks) < 12:
-        axes.set_xticks(ticks, labels_of(ticks, "x" in figure.get("log", "")))
+        axes.set_xticks(ticks, tick_labels(ticks, "x" in figure.get("log", "")))
         axes.xaxis.set_minor_locator(NullLocator())
     if "y" in figure.get("log", ""):
         axes.yaxis.set_major_formatter("{x:g}")
@@ -63,4 +63,4 @@ def draw(figure, path):
 if __name__ == "__main__":
     result = Path(sys.argv[1])
     for figure in json.loads(result.read_text())["plots"]:
-        draw(figure, result.parent / f"{figure['name']}.svg")
+        draw_figure(figure, result.parent / f"{figure['name']}.svg")

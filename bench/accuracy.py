@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What cutting a genome costs in variants: one run over everything, the same cut in ten, and `godwit call`, against the truth.
+"""Variant accuracy of a partitioned genome: one run over everything, a run over ten parts, and `godwit call`, compared with the truth.
 
-Cut in ten is what is published of chromosomes in parallel: the reads of each tenth of a contig go into a file of their own, which is
-called by itself, and the calls are put together. Reads over a border go into both files, or, as a shuffle by position has it, into the one in
-which they start. `godwit call` cuts about as fine. `godwit compare --baseline` judges all of it.
-HaplotypeCaller takes its time: it is measured by `--callers gatk`, into results of its own.
+The run over ten parts is the published parallelization by chromosome: the reads of each tenth of a contig go into their own file, each file
+is called separately, and the calls are concatenated. Reads over a border go into both files, or, as a shuffle by position assigns them, into
+the file in which they start. `godwit call` partitions about as finely. `godwit compare --baseline` evaluates all call sets.
+HaplotypeCaller is slow: `--callers gatk` measures it, into separate results.
 """
 
 import collections
@@ -22,30 +22,30 @@ from spark import GATK
 CALLERS = "bcftools,freebayes"
 PARTS = 10
 MEGABASES = 3
-# Lines of 50 bases of chr20, which reach beyond the stretch of the human reads.
+# Lines of 50 bases of chr20, which extend beyond the interval of the human reads.
 HUMAN_LINES = 222_000
-HUMAN_STRETCH = ("chr20", 10_000_000, 10_100_000)
+HUMAN_INTERVAL = ("chr20", 10_000_000, 10_100_000)
 HUMAN_NAME = "NA12878, 100 kb of chr20"
-WHOLE, CUT, CUT_BY_START, GODWIT = RUNS = ("one run", "cut in ten", "cut in ten, each read once", "godwit call")
+ONE_RUN, CUT, CUT_BY_START, GODWIT = RUNS = ("one run", "cut in ten", "cut in ten, each read once", "godwit call")
 COUNTS = ("truth", "found", "missed", "false", "recall", "precision", "F1", "true lost", "true gained", "false gained", "false lost")
 
-# What is called: reads with their reference and truth; stretches are (contig, start, end), 0-based, half-open.
+# The input of a caller: reads with their reference and truth; intervals are (contig, start, end), 0-based, half-open.
 Sample = collections.namedtuple("Sample", "name fasta bam truth confident stretches grid")
 
 
-def simulated(options, godwit):
-    """Reads of a genome whose variants are known because they were drawn."""
-    fasta = bench.reference(options, godwit, MEGABASES)
-    reads = bench.reads(options, godwit, fasta, gzip=True)
-    bam = bench.aligned(options, godwit, fasta, reads)
-    stretches = [(name, 0, bases) for name, bases in bench.contigs(fasta)]
+def simulated_sample(options, godwit):
+    """Simulates reads of a genome whose variants are known because they were generated."""
+    fasta = bench.reference_fasta(options, godwit, MEGABASES)
+    reads = bench.simulated_reads(options, godwit, fasta, gzip=True)
+    bam = bench.aligned_bam(options, godwit, fasta, reads)
+    stretches = [(name, 0, bases) for name, bases in bench.read_contigs(fasta)]
     coverage = options.pairs * 2 * 148 / sum(end for _, _, end in stretches)
     name = f"simulated, {MEGABASES} Mb at {coverage:.0f}x" if not options.reference else f"{options.reference.name} at {coverage:.0f}x"
     return Sample(name, fasta, bam, reads[0].parent / "x.truth.vcf", None, stretches, f"{1000 // options.parts}K")
 
 
-def human(options, godwit):
-    """The stretch of NA12878 whose variants are known, from FASTQ; `None` where it is not on this machine."""
+def human_sample(options, godwit):
+    """Returns the interval of NA12878 whose variants are known, from FASTQ; None if the data are not on this machine."""
     given = options.human
     if not given.is_dir():
         return None
@@ -56,17 +56,17 @@ def human(options, godwit):
         with gzip.open(given / "test_nist.b37_chr20_100kbp_at_10mb.vcf.gz", "rt") as lines, open(folder / "truth.vcf", "w") as truth:
             for line in lines:
                 truth.write("chr" + line if line.startswith("20\t") else line.replace("##contig=<ID=20,", "##contig=<ID=chr20,"))
-        bench.run([godwit, "index", folder / "chr20.fa"])
+        bench.run_checked([godwit, "index", folder / "chr20.fa"])
         reads = [given / f"NA12878.10_10p1mb_R{mate}.fastq.gz" for mate in (1, 2)]
-        bench.align(options, godwit, folder / "chr20.fa", reads, folder / "out")
+        bench.align_reads(options, godwit, folder / "chr20.fa", reads, folder / "out")
 
-    folder = bench.make(options.cache / "accuracy-human", build)
+    folder = bench.build_once(options.cache / "accuracy-human", build)
     confident = given / "test_nist.b37_chr20_100kbp_at_10mb.bed"
-    return Sample(HUMAN_NAME, folder / "chr20.fa", folder / "out/bench.bam", folder / "truth.vcf", confident, [HUMAN_STRETCH], f"{100 // options.parts}K")
+    return Sample(HUMAN_NAME, folder / "chr20.fa", folder / "out/bench.bam", folder / "truth.vcf", confident, [HUMAN_INTERVAL], f"{100 // options.parts}K")
 
 
-def plain(caller, fasta, bam, out):
-    """The plain command over a file of reads, as a bash script."""
+def caller_script(caller, fasta, bam, out):
+    """Returns the plain command of a caller over a BAM file, as a bash script."""
     fasta, bam, out = (shlex.quote(str(path)) for path in (fasta, bam, out))
     return {
         "bcftools": f"bcftools mpileup -Ou -f {fasta} {bam} | bcftools call -mv -Oz -o {out}",
@@ -76,42 +76,42 @@ def plain(caller, fasta, bam, out):
     }[caller]
 
 
-def parts_of(stretches, parts):
-    """Equal parts of each stretch, as contig, first and last position, 1-based."""
+def split_intervals(stretches, parts):
+    """Splits each interval into equal parts of contig, first and last position, 1-based."""
     for contig, start, end in stretches:
         edges = [start + (end - start) * part // parts for part in range(parts + 1)]
         yield from ((contig, first + 1, last) for first, last in zip(edges, edges[1:]))
 
 
-def script(run, caller, sample, options, godwit, scratch, out):
-    """How one call set comes to be, as a bash script."""
-    if run == WHOLE:
-        return plain(caller, sample.fasta, sample.bam, out)
+def call_set_script(run, caller, sample, options, godwit, scratch, out):
+    """Returns a bash script that makes one call set."""
+    if run == ONE_RUN:
+        return caller_script(caller, sample.fasta, sample.bam, out)
     if run == GODWIT:
-        words = [godwit, "call", "--reference", sample.fasta, "--reads", sample.bam, "--out", out, "--caller", caller]
-        words += ["--grid-size", sample.grid, "--threads", options.threads, "--quiet"]
+        args = [godwit, "call", "--reference", sample.fasta, "--reads", sample.bam, "--out", out, "--caller", caller]
+        args += ["--grid-size", sample.grid, "--threads", options.threads, "--quiet"]
         if sample.confident:
-            # A grid that fine over what has no reads would start callers on nothing.
+            # With such small parts, callers would also start on parts without reads.
             bed = scratch / "stretches.bed"
             bed.write_text("".join(f"{contig}\t{start}\t{end}\n" for contig, start, end in sample.stretches))
-            words += ["--regions", bed]
-        return shlex.join(map(str, words))
+            args += ["--regions", bed]
+        return shlex.join(map(str, args))
     pieces, lines = [], []
-    for number, (contig, first, last) in enumerate(parts_of(sample.stretches, options.parts)):
+    for number, (contig, first, last) in enumerate(split_intervals(sample.stretches, options.parts)):
         piece = scratch / f"{number}.bam"
         which = f"-e 'pos >= {first}' " if run == CUT_BY_START else ""
         cut = f"samtools view -b -o {piece} {which}{sample.bam} {contig}:{first}-{last}; samtools index {piece}"
-        lines.append(f"{cut}; {plain(caller, sample.fasta, piece, f'{piece}.vcf.gz')}; bcftools index -f -t {piece}.vcf.gz\n")
+        lines.append(f"{cut}; {caller_script(caller, sample.fasta, piece, f'{piece}.vcf.gz')}; bcftools index -f -t {piece}.vcf.gz\n")
         pieces.append(f"{piece}.vcf.gz")
     (scratch / "parts.sh").write_text("".join(lines))
-    # Where two pieces have the same variant at their border, one of them counts.
+    # A variant that two parts have at their border counts once.
     return f"""
         tr '\\n' '\\0' < {scratch}/parts.sh | xargs -0 -P {options.threads} -n 1 bash -euo pipefail -c
         bcftools concat -a -D -Oz -o {out} {' '.join(pieces)}"""
 
 
-def records(vcf, stretches):
-    """Lines of records that start in the stretches, whole, and as site and genotype."""
+def vcf_records(vcf, stretches):
+    """Returns the records that start in the intervals, as whole lines and as site and genotype."""
     def inside(fields):
         return any(fields[0] == contig and start < int(fields[1]) <= end for contig, start, end in stretches)
 
@@ -123,36 +123,36 @@ def records(vcf, stretches):
 
 
 def differences(one, other):
-    """Records of either that the other does not have."""
+    """Returns the records that are in one set only."""
     return sum((one - other).values()) + sum((other - one).values())
 
 
-def judged(godwit, sample, calls, baseline):
-    """What `godwit compare` says of calls beside those of one run."""
+def compare_with_truth(godwit, sample, calls, baseline):
+    """Returns the accuracy that `godwit compare` reports for a call set, and its differences from the one run."""
     command = [godwit, "compare", calls, sample.truth, "--reference", sample.fasta, "--baseline", baseline, "--json"]
     command += ["--confident", sample.confident] if sample.confident else []
     return json.loads(subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE).stdout)
 
 
-def counts(accuracy, changes):
-    """The columns of a table; a genotype that is not the truth's is missed there and false here, as others count it."""
+def accuracy_columns(accuracy, changes):
+    """Returns the columns of a table. A wrong genotype counts as a missed and as a false call, as in other tools."""
     false = accuracy["false"] + accuracy["other_genotype"]
     rates = [accuracy[rate] for rate in ("recall", "precision", "f1")]
     changed = [changes[name] for name in ("true_lost", "true_gained", "false_gained", "false_lost")] if changes else [None] * 4
     return dict(zip(COUNTS, [accuracy["truth"], accuracy["found"], accuracy["truth"] - accuracy["found"], false, *rates, *changed]))
 
 
-def measure(caller, sample, options, godwit, scratch):
-    """All call sets of a caller: counts of each kind of variant, and how far they are from those of one run."""
+def measure_caller(caller, sample, options, godwit, scratch):
+    """Measures all call sets of a caller: counts per kind of variant, and differences from the one run."""
     outs = {run: scratch / f"run-{number}.vcf.gz" for number, run in enumerate(RUNS)}
     found = {}
     for run, out in outs.items():
         print(f"bench: {sample.name}, {caller}: {run}", flush=True)
-        seconds = bench.measure(script(run, caller, sample, options, godwit, scratch, out), scratch / "stderr.txt")["wall_s"]
-        (whole, genotypes), (base, base_genotypes) = (records(path, sample.stretches) for path in (out, outs[WHOLE]))
-        comparison = judged(godwit, sample, out, outs[WHOLE])
+        seconds = bench.measure_script(call_set_script(run, caller, sample, options, godwit, scratch, out), scratch / "stderr.txt")["wall_s"]
+        (whole, genotypes), (base, base_genotypes) = (vcf_records(path, sample.stretches) for path in (out, outs[ONE_RUN]))
+        comparison = compare_with_truth(godwit, sample, out, outs[ONE_RUN])
         of_kind = {
-            kind: counts(comparison["calls"][kind], None if run == WHOLE else comparison["changes"][kind]) for kind in ("snps", "indels")
+            kind: accuracy_columns(comparison["calls"][kind], None if run == ONE_RUN else comparison["changes"][kind]) for kind in ("snps", "indels")
         }
         found[run] = {
             "records": sum(whole.values()),
@@ -164,21 +164,21 @@ def measure(caller, sample, options, godwit, scratch):
     return found
 
 
-def cell(value):
+def format_cell(value):
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
 def table(heads, rows):
     lines = [heads, ["---"] * len(heads), *rows]
-    return ["| " + " | ".join(map(cell, line)) + " |" for line in lines] + [""]
+    return ["| " + " | ".join(map(format_cell, line)) + " |" for line in lines] + [""]
 
 
 def tables(callers):
-    """What is right and wrong of each run, and how far it is from one run."""
+    """Returns the tables of correct and wrong calls of each run, and of its differences from the one run."""
     kinds = (("snps", "SNPs"), ("indels", "indels"))
     each = [(caller, run, found[run]) for caller, found in callers.items() for run in RUNS]
     accuracy = [[caller, name, run, *one[kind].values()] for kind, name in kinds for caller, run, one in each]
-    apart = [[caller, run, *(one[field] for field in ("records", "other_records", "other_genotypes"))] for caller, run, one in each if run != WHOLE]
+    apart = [[caller, run, *(one[field] for field in ("records", "other_records", "other_genotypes"))] for caller, run, one in each if run != ONE_RUN]
     return [
         *table(["caller", "variants", "run", *COUNTS], accuracy),
         *table(["caller", "run", "records", "other records", "other sites or genotypes"], apart),
@@ -186,7 +186,7 @@ def tables(callers):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.set_defaults(pairs=300_000)
     parser.add_argument("--callers", default=CALLERS, help=f"some of bcftools,freebayes,gatk (default: {CALLERS})")
     parser.add_argument("--parts", type=int, choices=range(2, 101), default=PARTS, metavar="N", help=f"parts of each contig, 2 to 100 (default: {PARTS})")
@@ -194,50 +194,50 @@ def main():
     parser.add_argument("--human", type=Path, default=beside, help="directory with the reads and the truth of NA12878 (default: beside the repository)")
     options = parser.parse_args()
     callers = options.callers.split(",")
-    bench.need("bwa", "samtools", "bcftools", "bgzip", *("java" if caller == "gatk" else caller for caller in callers))
+    bench.require_tools("bwa", "samtools", "bcftools", "bgzip", *("java" if caller == "gatk" else caller for caller in callers))
     if "gatk" in callers:
-        bench.run([bench.ROOT / "tests/tools/gatk/fetch.sh"])
+        bench.run_checked([bench.ROOT / "tests/tools/gatk/fetch.sh"])
         os.environ["GODWIT_GATK"] = str(GATK)
     godwit = bench.godwit_binary(options)
-    samples = [sample for sample in (simulated(options, godwit), human(options, godwit)) if sample]
+    samples = [sample for sample in (simulated_sample(options, godwit), human_sample(options, godwit)) if sample]
     results, promises = {}, []
     for sample in samples:
         results[sample.name] = {}
         if "gatk" in callers and not sample.fasta.with_suffix(".dict").exists():
-            bench.run(["samtools", "dict", sample.fasta, "-o", sample.fasta.with_suffix(".dict")])
+            bench.run_checked(["samtools", "dict", sample.fasta, "-o", sample.fasta.with_suffix(".dict")])
         for caller in callers:
             scratch = bench.scratch_directory(options, f"accuracy-{caller}")
-            found = results[sample.name][caller] = measure(caller, sample, options, godwit, scratch)
+            found = results[sample.name][caller] = measure_caller(caller, sample, options, godwit, scratch)
             what, field = ("records", "other_records") if caller == "bcftools" else ("sites and genotypes", "other_genotypes")
             other = [found[GODWIT][field]]
-            promises.append(bench.promise(f"{what} by {caller} in regions other than in one run, {sample.name}", other, at_most=0))
+            promises.append(bench.target(f"{what} by {caller} in regions other than in one run, {sample.name}", other, at_most=0))
             shutil.rmtree(scratch)
-    around = bench.host(godwit)
-    around["versions"] |= {name: bench.first_line([name, "--version"]) for name in ("samtools", "bcftools")}
-    around["versions"]["freebayes"] = f"freebayes {bench.first_line(['freebayes', '--version'])}"
+    around = bench.host_description(godwit)
+    around["versions"] |= {name: bench.first_output_line([name, "--version"]) for name in ("samtools", "bcftools")}
+    around["versions"]["freebayes"] = f"freebayes {bench.first_output_line(['freebayes', '--version'])}"
     around["versions"] |= {"gatk": GATK.name} if "gatk" in callers else {}
     sections = [line for name, of_callers in results.items() for line in [f"## {name}", "", *tables(of_callers)]]
     grids = ", ".join(f"{sample.grid} for {sample.name}" for sample in samples)
     text = "\n".join([
-        "# What cutting a genome costs in variants",
+        "# Variant accuracy of a partitioned genome",
         "",
-        "One run of the caller over everything; the same cut in ten (reads of each part of a contig in a file of their own, which is called by itself, and of",
-        "calls that two of them have one is kept); that with each read only in the file where it starts, as a shuffle by position has it; and `godwit call`, cut",
+        "One run of the caller over everything; the same cut in ten (the reads of each part of a contig in a separate file, which is called separately; of",
+        "a call that two parts have, one is kept); that with each read only in the file in which it starts, as a shuffle by position assigns it; and `godwit call`, cut",
         f"about as fine (`--grid-size`: {grids}).",
         "",
-        "Counted by `godwit compare --baseline` against the truth; an allele with another genotype than the truth's is missed and false, as hap.py counts it. Lost and",
-        "gained are against the one run. Other records are those of either run that the other does not have: to the last digit, and by site, alleles and genotype.",
+        "Counted by `godwit compare --baseline` against the truth; an allele whose genotype differs from the truth counts as missed and as false, as in hap.py. Lost and",
+        "gained are relative to the one run. Other records are those that only one of the two runs has: compared as text, and by site, alleles and genotype.",
         "",
-        f"{options.pairs:,} simulated pairs, seed {options.seed}; {bench.machine(around)}. {', '.join(filter(None, around['versions'].values()))}.",
+        f"{options.pairs:,} simulated pairs, seed {options.seed}; {bench.format_host(around)}. {', '.join(filter(None, around['versions'].values()))}.",
         "",
         *sections,
-        *[f"- {bench.in_words(promised)}" for promised in promises],
+        *[f"- {bench.format_target(promised)}" for promised in promises],
         "",
     ])
     name = "accuracy" if options.callers == CALLERS else f"accuracy-{'-'.join(callers)}"
     if options.parts != PARTS:
         name, text = f"{name}-{options.parts}", text.replace(CUT, f"cut in {options.parts}")
-    bench.write(name, options.results, text, around, promises, {"pairs": options.pairs, "seed": options.seed, "results": results})
+    bench.write_result(name, options.results, text, around, promises, {"pairs": options.pairs, "seed": options.seed, "results": results})
 
 
 if __name__ == "__main__":

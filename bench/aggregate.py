@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Counting and grouping rows of Parquet files, beside DuckDB.
 
-Two pairs: a server that is warm, asked through ADBC, beside DuckDB that stays open in a Python program; and `godwit query` beside a Python
-that starts, asks DuckDB and ends. Rows are the same, or the benchmark ends.
+Two pairs are measured: a warm server queried through ADBC beside DuckDB in a Python process that stays open; and `godwit query` beside a Python
+process that starts, queries DuckDB and ends. If the rows differ, the benchmark fails.
 """
 
 import subprocess
 
-import _clients
+import _client_processes
 import _measure as bench
 
 QUERIES = {
@@ -19,64 +19,64 @@ QUERIES = {
 WARM, COLD = ("godwit serve, ADBC", "DuckDB, open"), ("godwit query", "DuckDB, started")
 
 
-def competitors(options, godwit, interpreter, file, query, node, duck):
+def competitors(options, godwit, interpreter, file, query, flight_client, duck):
     ours, theirs = query.format(file.stem), query.format(f"'{file}'")
     code = f"import duckdb; duckdb.connect(config={{'threads': {options.threads}}}).sql({theirs!r}).to_arrow_table()"
-    same = node.ask("digest", sql=ours), duck.ask("digest", sql=theirs)
+    same = flight_client.run_job("digest", sql=ours), duck.run_job("digest", sql=theirs)
     if any(same[0][field] != same[1][field] for field in ("rows", "sums")):
-        bench.fail(f"{query}: godwit gives {same[0]}, DuckDB {same[1]}")
+        bench.exit_with_error(f"{query}: godwit returned {same[0]}, DuckDB {same[1]}")
     command = [godwit, "query", "--quiet", "--threads", options.threads, "--format", "arrow", "--data", file.parent, ours]
     return {
-        WARM[0]: lambda: node.ask("sql", sql=ours),
-        WARM[1]: lambda: duck.ask("sql", sql=theirs),
-        COLD[0]: lambda: _clients.process(command, stdout=subprocess.DEVNULL),
-        COLD[1]: lambda: _clients.process([interpreter, "-c", code]),
+        WARM[0]: lambda: flight_client.run_job("sql", sql=ours),
+        WARM[1]: lambda: duck.run_job("sql", sql=theirs),
+        COLD[0]: lambda: _client_processes.time_process(command, stdout=subprocess.DEVNULL),
+        COLD[1]: lambda: _client_processes.time_process([interpreter, "-c", code]),
     }
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default: 7)")
     parser.add_argument("--rows", default="100000,1000000,10000000", help="rows of the tables (default: 0.1, 1 and 10 million)")
     options = parser.parse_args()
     godwit = bench.godwit_binary(options)
-    interpreter = _clients.python("databases")
+    interpreter = _client_processes.client_python("databases")
     sections, raw, promised = [], {}, []
     for rows in map(int, options.rows.split(",")):
-        file = _clients.table_file(interpreter, options, "taxi", rows)
-        bench.into_page_cache(file)
-        with _clients.Served(godwit, file.parent, "--threads", options.threads, "--statement-memory", "2G") as served, \
-                _clients.Client(interpreter, "duck.py", options.threads) as duck, \
-                _clients.Client(interpreter, "node.py", served.address, server=served.pid) as node:
+        file = _client_processes.table_file(interpreter, options, "taxi", rows)
+        bench.load_into_page_cache(file)
+        with _client_processes.DataServer(godwit, file.parent, "--threads", options.threads, "--statement-memory", "2G") as served, \
+                _client_processes.Client(interpreter, "duckdb_client.py", options.threads) as duck, \
+                _client_processes.Client(interpreter, "flight_clients.py", served.address, server=served.pid) as flight_client:
             for name, query in QUERIES.items():
-                asks = competitors(options, godwit, interpreter, file, query, node, duck)
+                asks = competitors(options, godwit, interpreter, file, query, flight_client, duck)
                 for ask in asks.values():
                     ask()
                 title = f"{name} of {rows:,} rows"
-                measured = raw[title] = _clients.interleaved(options.rounds, asks, title)
-                sections += [f"## {title}", "", *_clients.table(measured, WARM[1]), ""]
+                measured = raw[title] = _client_processes.run_interleaved(options.rounds, asks, title)
+                sections += [f"## {title}", "", *_client_processes.markdown_table(measured, WARM[1]), ""]
                 for ours, theirs in (WARM, COLD):
-                    quotients = bench.quotients(measured[ours], measured[theirs], "wall_s")
-                    promised.append(bench.promise(f"{title}, {ours} over {theirs}", quotients, at_most=1.2))
-    around = bench.host(godwit)
-    around["versions"] |= _clients.versions(interpreter, "duckdb", "adbc-driver-flightsql", "pyarrow")
+                    quotients = bench.ratios(measured[ours], measured[theirs], "wall_s")
+                    promised.append(bench.target(f"{title}, {ours} over {theirs}", quotients, at_most=1.2))
+    around = bench.host_description(godwit)
+    around["versions"] |= _client_processes.package_versions(interpreter, "duckdb", "adbc-driver-flightsql", "pyarrow")
     text = "\n".join([
         "# Counting and grouping beside DuckDB",
         "",
         f"Tables with the shape of taxi trips, 18 columns, Parquet with zstd, {options.threads} threads, {options.rounds} interleaved rounds;"
-        f" {bench.machine(around)}. {_clients.version_words(around)}.",
+        f" {bench.format_host(around)}. {_client_processes.format_versions(around)}.",
         "",
-        *[f"- {bench.in_words(one)}" for one in promised],
+        *[f"- {bench.format_target(one)}" for one in promised],
         "",
         *sections,
         "Statements:",
         "",
         *[f"- {name}: `{query.format('taxi')}`" for name, query in QUERIES.items()],
         "",
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
-    bench.write("aggregate", options.results, text, around, promised, {"measured": raw})
+    bench.write_result("aggregate", options.results, text, around, promised, {"measured": raw})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """FASTQ to a sorted, duplicate-marked BAM, beside the aligners alone and beside the fastest chain of streaming programs.
 
-The genome has human-like repeats and 400 Mb, as a smaller one hides the cost of seeding; the reads have chimeras, without which
-mates need no rescue. `godwit align` writes BAM, index, metrics, manifest and journal. "alone" is the aligner's process with the same
-blocks of reads on its standard input and its output thrown away.
+The genome has human-like repeats and 400 Mb, because a smaller one hides the cost of seeding. The reads include chimeras, because without
+them no mate needs rescue. `godwit align` writes BAM, index, metrics, manifest and journal. "alone" is the aligner's process with the same
+blocks of reads on its standard input; its output is discarded.
 """
 
 import os
@@ -13,12 +13,12 @@ import subprocess
 
 import _measure as bench
 
-PEERS = {"bwa-mem3-rs-cli": ("bwa-rs", "0.4.4"), "dupblaster": ("dupblaster", "0.3.0"), "fg-mako": ("mako", "0.1.8")}
-GROUP = r"'@RG\tID:bench\tSM:bench\tLB:bench'"
+COMPETITORS = {"bwa-mem3-rs-cli": ("bwa-rs", "0.4.4"), "dupblaster": ("dupblaster", "0.3.0"), "fg-mako": ("mako", "0.1.8")}
+READ_GROUP = r"'@RG\tID:bench\tSM:bench\tLB:bench'"
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
     parser.add_argument("--bwa-rounds", type=int, default=1, help="rounds of bwa itself, which takes minutes (default: 1)")
     parser.add_argument("--genome", type=int, default=400, metavar="MB", help="size of the simulated genome (default: 400)")
@@ -27,38 +27,38 @@ def main():
     parser.add_argument("--memory", help="godwit's --memory")
     parser.add_argument("--skip", nargs="*", default=[], help="words; a competitor with one of them in its name does not run (bwa-rs: is not installed either)")
     options = parser.parse_args()
-    bench.need("bwa", "samtools")
-    wanted = {} if "bwa-rs" in options.skip else PEERS
+    bench.require_tools("bwa", "samtools")
+    wanted = {} if "bwa-rs" in options.skip else COMPETITORS
     peers = {crate: bench.cargo_tool(options, crate, version, program) for crate, (program, version) in wanted.items()}
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit) if options.reference else bench.genome_with_repeats(options, godwit, options.genome)
-    files = bench.reads(options, godwit, fasta, gzip=not options.plain)
+    fasta = bench.reference_fasta(options, godwit) if options.reference else bench.genome_with_repeats(options, godwit, options.genome)
+    files = bench.simulated_reads(options, godwit, fasta, gzip=not options.plain)
     scratch = bench.scratch_directory(options, "align")
 
     scripts = competitors(options, godwit, peers, fasta, files, scratch)
     scripts = {name: script for name, script in scripts.items() if not any(word in name for word in options.skip)}
     rounds = {name: options.bwa_rounds if name.startswith("bwa mem") else options.rounds for name in scripts}
-    measured = bench.compete(scripts, rounds, scratch)
-    bench.report(
-        "align", "FASTQ to marked BAM", options, godwit, scripts, measured, next(iter(scripts)), promises(options, measured), remarks(measured)
+    measured = bench.measure_competitors(scripts, rounds, scratch)
+    bench.write_comparison(
+        "align", "FASTQ to marked BAM", options, godwit, scripts, measured, next(iter(scripts)), targets(options, measured), remarks(measured)
     )
     shutil.rmtree(scratch)
 
 
 def competitors(options, godwit, peers, fasta, files, scratch):
-    """The script of each competitor by its name."""
+    """Returns the script of each competitor by its name."""
     reference, first, second, out = (shlex.quote(str(path)) for path in (fasta, *files, scratch / "out"))
     memory = f" --memory {shlex.quote(options.memory)}" if options.memory else ""
     blocks = capture_blocks(options, godwit, fasta, files, scratch)
     helper = shlex.quote(str(godwit.with_name("godwit-bwa-mem3")))
-    bwa = f"bwa mem -K {options.block_bases} -t {options.threads} -R {GROUP} {reference} {first} {second}"
+    bwa = f"bwa mem -K {options.block_bases} -t {options.threads} -R {READ_GROUP} {reference} {first} {second}"
     scripts = {
         "bwa mem > /dev/null": f"{bwa} > /dev/null",
         "godwit-bwa-mem3 alone": f"{helper} align --reference {reference} --threads {options.threads} < {blocks} > /dev/null",
         "godwit align": f"rm -rf {out}; " + align_command(options, godwit, fasta, files, scratch / "out") + memory,
     }
     if peers:
-        bwa_rs, dupblaster, mako = (shlex.quote(str(peers[crate])) for crate in PEERS)
+        bwa_rs, dupblaster, mako = (shlex.quote(str(peers[crate])) for crate in COMPETITORS)
         mem3 = f"{bwa_rs} mem {reference} {first} {second}"
         scripts["bwa-rs mem > /dev/null"] = f"{mem3} > /dev/null"
         scripts["bwa-rs mem, dupblaster, mako"] = f"""
@@ -70,39 +70,39 @@ def competitors(options, godwit, peers, fasta, files, scratch):
 
 
 def align_command(options, godwit, fasta, files, out):
-    words = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--block-bases", options.block_bases]
-    words += ["--threads", options.threads, "--aligner", "bwa-mem3", "--out", out, "--quiet"]
-    return shlex.join(map(str, words)) + f" --read-group {GROUP}"
+    args = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--block-bases", options.block_bases]
+    args += ["--threads", options.threads, "--aligner", "bwa-mem3", "--out", out, "--quiet"]
+    return shlex.join(map(str, args)) + f" --read-group {READ_GROUP}"
 
 
 def capture_blocks(options, godwit, fasta, files, scratch):
-    """What `godwit align` writes to its aligner for these reads."""
+    """Captures the blocks that `godwit align` writes to its aligner for these reads."""
     blocks, wrapper = scratch / "blocks.arrow", scratch / "capture"
     helper = shlex.quote(str(godwit.with_name("godwit-bwa-mem3")))
     wrapper.write_text(
         f'#!/bin/sh\nif [ "$1" = align ]; then tee {shlex.quote(str(blocks))} | {helper} "$@"; else exec {helper} "$@"; fi\n'
     )
     wrapper.chmod(0o755)
-    bench.progress("aligning once, to write down the blocks of reads")
+    bench.report_progress("aligning once to capture the blocks of reads")
     command = align_command(options, godwit, fasta, files, scratch / "captured")
     subprocess.run(command, shell=True, check=True, env={**os.environ, "GODWIT_BWA_MEM3": str(wrapper)})
     shutil.rmtree(scratch / "captured")
     return shlex.quote(str(blocks))
 
 
-def promises(options, measured):
-    """The figures that godwit is to reach, for the competitors that ran."""
+def targets(options, measured):
+    """Returns the targets of godwit for the competitors that ran."""
     own, alone = measured["godwit align"], measured["godwit-bwa-mem3 alone"]
     more_cpu = [(one["cpu_s"] - other["cpu_s"]) * 1e6 / options.pairs for one, other in zip(own, alone)]
     result = [
-        bench.promise("wall over the aligner alone", bench.quotients(own, alone, "wall_s"), at_most=1.08),
-        bench.promise("CPU above the aligner alone, for a million pairs", more_cpu, at_most=8, unit="s"),
+        bench.target("wall over the aligner alone", bench.ratios(own, alone, "wall_s"), at_most=1.08),
+        bench.target("CPU above the aligner alone, for a million pairs", more_cpu, at_most=8, unit="s"),
     ]
     for name, at_most in (("bwa mem > /dev/null", 1 / 6), ("bwa-mem2 mem > /dev/null", 1 / 3)):
         if name in measured:
-            result.append(bench.promise(f"CPU of the aligner alone over {name}", bench.quotients(alone, measured[name], "cpu_s"), at_most=at_most))
+            result.append(bench.target(f"CPU of the aligner alone over {name}", bench.ratios(alone, measured[name], "cpu_s"), at_most=at_most))
     if chain := measured.get("bwa-rs mem, dupblaster, mako"):
-        result.append(bench.promise("wall over bwa-rs mem, dupblaster, mako", bench.quotients(own, chain, "wall_s"), at_most=1))
+        result.append(bench.target("wall over bwa-rs mem, dupblaster, mako", bench.ratios(own, chain, "wall_s"), at_most=1))
     return result
 
 
@@ -110,7 +110,7 @@ def remarks(measured):
     if "bwa mem > /dev/null" not in measured:
         return []
     base = measured["bwa mem > /dev/null"]
-    cpu, wall = (1 / bench.quotient(measured["godwit align"], base, field) for field in ("cpu_s", "wall_s"))
+    cpu, wall = (1 / bench.median_ratio(measured["godwit align"], base, field) for field in ("cpu_s", "wall_s"))
     return [f"godwit align is {wall:.1f} x as fast as bwa alone and takes 1/{cpu:.1f} of its CPU time."]
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""FASTQ to BAM and VCF in one command, against the same in two.
+"""FASTQ to BAM and VCF in one command, compared with the same in two commands.
 
-`align --call` calls regions while the rest of the BAM is still written, and reads the reference once. The bytes have to be those of `align` and then `call`.
+`align --call` calls regions while the rest of the BAM is still written, and reads the reference once. Its bytes must equal those of `align` followed by `call`.
 """
 
 import filecmp
@@ -12,16 +12,16 @@ import _measure as bench
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
     options = parser.parse_args()
-    bench.need("bwa", "bcftools")
+    bench.require_tools("bwa", "bcftools")
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    reads = bench.reads(options, godwit, fasta, gzip=True)
+    fasta = bench.reference_fasta(options, godwit)
+    reads = bench.simulated_reads(options, godwit, fasta, gzip=True)
     scratch = bench.scratch_directory(options, "align-and-call")
     for file in reads:
-        bench.into_page_cache(file)
+        bench.load_into_page_cache(file)
     program, reference, out, one, two = (shlex.quote(str(path)) for path in (godwit, fasta, scratch, *reads))
 
     def align(name):
@@ -30,13 +30,13 @@ def main():
     first, together = "align, then call", "align --call"
     call = f"{program} call --reference {reference} --reads {out}/two --out {out}/two/s.vcf.gz --threads {options.threads} --quiet"
     scripts = {first: f"{align('two')} && {call}", together: f"{align('one')} --call"}
-    measured = bench.compete(scripts, {name: options.rounds for name in scripts}, scratch)
+    measured = bench.measure_competitors(scripts, {name: options.rounds for name in scripts}, scratch)
     equal = all(filecmp.cmp(scratch / "one" / name, scratch / "two" / name, shallow=False) for name in ("s.bam", "s.vcf.gz"))
-    promises = [bench.promise("files that differ between one command and two", [float(not equal)], at_most=0)]
+    promises = [bench.target("files that differ between one command and two", [float(not equal)], at_most=0)]
     remarks = [
-        f"wall: {bench.quotient(measured[first], measured[together], 'wall_s'):.3f} x as fast; CPU: {bench.quotient(measured[together], measured[first], 'cpu_s'):.3f} x two commands."
+        f"wall: {bench.median_ratio(measured[first], measured[together], 'wall_s'):.3f} x as fast; CPU: {bench.median_ratio(measured[together], measured[first], 'cpu_s'):.3f} x two commands."
     ]
-    bench.report("align_and_call", "From FASTQ to variants in one command", options, godwit, scripts, measured, first, promises, remarks)
+    bench.write_comparison("align_and_call", "From FASTQ to variants in one command", options, godwit, scripts, measured, first, promises, remarks)
     shutil.rmtree(scratch)
 
 

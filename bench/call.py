@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Calling variants by region, against the plain commands over everything.
+"""Variant calling by region, beside the plain commands over the whole genome.
 
-The quotient of the wall times is what regions over cores bring; that of the CPU seconds is what cutting costs. bcftools is two processes,
-which run beside each other: so it is also measured on one core, and, as what the machine can give, cut in the same way by xargs.
+The ratio of the wall times shows the gain of parallel regions; the ratio of the CPU seconds shows the cost of partitioning. bcftools is two
+concurrent processes: it is therefore also measured on one core, and partitioned in the same way by xargs, as the upper bound of the machine.
 """
 
 import shlex
@@ -12,24 +12,24 @@ import _measure as bench
 
 
 def megabases(fasta):
-    """Lines `contig:start-end`, 1-based, closed, of a FASTA file with its index."""
-    for name, bases in bench.contigs(fasta):
+    """Yields lines `contig:start-end`, 1-based, closed, of an indexed FASTA file."""
+    for name, bases in bench.read_contigs(fasta):
         for start in range(0, bases, 1_000_000):
             yield f"{name}:{start + 1}-{min(start + 1_000_000, bases)}\n"
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
     parser.add_argument("--caller", choices=["bcftools", "freebayes"], default="bcftools")
     parser.add_argument("--grid-size", default="1M", help="godwit's --grid-size (default: 1M)")
     options = parser.parse_args()
-    bench.need("bwa", "samtools", "bgzip", options.caller)
+    bench.require_tools("bwa", "samtools", "bgzip", options.caller)
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    bam = bench.aligned(options, godwit, fasta, bench.reads(options, godwit, fasta, gzip=True))
+    fasta = bench.reference_fasta(options, godwit)
+    bam = bench.aligned_bam(options, godwit, fasta, bench.simulated_reads(options, godwit, fasta, gzip=True))
     scratch = bench.scratch_directory(options, "call")
-    bench.into_page_cache(bam)
+    bench.load_into_page_cache(bam)
     reference, reads, out, program = (shlex.quote(str(path)) for path in (fasta, bam, scratch, godwit))
     plain = {
         "bcftools": f"bcftools mpileup -Ou -f {reference} {reads} | bcftools call -mv -Oz -o {out}/plain.vcf.gz",
@@ -49,23 +49,23 @@ def main():
         f" --grid-size {options.grid_size} --threads {options.threads} --quiet",
     }
     (scratch / "regions.txt").write_text("".join(megabases(fasta)))
-    measured = bench.compete(scripts, {name: options.rounds for name in scripts}, scratch)
+    measured = bench.measure_competitors(scripts, {name: options.rounds for name in scripts}, scratch)
 
     def records(name):
-        return bench.first_line(["bash", "-c", f"bgzip -dc {out}/{name}.vcf.gz | grep -v '^#' | md5sum"]).split()[0]
+        return bench.first_output_line(["bash", "-c", f"bgzip -dc {out}/{name}.vcf.gz | grep -v '^#' | md5sum"]).split()[0]
 
     same = "the same" if records("plain") == records("godwit") else "NOT the same, byte for byte"
-    faster = bench.quotients(measured[base], measured["godwit call"], "wall_s")
-    promises = [bench.promise(f"calling with {options.caller} on 2 cores, times as fast as one run", faster, at_least=1.8)]
-    beside = {name: bench.quotient(measured[name], measured["godwit call"], "wall_s") for name in (one_core, by_xargs)}
+    faster = bench.ratios(measured[base], measured["godwit call"], "wall_s")
+    promises = [bench.target(f"calling with {options.caller} on 2 cores, times as fast as one run", faster, at_least=1.8)]
+    beside = {name: bench.median_ratio(measured[name], measured["godwit call"], "wall_s") for name in (one_core, by_xargs)}
     remarks = [
-        f"CPU: {bench.quotient(measured['godwit call'], measured[base], 'cpu_s'):.3f} x one run.",
+        f"CPU: {bench.median_ratio(measured['godwit call'], measured[base], 'cpu_s'):.3f} x one run.",
         *[f"{quotient:.2f} x as fast as {name}." for name, quotient in beside.items()],
         f"records: {same}.",
-        f"versions: {bench.first_line([options.caller, '--version'], options.caller[0])}.",
+        f"versions: {bench.first_output_line([options.caller, '--version'], options.caller[0])}.",
     ]
     name = "call" if options.caller == "bcftools" else f"call-{options.caller}"
-    bench.report(name, f"Calling by region with {options.caller}", options, godwit, scripts, measured, base, promises, remarks)
+    bench.write_comparison(name, f"Calling by region with {options.caller}", options, godwit, scripts, measured, base, promises, remarks)
     shutil.rmtree(scratch)
 
 

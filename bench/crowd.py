@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a good client keeps while many others hold sockets and read slowly.
+"""Throughput of an active client while many idle clients and slow readers are connected.
 
-`godwit serve` with --connections raised; the good client fetches all reads of a BAM file over Flight again and again, with pyarrow. Beside it
-are, in turns with nobody, the idle sockets and slow readers of clients/crowd.py. What they cost is also their own, on the same cores.
+`godwit serve` runs with --connections raised. An active client fetches all reads of a BAM file over Flight again and again, with pyarrow. Rounds
+without other clients alternate with rounds in which clients/crowd.py holds idle sockets and slow readers. The other clients use the same cores.
 """
 
 import json
@@ -10,24 +10,24 @@ import resource
 import statistics
 import subprocess
 
-import _clients
+import _client_processes
 import _measure as bench
 
 PAGE = "/references/0.fa"
 
 
-class Crowd:
-    """The others, for a `with`."""
+class IdleClients:
+    """The idle clients and slow readers; a context manager."""
 
     def __init__(self, interpreter, options, address, dataset):
-        command = [interpreter, _clients.CLIENTS / "crowd.py", address, options.idle, options.slow, dataset, PAGE]
+        command = [interpreter, _client_processes.CLIENTS / "crowd.py", address, options.idle, options.slow, dataset, PAGE]
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.began = self.line()
+        self.began = self.read_status()
 
-    def line(self):
+    def read_status(self):
         line = self.process.stdout.readline()
         if not line:
-            bench.fail(f"the crowd ended by itself, with {self.process.wait()}; see above")
+            bench.exit_with_error(f"the idle clients ended early, with exit code {self.process.wait()}; see above")
         return json.loads(line)
 
     def __enter__(self):
@@ -35,7 +35,7 @@ class Crowd:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        self.ended = self.line()
+        self.ended = self.read_status()
         self.process.wait()
 
 
@@ -45,26 +45,26 @@ def resident_mib(pid):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
-    parser.add_argument("--fetches", type=int, default=40, help="of a round, some of them while the crowd arrives (default: 40)")
+    parser.add_argument("--fetches", type=int, default=40, help="fetches of a round, some of them while the idle clients connect (default: 40)")
     parser.add_argument("--idle", type=int, default=10_000, help="idle sockets (default: 10,000)")
     parser.add_argument("--slow", type=int, default=1_000, help="slow readers (default: 1,000)")
     options = parser.parse_args()
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    bam = bench.aligned(options, godwit, fasta, bench.reads(options, godwit, fasta, gzip=True)).resolve()
-    bench.into_page_cache(bam)
-    interpreter = _clients.python("databases")
-    # The server and the crowd have as many files open as sockets.
+    fasta = bench.reference_fasta(options, godwit)
+    bam = bench.aligned_bam(options, godwit, fasta, bench.simulated_reads(options, godwit, fasta, gzip=True)).resolve()
+    bench.load_into_page_cache(bam)
+    interpreter = _client_processes.client_python("databases")
+    # The server and the clients have one open file per socket.
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if files != resource.RLIM_INFINITY and files < options.idle + 2 * options.slow + 1000:
-        bench.fail(f"a process may have only {files} open files here; raise the limit (ulimit -Hn), or lower --idle")
+        bench.exit_with_error(f"the limit of open files per process is {files}; raise the limit (ulimit -Hn), or lower --idle")
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     measured, memory, crowds = {"alone": [], "beside the crowd": []}, {"alone": [], "beside the crowd": []}, []
-    words = ["--connections", 2 * options.idle + options.slow, "--reference", fasta]
-    with _clients.Served(godwit, bam.parent, *words) as served, _clients.Client(interpreter, "node.py", served.address, server=served.pid) as good:
-        fetch = lambda: good.ask("flight", dataset=bam.name)
+    args = ["--connections", 2 * options.idle + options.slow, "--reference", fasta]
+    with _client_processes.DataServer(godwit, bam.parent, *args) as served, _client_processes.Client(interpreter, "flight_clients.py", served.address, server=served.pid) as good:
+        fetch = lambda: good.run_job("flight", dataset=bam.name)
 
         def fetched(name):
             measured[name] += [fetch() for _ in range(options.fetches)]
@@ -73,35 +73,35 @@ def main():
         fetch()
         for _ in range(options.rounds):
             fetched("alone")
-            with Crowd(interpreter, options, served.address, bam.name) as crowd:
+            with IdleClients(interpreter, options, served.address, bam.name) as crowd:
                 fetched("beside the crowd")
             crowds.append({**crowd.began, "idle at the end": crowd.ended["idle"]})
-            bench.progress(f"{crowds[-1]}, {measured['alone'][-1]['wall_s']:.2f} s alone, {measured['beside the crowd'][-1]['wall_s']:.2f} s beside it")
+            bench.report_progress(f"{crowds[-1]}, {measured['alone'][-1]['wall_s']:.2f} s alone, {measured['beside the crowd'][-1]['wall_s']:.2f} s beside it")
     middle = lambda name: statistics.median(answer["wall_s"] for answer in measured[name])
     rounds = [slice(at * options.fetches, (at + 1) * options.fetches) for at in range(options.rounds)]
     kept = [statistics.median(one["wall_s"] for one in measured["alone"][part]) / statistics.median(one["wall_s"] for one in measured["beside the crowd"][part]) for part in rounds]
-    promised = [bench.promise("throughput of a good client beside the crowd, of that alone", kept, at_least=0.8)]
-    around = bench.circumstances(options, godwit)
+    promised = [bench.target("throughput of a good client beside the crowd, of that alone", kept, at_least=0.8)]
+    around = bench.measurement_context(options, godwit)
     lines = ["| | wall s of a fetch, median | longest | CPU s of server and client | memory of the server, MiB |", "|---|---|---|---|---|"]
     for name, answers in measured.items():
         longest = max(one["wall_s"] for one in answers)
         lines.append(f"| {name} | {middle(name):.3f} | {longest:.2f} | {statistics.median(one['cpu_s'] for one in answers):.3f} | {max(memory[name]):.0f} |")
     text = "\n".join([
-        "# A good client in a crowd",
+        "# An active client beside idle clients",
         "",
         __doc__.split("\n", 2)[2].strip(),
         "",
-        f"{options.idle:,} idle sockets and {options.slow:,} slow readers, {options.rounds} rounds of {options.fetches} fetches; {bench.machine(around)}.",
+        f"{options.idle:,} idle sockets and {options.slow:,} slow readers, {options.rounds} rounds of {options.fetches} fetches; {bench.format_host(around)}.",
         "",
         *lines,
         "",
-        *(f"- {bench.in_words(one)}" for one in promised),
-        f"- There were: {', '.join(f'{value:,} {name}' for name, value in crowds[-1].items())} (half of the slow readers over HTTP/1.1: pages; half over Flight: streams).",
+        *(f"- {bench.format_target(one)}" for one in promised),
+        f"- Connected: {', '.join(f'{value:,} {name}' for name, value in crowds[-1].items())} (half of the slow readers over HTTP/1.1: pages; half over Flight: streams).",
         "",
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
-    bench.write("crowd", options.results, text, around, promised, {"measured": measured, "memory_mib": memory, "crowds": crowds})
+    bench.write_result("crowd", options.results, text, around, promised, {"measured": measured, "memory_mib": memory, "crowds": crowds})
 
 
 if __name__ == "__main__":

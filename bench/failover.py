@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How soon clients of a pool go on when a storage node is lost, and how soon a node that is back has new clients.
+"""Time until clients of a pool resume after the loss of a storage host, and time until a restored host receives new clients.
 
-Three storage nodes with networks, processes and names of their own, whose networks are capped, export one directory. A client is in the middle
-of a copy (either direction), of the rows of a statement, or of rows by the Python client, when the node that serves it is lost in one of
+Three storage hosts export one directory; each has its own network, processes and name, and a limited network rate. A client is in the middle
+of a copy (either direction), of the rows of a statement, or of rows by the Python client, when the host that serves it is lost in one of
 three ways: its server is killed, so that its sockets are closed; all its processes hang; its network is cut and then its power. *Failover*
-is the time from there to the first data that come from another node. What arrives is compared with what was sent, byte by byte or by
-the digest of all rows. Then the node comes back: *failback* is the time from when its server takes connections, or its processes run again,
-until another node of the pool grants it to a new client.
+is the time from the loss to the first data from another host. Received data are compared with the sent data, byte by byte or by
+the digest of all rows. Then the host is restored: *failback* is the time from when its server accepts connections, or its processes run again,
+until another member of the pool grants it to a new client.
 
-Measurements are added to those of the same program that are in CACHE, so that it can be done in pieces (`--rounds`); `--fresh` begins anew with the clients that are measured.
+Measurements are added to those of the same program in CACHE, so that the benchmark can run in parts (`--rounds`); `--fresh` discards those of the clients that are measured.
 """
 
 import filecmp
@@ -23,18 +23,18 @@ import threading
 import time
 
 import _measure as bench
-import _pool
+import _server_pool
 
-NODES = ("gw1", "gw2", "gw3")
-CLIENT_NODE = "gw4"
-WAYS = ("killed", "stopped", "cut")
+MEMBER_HOSTS = ("gw1", "gw2", "gw3")
+CLIENT_HOST = "gw4"
+FAILURE_MODES = ("killed", "stopped", "cut")
 CLIENTS = ("download", "upload", "statement", "python")
 ROWS_PER_MEGABYTE = 30_000
-LOST = "is lost; going on at another node"
+LOST_MESSAGE = "is lost; going on at another node"
 
 
-class Growth(threading.Thread):
-    """When the journal of a copy grew."""
+class JournalGrowth(threading.Thread):
+    """A thread that records when the journal of a copy grew."""
 
     def __init__(self, path):
         super().__init__(daemon=True)
@@ -49,14 +49,14 @@ class Growth(threading.Thread):
             except OSError:
                 continue
             now = (found.st_ino, found.st_size)
-            # A new journal is no progress by itself.
+            # A new journal alone is not progress.
             if before and now[0] == before[0] and now[1] > before[1]:
                 self.stamps.append(time.monotonic())
             before = now
 
 
-class Output(threading.Thread):
-    """What a program writes: when it came, and the digest of all."""
+class TimedOutput(threading.Thread):
+    """A thread that records the times of a program's output, and its digest."""
 
     def __init__(self, stream):
         super().__init__(daemon=True)
@@ -69,191 +69,191 @@ class Output(threading.Thread):
             self.digest.update(piece)
 
 
-class Scene:
-    """Files in the pool and here."""
+class Fixture:
+    """Files in the pool and on the client host."""
 
     def __init__(self, options, godwit, cluster):
         self.scratch = bench.scratch_directory(options, "failover")
-        self.root, self.here = self.scratch / "root", self.scratch / "here"
-        self.root.mkdir(), self.here.mkdir()
+        self.root, self.client_directory = self.scratch / "root", self.scratch / "here"
+        self.root.mkdir(), self.client_directory.mkdir()
         self.godwit, self.cluster, self.options = godwit, cluster, options
         draw = random.Random(options.seed)
-        with open(self.here / "source", "wb") as file:
+        with open(self.client_directory / "source", "wb") as file:
             for _ in range(options.megabytes):
                 file.write(draw.randbytes(1 << 20))
-        shutil.copy(self.here / "source", self.root / "f")
+        shutil.copy(self.client_directory / "source", self.root / "f")
         with open(self.root / "rows.bed", "w") as file:
             for at in range(options.megabytes * ROWS_PER_MEGABYTE):
                 file.write(f"chr{at % 3}\t{at}\t{at + 5}\tname-of-{at % 977}-{at}\n")
-        # What comes without a loss; of the Python client it is asked once the pool is there.
-        self.expected = {"statement": self.digest_of(self.command("statement", ["--data", self.root]))}
+        # The expected digests without a loss; that of the Python client is read after the pool has started.
+        self.expected = {"statement": self.output_digest(self.command("statement", ["--data", self.root]))}
 
     @staticmethod
-    def digest_of(command, **how):
+    def output_digest(command, **how):
         return hashlib.sha256(subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, check=True, **how).stdout).hexdigest()
 
-    def ask_python(self):
+    def read_expected_python_digest(self):
         if "python" in self.options.clients:
-            self.expected["python"] = self.digest_of(self.command("python", []), env=environment())
+            self.expected["python"] = self.output_digest(self.command("python", []), env=environment())
 
     def command(self, name, access):
         url = "godwit+pool://storage"
         if name == "download":
-            return [self.godwit, "copy", f"{url}/f", self.here / "f", "--streams", 3, "--mode", "fast", *access]
+            return [self.godwit, "copy", f"{url}/f", self.client_directory / "f", "--streams", 3, "--mode", "fast", *access]
         if name == "upload":
-            return [self.godwit, "copy", self.here / "source", f"{url}/up", "--streams", 3, "--mode", "fast", *access]
+            return [self.godwit, "copy", self.client_directory / "source", f"{url}/up", "--streams", 3, "--mode", "fast", *access]
         if name == "statement":
             return [self.godwit, "query", 'SELECT * FROM "rows.bed"', "--format", "csv", *(access if "--data" in access else ["--at", url, *access])]
         return [sys.executable, bench.ROOT / "bench" / "clients" / "pool_rows.py", self.cluster.directory.parent / "pool.toml", "rows.bed"]
 
-    def watched(self, name, process):
+    def watch_progress(self, name, process):
         if name == "download":
-            return Growth(self.here / ".f.godwit-journal")
+            return JournalGrowth(self.client_directory / ".f.godwit-journal")
         if name == "upload":
-            return Growth(self.root / ".up.godwit-journal")
-        return Output(process.stdout)
+            return JournalGrowth(self.root / ".up.godwit-journal")
+        return TimedOutput(process.stdout)
 
 
 def environment():
     return dict(os.environ, PYTHONPATH=str(bench.ROOT / "python" / "src"))
 
 
-def node_of(cluster, pool):
-    """The node that most connections of the only client go to."""
-    done = subprocess.run(cluster.inside(CLIENT_NODE, ["ss", "-Htn", "state", "established"]), stdout=subprocess.PIPE, text=True, check=True)
-    # gRPC has addresses of IPv4 as those of IPv6.
+def member_of_client(cluster, pool):
+    """Returns the member that has most connections of the only client."""
+    done = subprocess.run(cluster.command_on_host(CLIENT_HOST, ["ss", "-Htn", "state", "established"]), stdout=subprocess.PIPE, text=True, check=True)
+    # gRPC reports IPv4 addresses as IPv4-mapped IPv6 addresses.
     ends = done.stdout.replace("[::ffff:", "").replace("]", "").split()
-    counts = {node: ends.count(pool.location(node)) for node in pool.nodes}
+    counts = {host: ends.count(pool.member_address(host)) for host in pool.members}
     return max(counts, key=counts.get)
 
 
-def one_loss(scene, pool, name, way, draw):
-    """Has a client lose its node; what was measured."""
-    for left in (scene.here / "f", scene.root / "up"):
+def measure_loss(fixture, pool, name, failure_mode, draw):
+    """Fails the member that serves a client; returns the measurements."""
+    for left in (fixture.client_directory / "f", fixture.root / "up"):
         left.unlink(missing_ok=True)
-    command = scene.command(name, ["--pool", pool.file, "--wait", "60s"])
+    command = fixture.command(name, ["--pool", pool.file, "--wait", "60s"])
     piped = subprocess.PIPE if name in ("statement", "python") else subprocess.DEVNULL
-    process = subprocess.Popen(scene.cluster.inside(CLIENT_NODE, command), stdout=piped, stderr=subprocess.PIPE, env=environment())
-    said, watched = _pool.Said(process.stderr), scene.watched(name, process)
+    process = subprocess.Popen(fixture.cluster.command_on_host(CLIENT_HOST, command), stdout=piped, stderr=subprocess.PIPE, env=environment())
+    said, watched = _server_pool.TimedLines(process.stderr), fixture.watch_progress(name, process)
     until = time.monotonic() + 60
     while len(watched.stamps) < 3 and process.poll() is None and time.monotonic() < until:
         time.sleep(0.005)
     time.sleep(draw.uniform(0.1, 1.5))
-    node = node_of(scene.cluster, pool)
-    lost_at = pool.lose(node, way)
+    host = member_of_client(fixture.cluster, pool)
+    lost_at = pool.fail_member(host, failure_mode)
     code = process.wait(timeout=45)
     watched.ended.set()
     watched.join()
     said.join()
-    noticed = said.when(LOST)
+    noticed = said.time_of_line(LOST_MESSAGE)
     if code != 0 or noticed is None:
-        bench.fail(f"{name}, {way}: at {node}: ended with {code}, and said: {said.text()[-600:]}")
+        bench.exit_with_error(f"{name}, {failure_mode}: at {host}: ended with {code}, and said: {said.text()[-600:]}")
     after = [stamp for stamp in watched.stamps if stamp > noticed]
     if not after:
-        bench.fail(f"{name}, {way}: nothing came after the node was lost; it was too late")
+        bench.exit_with_error(f"{name}, {failure_mode}: no data arrived after the loss of the host; it was too late")
     if name in ("download", "upload"):
-        other = scene.here / "f" if name == "download" else scene.root / "up"
-        same = filecmp.cmp(scene.here / "source", other, shallow=False)
+        other = fixture.client_directory / "f" if name == "download" else fixture.root / "up"
+        same = filecmp.cmp(fixture.client_directory / "source", other, shallow=False)
     else:
-        same = scene.expected[name] == watched.digest.hexdigest()
+        same = fixture.expected[name] == watched.digest.hexdigest()
     if not same:
-        bench.fail(f"{name}, {way}: what came is not what was sent")
-    return node, {"detected_s": noticed - lost_at, "failover_s": after[0] - lost_at}
+        bench.exit_with_error(f"{name}, {failure_mode}: the received data differ from the sent data")
+    return host, {"detected_s": noticed - lost_at, "failover_s": after[0] - lost_at}
 
 
-def failback(pool, node, way):
-    """Seconds from when a node was there again until it is granted."""
-    others = [other for other in pool.nodes if other != node]
-    pool.wait_until_seen(others)
-    back_at = pool.bring_back(node, way)
-    wanted = f"grpc+tcp://{pool.location(node)}"
+def measure_failback(pool, host, failure_mode):
+    """Returns the seconds from when a member was available again until it is granted."""
+    others = [other for other in pool.members if other != host]
+    pool.wait_until_healthy(others)
+    back_at = pool.restore_member(host, failure_mode)
+    wanted = f"grpc+tcp://{pool.member_address(host)}"
     while True:
         request = json.dumps({"id": f"{random.getrandbits(64):016x}"}).encode()
-        if pool.asked(others[0], "PoolGrant", request)["locations"][0] == wanted:
+        if pool.do_action(others[0], "PoolGrant", request)["locations"][0] == wanted:
             seconds = time.monotonic() - back_at
-            pool.wait_until_seen(pool.nodes)
+            pool.wait_until_healthy(pool.members)
             return seconds
         if time.monotonic() > back_at + 60:
-            bench.fail(f"{node} does not get new clients")
+            bench.exit_with_error(f"{host} receives no new clients")
         time.sleep(0.05)
 
 
-def p(values, percent):
+def percentile(values, percent):
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 
 def report(options, godwit, found):
-    around = bench.host(godwit)
+    around = bench.host_description(godwit)
     lines = ["| client | node lost how | losses | found lost after s, median | failover s, median | longest | failback s, median | longest |", "|---|---|---|---|---|---|---|---|"]
     for name in CLIENTS:
-        for way in WAYS:
-            some = [one for one in found if (one["client"], one["way"]) == (name, way)]
+        for failure_mode in FAILURE_MODES:
+            some = [one for one in found if (one["client"], one["way"]) == (name, failure_mode)]
             if some:
                 column = lambda field: [one[field] for one in some]
                 lines.append(
-                    f"| {name} | {way} | {len(some)} | {p(column('detected_s'), 50):.2f} | {p(column('failover_s'), 50):.2f} | {max(column('failover_s')):.2f}"
-                    f" | {p(column('failback_s'), 50):.2f} | {max(column('failback_s')):.2f} |"
+                    f"| {name} | {failure_mode} | {len(some)} | {percentile(column('detected_s'), 50):.2f} | {percentile(column('failover_s'), 50):.2f} | {max(column('failover_s')):.2f}"
+                    f" | {percentile(column('failback_s'), 50):.2f} | {max(column('failback_s')):.2f} |"
                 )
     failovers, failbacks = [one["failover_s"] for one in found], [one["failback_s"] for one in found]
     promised = [
-        bench.promise(f"failover of {what}, p99 of {len(some)} losses", [p(some, 99)], at_most=3, unit="s")
+        bench.target(f"failover of {what}, p99 of {len(some)} losses", [percentile(some, 99)], at_most=3, unit="s")
         for what, clients in (("copies and statements", CLIENTS[:3]), ("the Python client", CLIENTS[3:]))
         if (some := [one["failover_s"] for one in found if one["client"] in clients])
     ] + [
-        bench.promise(f"failback, longest of {len(found)}", [max(failbacks)], at_most=5, unit="s"),
+        bench.target(f"failback, longest of {len(found)}", [max(failbacks)], at_most=5, unit="s"),
     ]
     text = "\n".join([
-        "# When a storage node is lost",
+        "# Loss of a storage host",
         "",
         __doc__.split("\n", 2)[2].rsplit("\n\n", 1)[0].strip(),
         "",
-        f"{len(found)} losses; files of {options.megabytes} MiB and {options.megabytes * ROWS_PER_MEGABYTE:,} rows, networks of storage nodes capped at {options.rate}; {bench.machine(around)}.",
+        f"{len(found)} losses; files of {options.megabytes} MiB and {options.megabytes * ROWS_PER_MEGABYTE:,} rows, network rate of a storage host {options.rate}; {bench.format_host(around)}.",
         "",
         *lines,
         "",
-        f"- all: failover p50 {p(failovers, 50):.2f} s, p90 {p(failovers, 90):.2f} s, p99 {p(failovers, 99):.2f} s; failback p50 {p(failbacks, 50):.2f} s, p99 {p(failbacks, 99):.2f} s.",
-        *(f"- {bench.in_words(one)}" for one in promised),
-        "- In every one the bytes, or the digest of all rows, were those of a copy or a query without a loss.",
+        f"- all: failover p50 {percentile(failovers, 50):.2f} s, p90 {percentile(failovers, 90):.2f} s, p99 {percentile(failovers, 99):.2f} s; failback p50 {percentile(failbacks, 50):.2f} s, p99 {percentile(failbacks, 99):.2f} s.",
+        *(f"- {bench.format_target(one)}" for one in promised),
+        "- After every loss the bytes, or the digest of all rows, equal those of a copy or a query without a loss.",
         "",
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
-    bench.write("failover", options.results, text, around, promised, {"losses": found})
+    bench.write_result("failover", options.results, text, around, promised, {"losses": found})
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="losses of each kind, of each client (default: 1)")
     parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--megabytes", type=int, default=120, help="of files that are copied (default: 120)")
-    parser.add_argument("--rate", default="200mbit", help="of a storage node's network (default: 200mbit)")
-    parser.add_argument("--fresh", action="store_true", help="begin anew with these clients")
+    parser.add_argument("--ways", nargs="+", choices=FAILURE_MODES, default=list(FAILURE_MODES))
+    parser.add_argument("--megabytes", type=int, default=120, help="size of the copied files (default: 120)")
+    parser.add_argument("--rate", default="200mbit", help="network rate of a storage host (default: 200mbit)")
+    parser.add_argument("--fresh", action="store_true", help="discard earlier measurements of these clients")
     options = parser.parse_args()
-    _pool.need_pyarrow()
+    _server_pool.reexec_with_pyarrow()
     godwit = bench.godwit_binary(options)
     kept = options.cache.resolve() / "failover.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
-    program = _pool.digest_of(godwit)
+    program = _server_pool.file_digest(godwit)
     before = json.loads(kept.read_text()) if kept.exists() else {}
     found = before.get("losses", []) if before.get("program") == program else []
     if options.fresh:
         found = [loss for loss in found if loss["client"] not in options.clients]
     draw = random.Random(options.seed + len(found))
-    with _pool.Cluster(4) as cluster:
-        scene = Scene(options, godwit, cluster)
-        with _pool.Pool(cluster, godwit, NODES, scene.root, rate=options.rate) as pool:
-            scene.ask_python()
+    with _server_pool.SlurmCluster(4) as cluster:
+        fixture = Fixture(options, godwit, cluster)
+        with _server_pool.ServerPool(cluster, godwit, MEMBER_HOSTS, fixture.root, rate=options.rate) as pool:
+            fixture.read_expected_python_digest()
             for _ in range(options.rounds):
                 for name in options.clients:
-                    for way in options.ways:
-                        node, loss = one_loss(scene, pool, name, way, draw)
-                        loss |= {"client": name, "way": way, "node": node, "failback_s": failback(pool, node, way)}
+                    for failure_mode in options.ways:
+                        host, loss = measure_loss(fixture, pool, name, failure_mode, draw)
+                        loss |= {"client": name, "way": failure_mode, "node": host, "failback_s": measure_failback(pool, host, failure_mode)}
                         found.append(loss)
-                        bench.progress(f"{name}, {node} {way}: {loss}")
+                        bench.report_progress(f"{name}, {host} {failure_mode}: {loss}")
                         kept.write_text(json.dumps({"program": program, "losses": found}))
-        shutil.rmtree(scene.scratch)
+        shutil.rmtree(fixture.scratch)
     report(options, godwit, found)
 
 

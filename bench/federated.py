@@ -1,39 +1,39 @@
 #!/usr/bin/env python3
-"""Tensors between who trains and a node, there and back: the exchange of `godwit.federated` beside pickled tensors.
+"""Round trips of tensors between a training client and a server: the exchange of `godwit.federated` beside pickled tensors.
 
-Two loads: a batch of 1,024 pictures of 28 x 28 and their labels, as MNIST has them, and the parameters of a network of 784, 128 and 10 units. Each round
-asks every way for both, in another order. Times are of whole ways there and back, from arrays to arrays, between two processes on the loopback device.
-What comes back has to be what was sent. The node computes nothing: training adds the same to each way.
+Two loads: a batch of 1,024 images of 28 x 28 and their labels, as in MNIST, and the parameters of a network of 784, 128 and 10 units. Each round
+measures every transport for both loads, in another order. Times are of whole round trips, from arrays to arrays, between two processes on the loopback
+device. The returned tensors must equal the sent ones. The server computes nothing: training adds the same time to each transport.
 """
 
 import os
 import random
 import subprocess
 
-import _clients
+import _client_processes
 import _measure as bench
 
 PACKAGE = bench.ROOT / "python" / "src"
 EXCHANGE, JSON, HTTP, SOCKET = "godwit.federated", "pickled, base64 in JSON over HTTP", "pickled, over HTTP", "pickled, over a bare socket"
-WAYS = {EXCHANGE: "exchange", JSON: "json", HTTP: "http", SOCKET: "socket"}
+TRANSPORTS = {EXCHANGE: "exchange", JSON: "json", HTTP: "http", SOCKET: "socket"}
 
 
-class Node:
-    """A node that gives back what it is sent, for a `with`."""
+class EchoServer:
+    """A server that returns what it receives; a context manager."""
 
-    def __init__(self, interpreter, way):
-        command = [interpreter, "federated.py", "serve", way]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_clients.CLIENTS)
+    def __init__(self, interpreter, transport):
+        command = [interpreter, "federated.py", "serve", transport]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_client_processes.CLIENTS)
         self.address = self.process.stdout.readline().strip()
         if not self.address:
-            bench.fail(f"the node for {way} did not start; see above")
+            bench.exit_with_error(f"the server for {transport} did not start; see above")
 
     def stop(self):
         self.process.terminate()
         self.process.wait()
 
 
-def loads(options):
+def tensor_shapes(options):
     pictures = [[options.batch, 1, 28, 28], [options.batch]]
     return {
         f"a batch of {options.batch:,} pictures": pictures,
@@ -42,21 +42,21 @@ def loads(options):
 
 
 def measure(options, clients):
-    measured = {load: {way: [] for way in clients} for load in loads(options)}
+    measured = {load: {transport: [] for transport in clients} for load in tensor_shapes(options)}
     order = random.Random(20261124)
     for round_number in range(options.rounds + 1):
-        for load, shapes in loads(options).items():
+        for load, shapes in tensor_shapes(options).items():
             ways = list(clients)
             order.shuffle(ways)
-            for way in ways:
-                found = clients[way].ask("there_and_back", shapes=shapes, times=options.times)
-                # The first round only warms.
+            for transport in ways:
+                found = clients[transport].run_job("round_trip", shapes=shapes, times=options.times)
+                # The first round is a warm-up.
                 if round_number > 0:
-                    measured[load][way].append(found)
-                    bench.progress(f"round {round_number}: {load}, {way}: {found['median_ms']:.3f} ms")
+                    measured[load][transport].append(found)
+                    bench.report_progress(f"round {round_number}: {load}, {transport}: {found['median_ms']:.3f} ms")
     for load, ways in measured.items():
         if len({answer["digest"] for rounds in ways.values() for answer in rounds}) > 1:
-            bench.fail(f"{load}: what came back differs")
+            bench.exit_with_error(f"{load}: the returned tensors differ")
     return measured
 
 
@@ -65,52 +65,52 @@ def tables(measured, options):
         number_bytes = ways[EXCHANGE][0]["bytes"]
         yield f"## {load}: {number_bytes / 1e6:.2f} MB each way, {options.times} times a round\n"
         yield "| way | ms there and back, median | spread | x godwit.federated | CPU ms, both ends | MB / s, both ways |\n|---|---|---|---|---|---|"
-        for way, rounds in ways.items():
-            took, spread = bench.median(rounds, "median_ms"), bench.spread(rounds, "median_ms")
-            cpu = 1e3 * bench.median(rounds, "cpu_s") / options.times
-            against = bench.quotient(rounds, ways[EXCHANGE], "median_ms")
-            yield f"| {way} | {took:.3f} | {spread} | {against:.2f} | {cpu:.2f} | {2 * number_bytes / 1e3 / took:,.0f} |"
+        for transport, rounds in ways.items():
+            took, spread = bench.median_field(rounds, "median_ms"), bench.format_range(rounds, "median_ms")
+            cpu = 1e3 * bench.median_field(rounds, "cpu_s") / options.times
+            against = bench.median_ratio(rounds, ways[EXCHANGE], "median_ms")
+            yield f"| {transport} | {took:.3f} | {spread} | {against:.2f} | {cpu:.2f} | {2 * number_bytes / 1e3 / took:,.0f} |"
         yield ""
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default: 7)")
-    parser.add_argument("--batch", type=int, default=1024, help="pictures of a batch (default: 1,024)")
-    parser.add_argument("--times", type=int, default=50, help="ways there and back in a round (default: 50)")
+    parser.add_argument("--batch", type=int, default=1024, help="images of a batch (default: 1,024)")
+    parser.add_argument("--times", type=int, default=50, help="round trips in a round (default: 50)")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = str(PACKAGE)
-    interpreter = _clients.python("scoring")
-    nodes = {way: Node(interpreter, word) for way, word in WAYS.items()}
+    interpreter = _client_processes.client_python("scoring")
+    nodes = {transport: EchoServer(interpreter, word) for transport, word in TRANSPORTS.items()}
     clients = {
-        way: _clients.Client(interpreter, "federated.py", WAYS[way], node.address, server=node.process.pid) for way, node in nodes.items()
+        transport: _client_processes.Client(interpreter, "federated.py", TRANSPORTS[transport], server.address, server=server.process.pid) for transport, server in nodes.items()
     }
     try:
         measured = measure(options, clients)
     finally:
         for one in (*clients.values(),):
             one.close()
-        for node in nodes.values():
-            node.stop()
+        for server in nodes.values():
+            server.stop()
     promised = []
     for load, ways in measured.items():
-        quotients = bench.quotients(ways[JSON], ways[EXCHANGE], "median_ms")
-        promised.append(bench.promise(f"{load}, {JSON} over the exchange", quotients, at_least=5))
-        for way in (HTTP, SOCKET):
-            quotients = bench.quotients(ways[way], ways[EXCHANGE], "median_ms")
-            promised.append(bench.promise(f"{load}, {way} over the exchange", quotients, at_least=5))
-    around = bench.host(options.godwit or "godwit")
-    around["versions"] |= _clients.versions(interpreter, "pyarrow", "numpy")
+        quotients = bench.ratios(ways[JSON], ways[EXCHANGE], "median_ms")
+        promised.append(bench.target(f"{load}, {JSON} over the exchange", quotients, at_least=5))
+        for transport in (HTTP, SOCKET):
+            quotients = bench.ratios(ways[transport], ways[EXCHANGE], "median_ms")
+            promised.append(bench.target(f"{load}, {transport} over the exchange", quotients, at_least=5))
+    around = bench.host_description(options.godwit or "godwit")
+    around["versions"] |= _client_processes.package_versions(interpreter, "pyarrow", "numpy")
     text = "\n".join([
         "# Tensors of federated training: an exchange of Arrow batches beside pickles",
         "",
-        f"{options.rounds} interleaved rounds; {bench.machine(around)}. {_clients.version_words(around)}.",
+        f"{options.rounds} interleaved rounds; {bench.format_host(around)}. {_client_processes.format_versions(around)}.",
         "",
         *tables(measured, options),
-        *[f"- {bench.in_words(one)}" for one in promised],
+        *[f"- {bench.format_target(one)}" for one in promised],
         "",
     ])
-    bench.write("federated", options.results, text, around, promised, {"rounds": measured})
+    bench.write_result("federated", options.results, text, around, promised, {"rounds": measured})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Arrow Flight between two processes: godwit's both ends, pyarrow's both ends, each with the other, and what the sockets give.
+"""Arrow Flight between two processes: godwit at both ends, pyarrow at both ends, each with the other, and the bare sockets.
 
 One stream, distinct batches of 1 GB made before the clock starts, rounds interleaved. pyarrow is C++ below a thin layer of Python; it
-serves and sends the very batches that godwit makes. Yardsticks: iperf3 as it comes, iperf3 writing 1 MiB at a time (both send one hot
-buffer again and again), and the same distinct bytes over the bare socket (`godwit bench flight --method stream`). CPU seconds are those
+serves and sends the same batches that godwit makes. Yardsticks: iperf3 with default settings, iperf3 writing 1 MiB at a time (both send one
+cached buffer again and again), and the same distinct bytes over the bare socket (`godwit bench flight --method stream`). CPU seconds are those
 of both processes.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 import _measure as bench
 
 IPERF_PORT = 18201
-# What the published figures were asked to reach: name, measured, yardstick, quotient.
-ASKED = [
+# The targets from the published figures: name, measured, yardstick, ratio.
+TARGETS = [
     ("DoGet, TCP", "godwit both ends, DoGet", "iperf3 as it comes", 1.0),
     ("DoGet, TCP", "godwit both ends, DoGet", "iperf3, 1 MiB writes", 1.0),
     ("DoGet, TCP", "godwit both ends, DoGet", "bare TCP socket", 1.0),
@@ -36,8 +36,8 @@ ASKED = [
     ("DoPut, TLS", "godwit both ends, TLS, DoPut", "pyarrow both ends, TLS, DoPut", 2.0),
 ]
 
-# Fetches a workload from godwit's server and brings its batches back to the wanted rows: that server cuts large ones.
-BATCHES = r"""
+# Fetches a workload from godwit's server and restores the requested batch size, because that server splits large batches.
+MAKE_BATCHES_CODE = r"""
 import os, sys, json, time
 import pyarrow as pa, pyarrow.flight as fl
 def batches_of(port, workload, rows):
@@ -52,7 +52,7 @@ def batches_of(port, workload, rows):
     return whole
 """
 
-SERVE_PYARROW = BATCHES + r"""
+PYARROW_SERVER_CODE = MAKE_BATCHES_CODE + r"""
 port, workload, rows, identity = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 batches = batches_of(port, workload, rows)
 class Server(fl.FlightServerBase):
@@ -67,7 +67,7 @@ print(server.port, flush=True)
 server.serve()
 """
 
-ASK_PYARROW = BATCHES + r"""
+PYARROW_CLIENT_CODE = MAKE_BATCHES_CODE + r"""
 method, port, workload, rows, identity, source = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6]
 if identity:
     roots = open(f"{identity}/certificate.pem", "rb").read()
@@ -94,25 +94,25 @@ def cpu_seconds(pid):
 
 
 class Servers:
-    """What is measured against, for one workload."""
+    """The servers of one workload."""
 
     def __init__(self, options, godwit, shape, rows, identity):
         self.options, self.godwit, self.rows, self.identity = options, godwit, rows, identity
         self.shape = shape
         self.workload = f"{'fixed/4' if shape == 'fixed' else 'alignments/0'}/{rows}/{options.bytes}"
         self.running = []
-        self.own, self.own_port = self.start([godwit, "bench", "flight", "--until-stdin-closes", "--listen", "127.0.0.1:0"])
-        serve = [options.python, "-c", SERVE_PYARROW, self.own_port, self.workload, str(rows)]
-        self.peer, self.peer_port = self.start([*serve, ""])
+        self.godwit_server, self.godwit_port = self.start([godwit, "bench", "flight", "--until-stdin-closes", "--listen", "127.0.0.1:0"])
+        serve = [options.python, "-c", PYARROW_SERVER_CODE, self.godwit_port, self.workload, str(rows)]
+        self.pyarrow_server, self.pyarrow_port = self.start([*serve, ""])
         if identity:
-            self.peer_tls, self.peer_tls_port = self.start([*serve, identity])
+            self.pyarrow_tls_server, self.pyarrow_tls_port = self.start([*serve, identity])
 
     def start(self, command):
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.running.append(process)
         port = process.stdout.readline().strip().rpartition(":")[2]
         if not port:
-            bench.fail(f"{command[0]} did not start")
+            bench.exit_with_error(f"{command[0]} did not start")
         return process, port
 
     def stop(self):
@@ -120,26 +120,26 @@ class Servers:
             process.kill()
             process.wait()
 
-    def ours(self, method, *words):
-        """Both ends in processes of their own; the CPU seconds are of both."""
+    def measure_godwit(self, method, *args):
+        """Measures godwit at both ends, in separate processes; the CPU seconds are of both."""
         command = [self.godwit, "bench", "flight", "--method", method, "--rounds", 1, "--rows", self.rows, "--shape", self.shape]
-        found = told([*command, "--bytes", self.options.bytes, "--format", "json", *words])[0]
+        found = run_json([*command, "--bytes", self.options.bytes, "--format", "json", *args])[0]
         return found["mb_per_s"], found["cpu_s_per_gb"]
 
-    def pyarrow(self, method, server, port, identity=""):
+    def measure_pyarrow_client(self, method, server, port, identity=""):
         before = cpu_seconds(server.pid)
-        # What a client that uploads fetches first costs the server that it is from.
-        command = [self.options.python, "-c", ASK_PYARROW, method, port, self.workload, self.rows, identity, self.own_port]
-        if method == "put" and server is self.own:
-            return self.pyarrow_put_to_ours(command)
-        found = told(command)
+        # An uploading client first fetches its batches, which costs CPU time of the server that has them.
+        command = [self.options.python, "-c", PYARROW_CLIENT_CODE, method, port, self.workload, self.rows, identity, self.godwit_port]
+        if method == "put" and server is self.godwit_server:
+            return self.measure_pyarrow_upload(command)
+        found = run_json(command)
         return found["mb_per_s"], (found["cpu_s"] + cpu_seconds(server.pid) - before) / (found["bytes"] / 1e9)
 
-    def pyarrow_put_to_ours(self, command):
-        """To a server of its own, so that its CPU time is that of the upload."""
+    def measure_pyarrow_upload(self, command):
+        """Measures an upload to a separate server, so that its CPU time is that of the upload."""
         process, port = self.start([self.godwit, "bench", "flight", "--until-stdin-closes", "--listen", "127.0.0.1:0"])
         command[4] = port
-        found = told(command)
+        found = run_json(command)
         cost = (found["cpu_s"] + cpu_seconds(process.pid)) / (found["bytes"] / 1e9)
         process.kill()
         process.wait()
@@ -147,48 +147,48 @@ class Servers:
         return found["mb_per_s"], cost
 
 
-def told(command):
+def run_json(command):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode != 0:
-        bench.fail(f"{command[:4]} ended with {done.returncode}: {done.stderr}")
+        bench.exit_with_error(f"{command[:4]} ended with {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
 
 
-def iperf3(server, count, *words):
+def measure_iperf3(server, count, *args):
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     before = cpu_seconds(server.pid) + children.ru_utime + children.ru_stime
-    found = told(["iperf3", "-c", "127.0.0.1", "-p", IPERF_PORT, "-n", count, "-J", *words])["end"]["sum_received"]
+    found = run_json(["iperf3", "-c", "127.0.0.1", "-p", IPERF_PORT, "-n", count, "-J", *args])["end"]["sum_received"]
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     cost = cpu_seconds(server.pid) + children.ru_utime + children.ru_stime - before
     return found["bits_per_second"] / 8e6, cost / (found["bytes"] / 1e9)
 
 
 def competitors(servers, options, iperf, everything):
-    """Name -> what gives MB/s and CPU s/GB."""
-    own, peer = (servers.own, servers.own_port), (servers.peer, servers.peer_port)
+    """Maps the name of each competitor to a function that returns MB/s and CPU s/GB."""
+    own, competitor = (servers.godwit_server, servers.godwit_port), (servers.pyarrow_server, servers.pyarrow_port)
     result = {
-        "iperf3 as it comes": lambda: iperf3(iperf, options.bytes),
-        "iperf3, 1 MiB writes": lambda: iperf3(iperf, options.bytes, "-l", "1M"),
-        "bare TCP socket": lambda: servers.ours("stream"),
-        "godwit both ends, DoGet": lambda: servers.ours("get"),
-        "godwit both ends, DoPut": lambda: servers.ours("put"),
-        "pyarrow both ends, DoGet": lambda: servers.pyarrow("get", *peer),
-        "pyarrow both ends, DoPut": lambda: servers.pyarrow("put", *peer),
-        "godwit server, pyarrow client, DoPut": lambda: servers.pyarrow("put", *own),
+        "iperf3 as it comes": lambda: measure_iperf3(iperf, options.bytes),
+        "iperf3, 1 MiB writes": lambda: measure_iperf3(iperf, options.bytes, "-l", "1M"),
+        "bare TCP socket": lambda: servers.measure_godwit("stream"),
+        "godwit both ends, DoGet": lambda: servers.measure_godwit("get"),
+        "godwit both ends, DoPut": lambda: servers.measure_godwit("put"),
+        "pyarrow both ends, DoGet": lambda: servers.measure_pyarrow_client("get", *competitor),
+        "pyarrow both ends, DoPut": lambda: servers.measure_pyarrow_client("put", *competitor),
+        "godwit server, pyarrow client, DoPut": lambda: servers.measure_pyarrow_client("put", *own),
     }
     if everything:
-        tls = (servers.peer_tls, servers.peer_tls_port, servers.identity)
+        tls = (servers.pyarrow_tls_server, servers.pyarrow_tls_port, servers.identity)
         result |= {
-            "godwit server, pyarrow client, DoGet": lambda: servers.pyarrow("get", *own),
-            "godwit both ends, DoExchange (each way)": lambda: servers.ours("exchange"),
-            "bare Unix socket": lambda: servers.ours("stream", "--socket", "unix"),
-            "godwit both ends, Unix socket, DoGet": lambda: servers.ours("get", "--socket", "unix"),
-            "godwit both ends, Unix socket, DoPut": lambda: servers.ours("put", "--socket", "unix"),
-            "bare rustls stream": lambda: servers.ours("stream", "--tls"),
-            "godwit both ends, TLS, DoGet": lambda: servers.ours("get", "--tls"),
-            "godwit both ends, TLS, DoPut": lambda: servers.ours("put", "--tls"),
-            "pyarrow both ends, TLS, DoGet": lambda: servers.pyarrow("get", *tls),
-            "pyarrow both ends, TLS, DoPut": lambda: servers.pyarrow("put", *tls),
+            "godwit server, pyarrow client, DoGet": lambda: servers.measure_pyarrow_client("get", *own),
+            "godwit both ends, DoExchange (each way)": lambda: servers.measure_godwit("exchange"),
+            "bare Unix socket": lambda: servers.measure_godwit("stream", "--socket", "unix"),
+            "godwit both ends, Unix socket, DoGet": lambda: servers.measure_godwit("get", "--socket", "unix"),
+            "godwit both ends, Unix socket, DoPut": lambda: servers.measure_godwit("put", "--socket", "unix"),
+            "bare rustls stream": lambda: servers.measure_godwit("stream", "--tls"),
+            "godwit both ends, TLS, DoGet": lambda: servers.measure_godwit("get", "--tls"),
+            "godwit both ends, TLS, DoPut": lambda: servers.measure_godwit("put", "--tls"),
+            "pyarrow both ends, TLS, DoGet": lambda: servers.measure_pyarrow_client("get", *tls),
+            "pyarrow both ends, TLS, DoPut": lambda: servers.measure_pyarrow_client("put", *tls),
         }
     return result
 
@@ -211,13 +211,13 @@ def rates(results):
     return [rate for rate, _ in results]
 
 
-def quotients(measured, name, base):
-    """The rounds' own quotients: what a round had to share, both had."""
+def ratios(measured, name, base):
+    """Returns the ratio of each round. Both values of a round were measured under the same load."""
     return [one / other for one, other in zip(rates(measured[name]), rates(measured[base]))]
 
 
-def quotient(measured, name, base):
-    return statistics.median(quotients(measured, name, base))
+def median_ratio(measured, name, base):
+    return statistics.median(ratios(measured, name, base))
 
 
 def table(title, measured):
@@ -226,41 +226,41 @@ def table(title, measured):
         found = rates(results)
         lines.append(
             f"| {name} | {statistics.median(found):.0f} | {min(found):.0f} - {max(found):.0f}"
-            f" | {quotient(measured, name, 'iperf3 as it comes'):.2f} | {quotient(measured, name, 'bare TCP socket'):.2f}"
+            f" | {median_ratio(measured, name, 'iperf3 as it comes'):.2f} | {median_ratio(measured, name, 'bare TCP socket'):.2f}"
             f" | {statistics.median(cost for _, cost in results):.2f} |"
         )
     return [*lines, ""]
 
 
-def promises(sections):
-    """What was asked of each kind of batch; yardsticks of our own are not promises."""
+def targets(sections):
+    """Returns the targets of each kind of batch; godwit's own yardsticks have no targets."""
     return [
-        bench.promise(f"{what}, {title}, over {base}", quotients(measured, name, base), at_least=wanted)
+        bench.target(f"{what}, {title}, over {base}", ratios(measured, name, base), at_least=wanted)
         for title, measured in sections.items()
-        for what, name, base, wanted in ASKED
+        for what, name, base, wanted in TARGETS
         if name in measured and base not in ("iperf3, 1 MiB writes", "bare TCP socket", "bare Unix socket")
     ]
 
 
-def asked(sections):
-    lines = ["## What was asked", "", "Medians of the rounds' quotients.", ""]
+def target_table(sections):
+    lines = ["## Targets", "", "Medians of the ratios of single rounds.", ""]
     lines += ["| what | over | asked | " + " | ".join(sections) + " |", "|---|---|---|" + "---|" * len(sections)]
-    for what, name, base, wanted in ASKED:
-        found = [f"{quotient(measured, name, base):.2f}" if name in measured else "" for measured in sections.values()]
+    for what, name, base, wanted in TARGETS:
+        found = [f"{median_ratio(measured, name, base):.2f}" if name in measured else "" for measured in sections.values()]
         lines.append(f"| {what} | {base} | {wanted:.1f} | " + " | ".join(found) + " |")
     return [*lines, ""]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--godwit", type=Path, help="binary to measure (default: built from here with --release)")
+    parser.add_argument("--godwit", type=Path, help="binary to measure (default: built from this source tree with --release)")
     parser.add_argument("--python", default=sys.executable, help="a python with pyarrow")
     parser.add_argument("--rows", default="65536,16384,262144,1048576", help="rows per batch, a table each; the first has all pairs")
     parser.add_argument("--bytes", type=int, default=1 << 30)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--results", type=Path, default=bench.RESULTS)
     options = parser.parse_args()
-    bench.need("iperf3", "openssl")
+    bench.require_tools("iperf3", "openssl")
     godwit = bench.godwit_binary(options)
     load = os.getloadavg()[0]
     iperf = subprocess.Popen(["iperf3", "-s", "-p", str(IPERF_PORT)], stdout=subprocess.DEVNULL)
@@ -269,7 +269,7 @@ def main():
         with tempfile.TemporaryDirectory() as identity:
             key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{identity}/key.pem"]
             name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-            bench.run(["openssl", "req", "-x509", "-days", "2", *key, "-out", f"{identity}/certificate.pem", *name], capture_output=True)
+            bench.run_checked(["openssl", "req", "-x509", "-days", "2", *key, "-out", f"{identity}/certificate.pem", *name], capture_output=True)
             for index, rows in enumerate(map(int, options.rows.split(","))):
                 title = f"{rows:,} rows of 32 bytes"
                 sections[title] = measure(title, options, godwit, iperf, "fixed", rows, "" if index else identity)
@@ -278,25 +278,25 @@ def main():
     finally:
         iperf.kill()
         iperf.wait()
-    around = bench.host(godwit) | {"load_at_start": load}
-    pyarrow_version = bench.first_line([options.python, "-c", "import pyarrow; print(pyarrow.__version__)"])
+    around = bench.host_description(godwit) | {"load_at_start": load}
+    pyarrow_version = bench.first_output_line([options.python, "-c", "import pyarrow; print(pyarrow.__version__)"])
     text = "\n".join([
         "# Arrow Flight over loopback",
         "",
-        f"{options.bytes / 1e9:.2f} GB of distinct batches, one stream, {options.rounds} interleaved rounds; {bench.machine(around)}, at the start"
+        f"{options.bytes / 1e9:.2f} GB of distinct batches, one stream, {options.rounds} interleaved rounds; {bench.format_host(around)}, at the start"
         f" {load:.1f}. pyarrow {pyarrow_version},"
-        f" {bench.first_line(['iperf3', '--version'])}.",
+        f" {bench.first_output_line(['iperf3', '--version'])}.",
         "",
-        "iperf3 sends one buffer again and again; the bare sockets send the same distinct bytes as Flight, from memory that no cache holds, into"
-        " one buffer of 1 MiB: they are what Flight can reach. Aligned reads have numbers, names with nulls and packed records. CPU"
+        "iperf3 sends one buffer again and again; the bare sockets send the same distinct bytes as Flight, from memory that is in no cache, into"
+        " one buffer of 1 MiB: they are the upper bound of Flight. Aligned reads have numbers, names with nulls and packed records. CPU"
         " seconds are those of both ends.",
         "",
-        *asked(sections),
+        *target_table(sections),
         *(line for title, measured in sections.items() for line in table(title, measured)),
     ])
     raw = {title: {name: [{"mb_per_s": rate, "cpu_s_per_gb": cost} for rate, cost in results] for name, results in measured.items()}
            for title, measured in sections.items()}
-    bench.write("flight", options.results, text, around, promises(sections), {"measured": raw})
+    bench.write_result("flight", options.results, text, around, targets(sections), {"measured": raw})
 
 
 if __name__ == "__main__":

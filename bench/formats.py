@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each output format costs: size, and CPU of the stage that writes, beside BAM.
+"""The cost of each output format beside BAM: size, and CPU seconds of the writing stage.
 
 In: the BAM of `godwit markdup`. Each round marks it again into every set of formats, one after the other, with one thread; CPU is that
 of godwit between its event "writing" and its end, user and system.
@@ -11,17 +11,17 @@ import statistics
 import _measure as bench
 import markdup
 
-SETS = [["bam"], ["bam", "parquet"], ["bam", "arrow"], ["bam", "parquet", "arrow"], ["bam", "cram"], ["cram"], ["parquet"], ["arrow"]]
+FORMAT_SETS = [["bam"], ["bam", "parquet"], ["bam", "arrow"], ["bam", "parquet", "arrow"], ["bam", "cram"], ["cram"], ["parquet"], ["arrow"]]
 
 
-def write(godwit, source, fasta, scratch, formats):
-    """Writes once; returns CPU seconds of writing."""
+def measure_writing(godwit, source, fasta, scratch, formats):
+    """Writes the formats once; returns the CPU seconds of writing."""
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     command = [godwit, "markdup", source, "--out", scratch / f"out.{formats[0]}", "--threads", "1", "--json", "--reference", fasta]
     if formats[1:]:
         command += ["--format", ",".join(formats[1:])]
-    return bench.cpu_s_from("writing", command)
+    return bench.cpu_s_from_stage("writing", command)
 
 
 def size_bytes(path):
@@ -29,18 +29,18 @@ def size_bytes(path):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")
     options = parser.parse_args()
-    bench.need("bwa")
+    bench.require_tools("bwa")
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    source = markdup.aligned(options, godwit)
+    fasta = bench.reference_fasta(options, godwit)
+    source = markdup.aligned_sam(options, godwit)
     scratch = options.cache.resolve() / "scratch-formats"
-    measured, sizes = {",".join(formats): [] for formats in SETS}, {}
+    measured, sizes = {",".join(formats): [] for formats in FORMAT_SETS}, {}
     for _ in range(options.rounds):
-        for formats in SETS:
-            measured[",".join(formats)].append(write(godwit, source, fasta, scratch, formats))
+        for formats in FORMAT_SETS:
+            measured[",".join(formats)].append(measure_writing(godwit, source, fasta, scratch, formats))
             sizes |= {name: size_bytes(scratch / f"out.{name}") for name in formats}
     records = 2 * options.pairs
     base = statistics.median(measured["bam"])
@@ -53,11 +53,11 @@ def main():
     lines += ["", "| format | MB | against BAM |", "|---|---|---|"]
     lines += [f"| {name} | {bytes_ / 1e6:.1f} | {bytes_ / sizes['bam']:.2f} |" for name, bytes_ in sizes.items()]
     more = [100 * (both / bam - 1) for both, bam in zip(measured["bam,parquet"], measured["bam"])]
-    promises = [bench.promise("Parquet beside BAM, more CPU of writing", more, at_most=45, unit="%")]
-    around = bench.circumstances(options, godwit)
-    lines += ["", *[f"- {bench.in_words(promised)}" for promised in promises]]
-    text = "\n".join([*lines, "", f"{bench.machine(around)}; reference {around['reference']}.", ""])
-    bench.write("formats", options.results, text, around, promises, {"cpu_s": measured, "bytes": sizes})
+    promises = [bench.target("Parquet beside BAM, more CPU of writing", more, at_most=45, unit="%")]
+    around = bench.measurement_context(options, godwit)
+    lines += ["", *[f"- {bench.format_target(promised)}" for promised in promises]]
+    text = "\n".join([*lines, "", f"{bench.format_host(around)}; reference {around['reference']}.", ""])
+    bench.write_result("formats", options.results, text, around, promises, {"cpu_s": measured, "bytes": sizes})
     shutil.rmtree(scratch)
 
 

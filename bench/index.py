@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The index of bwa-mem3, made from the index that bwa has written, beside `bwa-mem2 index` where that program is installed.
+"""The index of bwa-mem3, made from the index of bwa, beside `bwa-mem2 index` where that program is installed.
 
-Both write the same file at one sample for every 8th row; the bytes are compared. The genome has human-like repeats and 400 Mb.
+Both write the same file with one sample for every 8th row; the bytes are compared. The genome has human-like repeats and 400 Mb.
 """
 
 import filecmp
@@ -13,58 +13,58 @@ import _measure as bench
 OUTPUT = "bwt.2bit.64"
 BWA_FILES = ("amb", "ann", "bwt", "pac", "sa")
 PEER = "bwa-mem2 index"
-# `bwa-mem2 index` 2.2.1 of a genome of 400 Mb takes 183 s on two cores; godwit is to take at most a fifth.
+# `bwa-mem2 index` 2.2.1 takes 183 s on two cores for a genome of 400 Mb; the target of godwit is at most a fifth.
 MAX_WALL_S_PER_MB = 183 / 5 / 400
 MAX_MEMORY_RATIO = 1.3
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="rounds of godwit (default: 3)")
     parser.add_argument("--genome", type=int, default=400, metavar="MB", help="size of the simulated genome (default: 400)")
     options = parser.parse_args()
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit) if options.reference else bench.genome_with_repeats(options, godwit, options.genome)
+    fasta = bench.reference_fasta(options, godwit) if options.reference else bench.genome_with_repeats(options, godwit, options.genome)
     scratch = bench.scratch_directory(options, "index")
-    own, peer = (scratch / name / "ref.fa" for name in ("godwit", "peer"))
+    own, competitor = (scratch / name / "ref.fa" for name in ("godwit", "peer"))
 
     scripts = {"godwit index": fresh_directory(own, fasta, BWA_FILES) + f"{shlex.quote(str(godwit))} index {own} --threads {options.threads} --quiet"}
     if shutil.which("bwa-mem2"):
-        scripts[PEER] = fresh_directory(peer, fasta, ()) + f"bwa-mem2 index {peer}"
+        scripts[PEER] = fresh_directory(competitor, fasta, ()) + f"bwa-mem2 index {competitor}"
     rounds = {name: 1 if name == PEER else options.rounds for name in scripts}
-    measured = bench.compete(scripts, rounds, scratch)
+    measured = bench.measure_competitors(scripts, rounds, scratch)
     index, given = own.with_name(f"ref.fa.{OUTPUT}"), fasta.with_name(f"{fasta.name}.{OUTPUT}")
     index_bytes = index.stat().st_size
-    megabases = sum(bases for _, bases in bench.contigs(fasta)) / 1e6
-    for other in (given, peer.with_name(index.name)):
+    megabases = sum(bases for _, bases in bench.read_contigs(fasta)) / 1e6
+    for other in (given, competitor.with_name(index.name)):
         if other.exists() and not filecmp.cmp(index, other, shallow=False):
-            bench.fail(f"{index} and {other} differ")
+            bench.exit_with_error(f"{index} and {other} differ")
 
     promises = [
-        bench.promise("wall time", [one["wall_s"] for one in measured["godwit index"]], at_most=MAX_WALL_S_PER_MB * megabases, unit="s"),
-        bench.promise("peak memory over the size of the index", [one["peak_bytes"] / index_bytes for one in measured["godwit index"]], at_most=MAX_MEMORY_RATIO),
+        bench.target("wall time", [one["wall_s"] for one in measured["godwit index"]], at_most=MAX_WALL_S_PER_MB * megabases, unit="s"),
+        bench.target("peak memory over the size of the index", [one["peak_bytes"] / index_bytes for one in measured["godwit index"]], at_most=MAX_MEMORY_RATIO),
     ]
-    around = bench.host(godwit)
+    around = bench.host_description(godwit)
     text = "\n".join([
         "# The index of bwa-mem3 from bwa's index",
         "",
-        f"A genome of {megabases:,.0f} Mb, an index of {index_bytes / 1e9:.2f} GB, {options.threads} threads; {bench.machine(around)}.",
+        f"A genome of {megabases:,.0f} Mb, an index of {index_bytes / 1e9:.2f} GB, {options.threads} threads; {bench.format_host(around)}.",
         "",
-        bench.table(measured, "godwit index"),
+        bench.markdown_table(measured, "godwit index"),
         "",
-        *[f"- {bench.in_words(promised)}" for promised in promises],
+        *[f"- {bench.format_target(promised)}" for promised in promises],
         "",
         "Commands:",
         "",
-        *[f"- {name}: `{bench.on_one_line(script.replace(str(scratch), 'SCRATCH').replace(str(godwit), 'godwit'))}`" for name, script in scripts.items()],
+        *[f"- {name}: `{bench.join_script_lines(script.replace(str(scratch), 'SCRATCH').replace(str(godwit), 'godwit'))}`" for name, script in scripts.items()],
         "",
     ]).replace(str(fasta.parent), "CACHE")
-    bench.write("index", options.results, text, around, promises, {"megabases": megabases, "index_bytes": index_bytes, "rounds": measured})
+    bench.write_result("index", options.results, text, around, promises, {"megabases": megabases, "index_bytes": index_bytes, "rounds": measured})
     shutil.rmtree(scratch)
 
 
 def fresh_directory(copy, fasta, extensions):
-    """A script that makes a directory with links to the reference and to files of its index."""
+    """Returns a script that makes a directory with links to the reference and to files of its index."""
     links = "".join(f" && ln -s {shlex.quote(f'{fasta}.{extension}')} {copy}.{extension}" for extension in extensions)
     return f"rm -rf {copy.parent} && mkdir {copy.parent} && ln -s {shlex.quote(str(fasta))} {copy}{links}\n"
 

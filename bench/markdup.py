@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From aligned reads to a sorted, duplicate-marked, level-1 BAM with its index: godwit and its peers.
+"""From aligned reads to a sorted, duplicate-marked, level-1 BAM with its index: godwit and its competitors.
 
 In: SAM as bwa writes it. Every tool reads the same file from the page cache and writes BAM and index to the same disk.
 """
@@ -13,21 +13,21 @@ import _measure as bench
 PICARD = Path.home() / ".cache/godwit/picard-3.4.0"
 
 
-def aligned(options, godwit):
-    """The reads, aligned once."""
-    fasta = bench.reference(options, godwit)
-    first, second = bench.reads(options, godwit, fasta, gzip=False)
+def aligned_sam(options, godwit):
+    """Aligns the reads once and returns the SAM file."""
+    fasta = bench.reference_fasta(options, godwit)
+    first, second = bench.simulated_reads(options, godwit, fasta, gzip=False)
 
     def build(folder):
         group = r"@RG\tID:bench\tSM:bench\tLB:bench"
         command = ["bwa", "mem", "-K", "100000000", "-t", options.threads, "-R", group, "-o", folder / "in.sam", fasta, first, second]
-        bench.run(command)
+        bench.run_checked(command)
 
-    return bench.make(first.parent.with_name(first.parent.name + "-sam"), build) / "in.sam"
+    return bench.build_once(first.parent.with_name(first.parent.name + "-sam"), build) / "in.sam"
 
 
-def scripts(options, godwit, sam, scratch):
-    """One bash script per competitor; each leaves NAME.bam and its index in the scratch directory."""
+def competitor_scripts(options, godwit, sam, scratch):
+    """Returns one bash script per competitor; each writes NAME.bam and its index into the scratch directory."""
     sam, out, godwit = (shlex.quote(str(path)) for path in (sam, scratch, godwit))
     more = max(options.threads - 1, 0)
     found = {
@@ -50,37 +50,37 @@ def scripts(options, godwit, sam, scratch):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")
-    parser.add_argument("--picard-rounds", type=int, default=1, help="rounds of Picard, which is slow (default: 1; 0 leaves it out)")
+    parser.add_argument("--picard-rounds", type=int, default=1, help="rounds of Picard, which is slow (default: 1; 0 omits it)")
     options = parser.parse_args()
-    bench.need("bwa", "samtools", "samblaster")
+    bench.require_tools("bwa", "samtools", "samblaster")
     if options.picard_rounds > 0:
-        bench.need("java")
+        bench.require_tools("java")
         if not (PICARD / "picard-3.4.0.jar").exists():
-            bench.fail("Picard is missing; run tests/tools/picard/fetch.sh, or pass --picard-rounds 0")
+            bench.exit_with_error("Picard is missing; run tests/tools/picard/fetch.sh, or pass --picard-rounds 0")
     godwit = bench.godwit_binary(options)
-    sam = aligned(options, godwit)
+    sam = aligned_sam(options, godwit)
     scratch = bench.scratch_directory(options, "markdup")
-    bench.into_page_cache(sam)
-    competitors = scripts(options, godwit, sam, scratch)
+    bench.load_into_page_cache(sam)
+    competitors = competitor_scripts(options, godwit, sam, scratch)
     rounds = {name: options.picard_rounds if "Picard" in name else options.rounds for name in competitors}
-    measured = bench.compete(competitors, rounds, scratch)
+    measured = bench.measure_competitors(competitors, rounds, scratch)
     base = "godwit markdup"
     own, fixmate = measured[base], measured["samtools fixmate, sort, markdup"]
     per_million = [result["cpu_s"] / options.pairs * 1e6 for result in own]
-    over_samblaster = bench.quotients(own, measured["samblaster, samtools sort"], "cpu_s")
+    over_samblaster = bench.ratios(own, measured["samblaster, samtools sort"], "cpu_s")
     promises = [
-        bench.promise("aligned reads to marked BAM, CPU per million pairs", per_million, at_most=6.5, unit="s"),
-        bench.promise("aligned reads to marked BAM, CPU over samblaster | samtools sort", over_samblaster, at_most=1),
-        bench.promise("aligned reads to marked BAM, CPU over samtools fixmate | sort | markdup", bench.quotients(own, fixmate, "cpu_s"), at_most=0.5),
+        bench.target("aligned reads to marked BAM, CPU per million pairs", per_million, at_most=6.5, unit="s"),
+        bench.target("aligned reads to marked BAM, CPU over samblaster | samtools sort", over_samblaster, at_most=1),
+        bench.target("aligned reads to marked BAM, CPU over samtools fixmate | sort | markdup", bench.ratios(own, fixmate, "cpu_s"), at_most=0.5),
     ]
     remarks = []
     for bam in sorted(scratch.glob("*.bam")):
         if bam.stem != "sorted":
-            duplicates = bench.first_line(["samtools", "view", "-c", "-f", "1024", str(bam)])
+            duplicates = bench.first_output_line(["samtools", "view", "-c", "-f", "1024", str(bam)])
             remarks.append(f"{bam.stem}: {duplicates} records marked, {bam.stat().st_size / 1e6:.0f} MB.")
-    bench.report("markdup", "Sort and mark duplicates", options, godwit, competitors, measured, base, promises, remarks)
+    bench.write_comparison("markdup", "Sort and mark duplicates", options, godwit, competitors, measured, base, promises, remarks)
     shutil.rmtree(scratch)
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What `--memory` is worth: marking an input twenty times as large, and the bytes that come out of it.
+"""Effect of `--memory`: marking duplicates of an input twenty times as large, and the resulting bytes.
 
-In: one aligned file again and again, each time under other read names, through a pipe. The peak is that of all processes of the run, the
-one that writes the pipe included; the bytes are held against those of a run with 8 GiB.
+In: one aligned file repeated through a pipe, each time with other read names. The peak is that of all processes of the run, including the
+writer of the pipe; the bytes are compared with those of a run with 8 GiB.
 """
 
 import hashlib
@@ -22,33 +22,33 @@ def digest(path):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--memory-mib", type=int, default=512, help="godwit's --memory in MiB (default: 512)")
-    parser.add_argument("--times", type=float, default=20, help="size of the input over that (default: 20)")
+    parser.add_argument("--times", type=float, default=20, help="size of the input as a multiple of --memory (default: 20)")
     options = parser.parse_args()
-    bench.need("bwa", "samtools")
+    bench.require_tools("bwa", "samtools")
     godwit = bench.godwit_binary(options)
-    sam = markdup.aligned(options, godwit)
+    sam = markdup.aligned_sam(options, godwit)
     scratch = bench.scratch_directory(options, "memory")
     copies = math.ceil(options.times * options.memory_mib * MIB / sam.stat().st_size)
     source, out, program = (shlex.quote(str(path)) for path in (sam, scratch, godwit))
     pipe = f"(samtools view -H {source}; for copy in $(seq {copies}); do sed -e '/^@/d' -e \"s/^/$copy./\" {source}; done)"
 
     def mark(name, memory):
-        words = f"--memory {memory} --threads {options.threads} --temp {out} --quiet"
-        return f"{pipe} | {program} markdup /dev/stdin --out {out}/{name}.bam {words}"
+        args = f"--memory {memory} --threads {options.threads} --temp {out} --quiet"
+        return f"{pipe} | {program} markdup /dev/stdin --out {out}/{name}.bam {args}"
 
     small, large = f"--memory {options.memory_mib}M", "--memory 8G"
     scripts = {small: mark("small", f"{options.memory_mib}M"), large: mark("large", "8G")}
-    measured = bench.compete(scripts, {name: 1 for name in scripts}, scratch)
+    measured = bench.measure_competitors(scripts, {name: 1 for name in scripts}, scratch)
     peak = measured[small][0]["peak_bytes"] / (options.memory_mib * MIB)
     different = float(digest(scratch / "small.bam") != digest(scratch / "large.bam"))
     promises = [
-        bench.promise(f"peak over --memory {options.memory_mib}M, input {options.times:g} times as large", [peak], at_most=1.1),
-        bench.promise("files that differ from the one written with 8 GiB", [different], at_most=0),
+        bench.target(f"peak over --memory {options.memory_mib}M, input {options.times:g} times as large", [peak], at_most=1.1),
+        bench.target("files that differ from the one written with 8 GiB", [different], at_most=0),
     ]
     remarks = [f"in: {copies} x {sam.stat().st_size / 1e9:.2f} GB of SAM; out: {(scratch / 'small.bam').stat().st_size / 1e9:.2f} GB of BAM."]
-    bench.report("memory", "Marking within a memory limit", options, godwit, scripts, measured, large, promises, remarks)
+    bench.write_comparison("memory", "Marking within a memory limit", options, godwit, scripts, measured, large, promises, remarks)
     shutil.rmtree(scratch)
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""How fast genomes are packed and unpacked, and in how much memory.
+"""Speed and memory of packing and unpacking genomes.
 
-In: the slices of GRCh38 from --data with a file of --individuals other individuals' haplotypes, and a simulated genome of --megabases whose greater part is repeats: interspersed ones of 0.3 to 6 kb
-in 2 to 20 % divergent copies and soft-masked, satellites of 171 bases over 2 % of each chromosome, and duplications of 20 to 200 kb that
+In: the slices of GRCh38 from --data with a file of --individuals other individuals' haplotypes, and a simulated genome of --megabases with one
+other individual. The greater part of the simulated genome is repeats: interspersed ones of 0.3 to 6 kb in 2 to 20 % divergent copies and
+soft-masked, satellites of 171 bases over 2 % of each chromosome, and duplications of 20 to 200 kb that
 differ in 1 % (proportions of the order of the human genome's: International Human Genome Sequencing Consortium 2001,
-doi:10.1038/35057062) with one other individual. Individuals are those of `godwit mutate`. Three steps, each a process of its own, with everything that it reads in
-the page cache: index (the reference for the first time: FASTA, digests, k-mers, both files that are kept), encode and decode. Bases are
-known ones, without N. bsdiff is not asked for a gigabase: it takes 17 bytes of memory for each (its manual), and published hours.
+doi:10.1038/35057062). Individuals are those of `godwit mutate`. Three steps are measured, each as its own process with all input in
+the page cache: index (the reference for the first time: FASTA, digests, k-mers, both cached files), encode and decode. Bases are
+known ones, without N. bsdiff is not measured for a gigabase: it takes 17 bytes of memory per base (its manual), and hours as published.
 """
 
 import gzip
@@ -17,12 +18,12 @@ import _measure as bench
 CHROMOSOMES = 10
 TO_BASES = bytes(b"ACGT"[value & 3] for value in range(256))
 OTHER_CASE = bytes.maketrans(b"ACGT", b"acgt")
-# Bases of a family's unit; copies cover that share of a genome.
+# Length of a family's unit in bases, and the share of a genome that its copies cover.
 FAMILIES = ((300, 0.11), (1200, 0.12), (6000, 0.17), (2500, 0.08))
 VARIANTS = 200
 
 
-def diverged(unit, rate, draw):
+def mutate(unit, rate, draw):
     copy = bytearray(unit)
     for at in range(len(copy)):
         if draw.random() < rate:
@@ -31,12 +32,12 @@ def diverged(unit, rate, draw):
 
 
 def simulate(folder, megabases, seed):
-    """ref.fa: chromosomes of equal length, lines of 60 bases."""
+    """Writes ref.fa: chromosomes of equal length, lines of 60 bases."""
     draw = random.Random(seed)
     families = []
     for bases, share in FAMILIES:
         unit = draw.randbytes(bases).translate(TO_BASES)
-        variants = [diverged(unit, draw.uniform(0.02, 0.2), draw).translate(OTHER_CASE) for _ in range(VARIANTS)]
+        variants = [mutate(unit, draw.uniform(0.02, 0.2), draw).translate(OTHER_CASE) for _ in range(VARIANTS)]
         families.append((bases, share, variants))
     monomer = draw.randbytes(171).translate(TO_BASES)
     bases = megabases * 1_000_000 // CHROMOSOMES
@@ -56,25 +57,25 @@ def simulate(folder, megabases, seed):
                     sequence[to + draw.randrange(length)] = draw.choice(b"ACGT")
             middle = bases // 2
             for at in range(0, bases // 50, 171):
-                sequence[middle + at : middle + at + 171] = diverged(monomer, 0.02, draw) if at % 1_000 < 171 else monomer
+                sequence[middle + at : middle + at + 171] = mutate(monomer, 0.02, draw) if at % 1_000 < 171 else monomer
             fasta.write(b">chr%d\n" % (chromosome + 1))
             fasta.write(b"\n".join(sequence[start : start + 60] for start in range(0, bases, 60)) + b"\n")
 
 
-def genome(options, godwit, name, build, individuals=1):
-    """A directory with ref.fa, new.fa."""
+def make_genome(options, godwit, name, build, individuals=1):
+    """Makes a directory with ref.fa and new.fa."""
 
-    def both(folder):
+    def write_reference_and_new(folder):
         build(folder)
         with open(folder / "new.fa", "wb") as all_of_them:
             for seed in range(options.seed, options.seed + individuals):
-                bench.run([godwit, "mutate", folder / "ref.fa", folder / "one.fa", "--seed", seed])
+                bench.run_checked([godwit, "mutate", folder / "ref.fa", folder / "one.fa", "--seed", seed])
                 all_of_them.write((folder / "one.fa").read_bytes().replace(b">", b">%d_" % seed))
 
-    return bench.make(options.cache.resolve() / name, both)
+    return bench.build_once(options.cache.resolve() / name, write_reference_and_new)
 
 
-def slices(options):
+def sequence_slices(options):
     def build(folder):
         with gzip.open(options.data / "human/grch38.chr20_and_21_10M.fa.gz") as text:
             (folder / "ref.fa").write_bytes(text.read())
@@ -82,8 +83,8 @@ def slices(options):
     return build
 
 
-def bases_of(path):
-    """Known bases of a FASTA file."""
+def count_bases(path):
+    """Counts the known bases of a FASTA file."""
     count = 0
     with open(path, "rb") as fasta:
         while lines := fasta.readlines(1 << 24):
@@ -92,27 +93,27 @@ def bases_of(path):
     return count
 
 
-def steps(godwit, folder, threads):
-    """A script for each step."""
+def step_scripts(godwit, folder, threads):
+    """Returns a script for each step."""
     start = f"cd {folder}; "
-    words = f"{godwit} {{}} --quiet --threads {threads} --reference ref.fa "
+    args = f"{godwit} {{}} --quiet --threads {threads} --reference ref.fa "
     return {
-        "index": f"{start}rm -f ref.fa.gwp-*; printf '>x\\nA\\n' > one.fa; " + words.format("pack") + "one.fa one.gwp",
-        "encode": start + words.format("pack") + "new.fa new.gwp",
-        "decode": start + words.format("unpack") + "new.gwp back.fa",
+        "index": f"{start}rm -f ref.fa.gwp-*; printf '>x\\nA\\n' > one.fa; " + args.format("pack") + "one.fa one.gwp",
+        "encode": start + args.format("pack") + "new.fa new.gwp",
+        "decode": start + args.format("unpack") + "new.gwp back.fa",
     }
 
 
 def measure(options, godwit, folder, name):
-    bench.into_page_cache(folder / "ref.fa")
-    bench.into_page_cache(folder / "new.fa")
+    bench.load_into_page_cache(folder / "ref.fa")
+    bench.load_into_page_cache(folder / "new.fa")
     rows = {}
     for threads in sorted({1, options.threads}):
-        scripts = steps(godwit, folder, threads)
-        measured = bench.compete(scripts, {step: options.rounds for step in scripts}, folder)
-        bench.run(["cmp", folder / "new.fa", folder / "back.fa"])
+        scripts = step_scripts(godwit, folder, threads)
+        measured = bench.measure_competitors(scripts, {step: options.rounds for step in scripts}, folder)
+        bench.run_checked(["cmp", folder / "new.fa", folder / "back.fa"])
         rows[threads] = measured
-    bases = {"index": bases_of(folder / "ref.fa"), "encode": bases_of(folder / "new.fa")}
+    bases = {"index": count_bases(folder / "ref.fa"), "encode": count_bases(folder / "new.fa")}
     bases["decode"] = bases["encode"]
     sizes = {file: (folder / file).stat().st_size for file in ("new.fa", "new.gwp", "ref.fa.gwp-bases", "ref.fa.gwp-anchors")}
     (folder / "back.fa").unlink()
@@ -120,16 +121,16 @@ def measure(options, godwit, folder, name):
 
 
 def speeds(one, threads, step, field="wall_s"):
-    """Mbase/s of each round."""
+    """Returns the Mbase/s of each round."""
     return [one["bases"][step] / 1e6 / result[field] for result in one["measured"][threads][step]]
 
 
-def in_table(found):
+def table_rows(found):
     lines = ["| genome | threads | step | bases | Mbase/s | Mbase per CPU s | wall s | CPU s | peak MiB | bytes of memory a base of the reference |", "|---" * 10 + "|"]
     for one in found:
         for threads, measured in one["measured"].items():
             for step, rounds in measured.items():
-                wall, cpu = bench.median(rounds, "wall_s"), bench.median(rounds, "cpu_s")
+                wall, cpu = bench.median_field(rounds, "wall_s"), bench.median_field(rounds, "cpu_s")
                 peak = max(result["peak_bytes"] for result in rounds)
                 bases = one["bases"][step]
                 lines.append(f"| {one['name']} | {threads} | {step} | {bases:,} | {bases / 1e6 / wall:.0f} | {bases / 1e6 / cpu:.0f}"
@@ -137,50 +138,50 @@ def in_table(found):
     return "\n".join(lines)
 
 
-def promises(slices_found, simulated, threads):
-    """What was asked of real sequence, and half the speed of the simulated one."""
+def targets(slices_found, simulated, threads):
+    """Returns the targets for real sequence, and those of half the speed for the simulated sequence."""
     made = []
     for one, factor in ((slices_found, 1), (simulated, 0.5)):
-        made.append(bench.promise(f"{one['name']}, index", speeds(one, 1, "index", "cpu_s"), at_least=100 * factor, unit="Mbase/s a core"))
+        made.append(bench.target(f"{one['name']}, index", speeds(one, 1, "index", "cpu_s"), at_least=100 * factor, unit="Mbase/s a core"))
         for step in ("encode", "decode"):
-            made.append(bench.promise(f"{one['name']}, {step}", speeds(one, threads, step), at_least=500 * factor, unit=f"Mbase/s by {threads} threads"))
+            made.append(bench.target(f"{one['name']}, {step}", speeds(one, threads, step), at_least=500 * factor, unit=f"Mbase/s by {threads} threads"))
     peaks = [max(result["peak_bytes"] for measured in simulated["measured"].values() for rounds in measured.values() for result in rounds)]
-    made.append(bench.promise(f"{simulated['name']}, memory of any step", [peak / simulated["bases"]["index"] for peak in peaks], at_most=4, unit="bytes a base"))
+    made.append(bench.target(f"{simulated['name']}, memory of any step", [peak / simulated["bases"]["index"] for peak in peaks], at_most=4, unit="bytes a base"))
     return made
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--data", type=bench.Path, required=True, help="directory with human/")
     parser.add_argument("--megabases", type=int, default=1000, help="size of the simulated genome (default: 1000)")
     parser.add_argument("--individuals", type=int, default=16, help="haplotypes in the file that is packed against the slices (default: 16)")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     godwit = bench.godwit_binary(options)
-    around = bench.host(godwit)
-    folder = genome(options, godwit, f"genome-grch38-{options.individuals}", slices(options), options.individuals)
+    around = bench.host_description(godwit)
+    folder = make_genome(options, godwit, f"genome-grch38-{options.individuals}", sequence_slices(options), options.individuals)
     real = measure(options, godwit, folder, "GRCh38, slices")
-    folder = genome(options, godwit, f"genome-{options.megabases}mb", lambda folder: simulate(folder, options.megabases, options.seed))
+    folder = make_genome(options, godwit, f"genome-{options.megabases}mb", lambda folder: simulate(folder, options.megabases, options.seed))
     simulated = measure(options, godwit, folder, f"simulated, {options.megabases} Mb")
-    kept = promises(real, simulated, options.threads)
+    kept = targets(real, simulated, options.threads)
     text = "\n".join([
         "# Speed of packing genomes",
         "",
         __doc__.split("\n", 1)[1].strip(),
         "",
-        f"{options.rounds} rounds, medians; {bench.machine(around)}.",
+        f"{options.rounds} rounds, medians; {bench.format_host(around)}.",
         "",
-        in_table([real, simulated]),
+        table_rows([real, simulated]),
         "",
-        *(f"- {bench.in_words(promise)}" for promise in kept),
+        *(f"- {bench.format_target(promise)}" for promise in kept),
         "",
-        *(f"- {one['name']}: {one['bytes']['new.fa']:,} bytes of FASTA became {one['bytes']['new.gwp']:,}; beside the reference lie"
+        *(f"- {one['name']}: {one['bytes']['new.fa']:,} bytes of FASTA were packed into {one['bytes']['new.gwp']:,}; the cached files of the reference have"
           f" {one['bytes']['ref.fa.gwp-bases'] + one['bytes']['ref.fa.gwp-anchors']:,} bytes." for one in (real, simulated)),
         "",
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
-    bench.write("pack_speed", options.results, text, around, kept, {"genomes": [real, simulated]})
+    bench.write_result("pack_speed", options.results, text, around, kept, {"genomes": [real, simulated]})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a QUIC path could at most be: a file over quinn (bench/quic) beside `godwit copy`, over emulated paths.
+"""An upper bound of a QUIC path: a file over quinn (bench/quic) beside `godwit copy`, over emulated paths.
 
-Both go from disk to disk with TLS 1.3, by a user without privileges. quinn's end verifies nothing and believes any certificate, so it is an
-upper bound of what QUIC would be here. Needs root for the path; see docs/decisions/0035-copy-over-tcp-not-quic.md for what was made of it.
+Both copy from disk to disk with TLS 1.3, by a user without privileges. The quinn program verifies no data and accepts any certificate, so it is an
+upper bound of QUIC in godwit. Needs root for the path; docs/decisions/0035-copy-over-tcp-not-quic.md has the conclusions.
 """
 
 import os
@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import _measure as bench
-from _path_cells import BASE, title_of
-from _path_lab import EmulatedPath, Server, both_ends, copied, emptied
+from _path_cells import BASE, cell_title
+from _emulated_path import EmulatedPath, PathServer, prepare_directories, time_copy, empty_directory
 
 CELLS = [
     {},
@@ -25,30 +25,30 @@ CELLS = [
     {"rate": 250, "loss": 0.005},
 ]
 # Connections, and congestion control.
-MANNERS = [(1, "cubic"), (8, "cubic"), (8, "bbr")]
-# Those that take so many times as long as the copy say nothing more by taking longer.
-PATIENCE = 4
+CONNECTION_SETTINGS = [(1, "cubic"), (8, "cubic"), (8, "bbr")]
+# The time limit as a multiple of the copy's time; the exact time of slower downloads is not needed.
+TIMEOUT_FACTOR = 4
 
 
-def built():
-    """The program, built by cargo where it is not yet."""
+def build_program():
+    """Returns the program; cargo builds it if it is missing."""
     target = bench.ROOT / "target" / "quic"
     manifest = bench.ROOT / "bench" / "quic" / "Cargo.toml"
     subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", manifest, "--target-dir", target], check=True)
     return target / "release" / "quic-bulk"
 
 
-def fetched(path, program, source, out, connections, control, patience_s):
-    """Seconds, or why there are none."""
-    emptied(out.parent)
+def time_download(path, program, source, out, connections, control, timeout_s):
+    """Returns the seconds of a download, or the reason for a missing time."""
+    empty_directory(out.parent)
     server = subprocess.Popen(path.command("b", "env", f"CONTROL={control}", program, "serve", f"{path.b}:7777", source), stdout=subprocess.PIPE, text=True)
     server.stdout.readline()
     started = time.monotonic()
     try:
-        done = subprocess.run(path.command("a", program, "get", f"{path.b}:7777", out, connections, control), capture_output=True, text=True, timeout=patience_s)
+        done = subprocess.run(path.command("a", program, "get", f"{path.b}:7777", out, connections, control), capture_output=True, text=True, timeout=timeout_s)
         seconds = time.monotonic() - started
     except subprocess.TimeoutExpired:
-        return f"over {patience_s:.0f} s"
+        return f"over {timeout_s:.0f} s"
     finally:
         server.kill()
         server.wait()
@@ -56,55 +56,55 @@ def fetched(path, program, source, out, connections, control, patience_s):
         reason = re.search(r'reason: "([^"]+)"', done.stderr)
         return f"failed: {reason[1] if reason else done.stderr.strip()[-90:]}"
     if subprocess.run(["cmp", source, out]).returncode:
-        bench.fail("what came by QUIC is not the file")
+        bench.exit_with_error("the file received by QUIC differs from the source")
     return seconds
 
 
 def measure(godwit, program, directory, megabytes, cell):
-    root, mine = both_ends(directory, megabytes)
+    root, mine = prepare_directories(directory, megabytes)
     with EmulatedPath(cell) as path:
-        server = Server(path, godwit, root, directory)
+        server = PathServer(path, godwit, root, directory)
         try:
-            copy = copied(path, godwit, server, "f", mine / "f", cell)
+            copy = time_copy(path, godwit, server, "f", mine / "f", cell)
         finally:
-            server.end()
-        found = {f"QUIC, {connections} x {control}": fetched(path, program, root / "f", mine / "f", connections, control, PATIENCE * copy) for connections, control in MANNERS}
+            server.kill()
+        found = {f"QUIC, {connections} x {control}": time_download(path, program, root / "f", mine / "f", connections, control, TIMEOUT_FACTOR * copy) for connections, control in CONNECTION_SETTINGS}
     payload = cell["rate"] * 1448 / 1500
     percent = lambda seconds: round(100 * megabytes * (1 << 20) * 8 / 1e6 / seconds / payload, 1)
     told = {name: percent(seconds) if isinstance(seconds, float) else seconds for name, seconds in found.items()}
-    bench.progress(f"{title_of(cell)}: copy {percent(copy)} %, {told}")
+    bench.report_progress(f"{cell_title(cell)}: copy {percent(copy)} %, {told}")
     return {**cell, "megabytes": megabytes, "copy_percent": percent(copy), "quic": told, "load": os.getloadavg()[0]}
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--megabytes", type=int, default=512, help="size of the file (default: 512)")
     options = parser.parse_args()
-    godwit, program = bench.godwit_binary(options), built()
+    godwit, program = bench.godwit_binary(options), build_program()
     os.environ["GODWIT"] = str(godwit)
     with tempfile.TemporaryDirectory(prefix="godwit-quic-") as scratch:
         directory = Path(scratch)
         directory.chmod(0o755)
-        # Where anybody may run them.
+        # In a directory in which every user may run them.
         programs = [shutil.copy(found, directory) for found in (godwit, program)]
         cells = [measure(*programs, directory, options.megabytes, {**BASE, **cell}) for cell in CELLS]
-    around = bench.host(godwit)
-    names = [f"QUIC, {connections} x {control}" for connections, control in MANNERS]
+    around = bench.host_description(godwit)
+    names = [f"QUIC, {connections} x {control}" for connections, control in CONNECTION_SETTINGS]
     shown = lambda value: f"{value} %" if isinstance(value, float) else value
     text = "\n".join([
         "# Files over QUIC",
         "",
-        f"{bench.machine(around)}. quinn 0.11, {options.megabytes} MiB from disk to disk, TLS 1.3 on both sides; percents are of the payload rate of TCP.",
-        "Only `godwit copy` verifies what comes. Both ends and the emulator share the cores.",
+        f"{bench.format_host(around)}. quinn 0.11, {options.megabytes} MiB from disk to disk, TLS 1.3 on both sides; percentages are of the payload rate of TCP.",
+        "Only `godwit copy` verifies the received data. Both ends and the emulator share the cores.",
         "",
         "| path | godwit copy | " + " | ".join(names) + " | load |",
         "|---" * (3 + len(names)) + "|",
-        *[f"| {title_of(cell)} | {cell['copy_percent']} % | " + " | ".join(shown(cell["quic"][name]) for name in names) + f" | {cell['load']:.1f} |" for cell in cells],
+        *[f"| {cell_title(cell)} | {cell['copy_percent']} % | " + " | ".join(shown(cell["quic"][name]) for name in names) + f" | {cell['load']:.1f} |" for cell in cells],
         "",
-        f"Command: `{bench.shown_command()}`, as root.",
+        f"Command: `{bench.command_line()}`, as root.",
         "",
     ])
-    bench.write("quic", options.results, text, around, [], {"cells": cells})
+    bench.write_result("quic", options.results, text, around, [], {"cells": cells})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Arrow Flight by streams and records, as the published figures have it: 1 to 16 streams at once, 0.2 to 90 million records of 32 bytes in each.
+"""Arrow Flight by streams and records, as in the published figures: 1 to 16 concurrent streams, 0.2 to 90 million records of 32 bytes in each.
 
-Both ends are godwit's, as processes of their own, over loopback and, where this is run as root, between two network namespaces with a pair of
-virtual interfaces. iperf3 sends over as many streams before. What would need more memory than `--most-bytes` is left out:
-all data is distinct and lies in memory before the clock starts. `bench/flight.py` has one stream, other clients, TLS and other batches.
+Both ends are godwit's, as separate processes, over loopback and, if this runs as root, between two network namespaces with a pair of
+virtual interfaces. Before each measurement, iperf3 sends over as many streams. Measurements that need more memory than `--most-bytes` are omitted:
+all data is distinct and in memory before the clock starts. `bench/flight.py` measures one stream, other clients, TLS and other batches.
 """
 
 import json
@@ -11,38 +11,38 @@ import os
 import statistics
 import subprocess
 
-import _clients
+import _client_processes
 import _databases
 import _measure as bench
 
 RECORD_BYTES = 32
 METHODS = {"get": "DoGet", "put": "DoPut"}
-# As any pair of addresses that nobody else has here.
+# Addresses that no other interface of this machine is likely to have.
 SERVER, CLIENT = "10.213.77.1", "10.213.77.2"
 
 
 class Namespaces:
-    """Two network namespaces with a cable between them, for a `with`."""
+    """Two network namespaces with a veth pair between them; a context manager."""
 
     def __init__(self):
         self.server, self.client = f"godwit-a-{os.getpid()}", f"godwit-b-{os.getpid()}"
 
     def __enter__(self):
         for name in (self.server, self.client):
-            bench.run(["ip", "netns", "add", name])
-        bench.run(["ip", "link", "add", "cable", "netns", self.server, "type", "veth", "peer", "name", "cable", "netns", self.client])
+            bench.run_checked(["ip", "netns", "add", name])
+        bench.run_checked(["ip", "link", "add", "cable", "netns", self.server, "type", "veth", "peer", "name", "cable", "netns", self.client])
         for name, address in ((self.server, SERVER), (self.client, CLIENT)):
-            for words in (["addr", "add", f"{address}/30", "dev", "cable"], ["link", "set", "cable", "up"], ["link", "set", "lo", "up"]):
-                bench.run(["ip", "-n", name, *words])
+            for args in (["addr", "add", f"{address}/30", "dev", "cable"], ["link", "set", "cable", "up"], ["link", "set", "lo", "up"]):
+                bench.run_checked(["ip", "-n", name, *args])
         return self
 
     def __exit__(self, *_):
         for name in (self.server, self.client):
-            bench.run(["ip", "netns", "del", name])
+            bench.run_checked(["ip", "netns", "del", name])
 
 
 class Network:
-    """Where the two ends are."""
+    """The namespaces and addresses of both ends."""
 
     def __init__(self, godwit, namespaces=None):
         self.godwit, self.address = godwit, SERVER if namespaces else "127.0.0.1"
@@ -63,43 +63,43 @@ class Network:
         self.iperf.terminate()
         self.iperf.wait()
 
-    def told(self, command):
+    def run_json(self, command):
         done = subprocess.run([*self.at_client, *map(str, command)], stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            bench.fail(f"{command[:4]} ended with {done.returncode}: {done.stdout[-500:]}")
+            bench.exit_with_error(f"{command[:4]} ended with {done.returncode}: {done.stdout[-500:]}")
         return json.loads(done.stdout)
 
-    def iperf3(self, streams):
-        """MB/s for a second: with a number of bytes in place of a time, 3.12 may go on for ever with many streams."""
-        words = ["-c", self.address, "-p", self.port, "-P", streams, "-t", 1, "-J"]
-        return self.told(["iperf3", *words])["end"]["sum_received"]["bits_per_second"] / 8e6
+    def measure_iperf3(self, streams):
+        """Returns MB/s for a second. With a number of bytes instead of a time, iperf3 3.12 may never end with many streams."""
+        args = ["-c", self.address, "-p", self.port, "-P", streams, "-t", 1, "-J"]
+        return self.run_json(["iperf3", *args])["end"]["sum_received"]["bits_per_second"] / 8e6
 
-    def flight(self, method, streams, count, rounds):
-        """MB/s, median and spread; the server is started anew, so that its memory is that of this measurement."""
+    def measure_flight(self, method, streams, count, rounds):
+        """Returns the median and range of MB/s; the server is restarted, so that its memory is that of this measurement."""
         server = self.start([self.godwit, "bench", "flight", "--until-stdin-closes", "--listen", f"{self.address}:0"])
         address = server.stdout.readline().strip().removeprefix("listening on ").removeprefix("tcp:")
         try:
-            words = ["--method", method, "--streams", streams, "--bytes", count, "--rounds", rounds, "--format", "json"]
-            return self.told([self.godwit, "bench", "flight", "--at", address, *words])[0]
+            args = ["--method", method, "--streams", streams, "--bytes", count, "--rounds", rounds, "--format", "json"]
+            return self.run_json([self.godwit, "bench", "flight", "--at", address, *args])[0]
         finally:
             server.stdin.close()
             server.wait()
 
 
 def measure(network, options, name):
-    """What was measured, one line for each method, number of streams and of records."""
+    """Returns the measurements, one for each method, number of streams and number of records."""
     results = []
     for streams in options.streams:
-        iperf = [network.iperf3(streams) for _ in range(options.rounds)]
+        iperf = [network.measure_iperf3(streams) for _ in range(options.rounds)]
         for records in options.records:
             count = int(records * 1e6) * streams * RECORD_BYTES
             if count > options.most_bytes:
                 continue
             for method in METHODS:
-                found = network.flight(method, streams, count, options.rounds)
+                found = network.measure_flight(method, streams, count, options.rounds)
                 found |= {"records": records, "iperf3_mb_per_s": statistics.median(iperf), "iperf3": iperf}
                 results.append(found)
-                bench.progress(f"{name}: {METHODS[method]}, {streams} streams of {records:g} million records: {found['mb_per_s']:.0f} MB/s,"
+                bench.report_progress(f"{name}: {METHODS[method]}, {streams} streams of {records:g} million records: {found['mb_per_s']:.0f} MB/s,"
                                f" iperf3 {found['iperf3_mb_per_s']:.0f} MB/s")
     return results
 
@@ -129,14 +129,14 @@ def plots(sections):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each kind (default: 3)")
     parser.add_argument("--streams", default="1,2,4,8,16", help="(default: 1,2,4,8,16)")
     parser.add_argument("--records", default="0.2,1,10,30,60,90", help="million records of a stream (default: 0.2,1,10,30,60,90)")
-    parser.add_argument("--most-bytes", type=int, default=6 << 30, help="bytes of one measurement, at most (default: 6 GiB)")
+    parser.add_argument("--most-bytes", type=int, default=6 << 30, help="maximum bytes of one measurement (default: 6 GiB)")
     options = parser.parse_args()
     options.streams, options.records = list(map(int, options.streams.split(","))), list(map(float, options.records.split(",")))
-    bench.need("iperf3", "ip")
+    bench.require_tools("iperf3", "ip")
     godwit = bench.godwit_binary(options)
     sections = {}
     with Network(godwit) as network:
@@ -145,23 +145,23 @@ def main():
         with Namespaces() as namespaces, Network(godwit, namespaces) as network:
             sections["Between two namespaces"] = measure(network, options, "between namespaces")
     else:
-        bench.progress("skipped: only root may make network namespaces")
-    around, drawn = bench.host(godwit), list(plots(sections))
+        bench.report_progress("skipped: only root may create network namespaces")
+    around, drawn = bench.host_description(godwit), list(plots(sections))
     text = "\n".join([
         "# Flight by streams and records",
         "",
-        f"Records of {RECORD_BYTES} bytes, 65,536 in a batch, {options.rounds} rounds, iperf3 as it comes for a second before each number of streams; {bench.machine(around)}."
-        f" {around['versions']['godwit']}, {bench.first_line(['iperf3', '--version'])}. Measurements of more than {options.most_bytes / 1e9:.1f} GB"
-        " were left out. Of an even number of rounds the faster one in the middle is told. iperf3 sends one buffer again and again; Flight sends distinct batches from memory. All ends share the cores.",
+        f"Records of {RECORD_BYTES} bytes, 65,536 in a batch, {options.rounds} rounds, iperf3 with default settings for a second before each number of streams; {bench.format_host(around)}."
+        f" {around['versions']['godwit']}, {bench.first_output_line(['iperf3', '--version'])}. Measurements of more than {options.most_bytes / 1e9:.1f} GB"
+        " were omitted. Of an even number of rounds the faster one in the middle is reported. iperf3 sends one buffer again and again; Flight sends distinct batches from memory. All ends share the cores.",
         "",
         *[f"![{figure['title']}]({figure['name']}.svg)" for figure in drawn],
         "",
         *(line for name, results in sections.items() for line in (f"## {name}", "", *table(results), "")),
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
-    bench.write("records", options.results, text, around, [], {"measured": sections, "plots": drawn})
-    _clients.plot(_clients.python("databases"), options.results / "records.json")
+    bench.write_result("records", options.results, text, around, [], {"measured": sections, "plots": drawn})
+    _client_processes.draw_plots(_client_processes.client_python("databases"), options.results / "records.json")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a server in between does for `godwit copy`: several receivers of one file, with and without its cache, and one long path as two halves.
+"""Effect of a relay on `godwit copy`: several receivers of one file, with and without the relay's cache, and one long path split into two halves.
 
-One to many: a far server behind a long path, and four receivers at its near end who copy one file at once: each by itself, through a relay at the near
-end, and through one with a cache that is empty. What crossed the path is counted by the emulator. Halves: one file over a path of some round-trip
+One to many: a far server behind a long path, and four receivers at its near end that copy one file at once: each directly, through a relay at the near
+end, and through a relay with an empty cache. The emulator counts the bytes that crossed the path. Halves: one file over a path with a round-trip
 time, and over two paths of half of it with a relay between them, both ways. From disk to disk, with TLS, tokens and BLAKE3, set-up included. Rounds
-take turns. Needs root and /dev/net/tun; without them it says that it is skipped.
+are interleaved. Needs root and /dev/net/tun; without them the benchmark reports that it is skipped.
 """
 
 import json
@@ -22,17 +22,17 @@ import _measure as bench
 
 FAR, MID, NEAR = "gwrelay-far", "gwrelay-mid", "gwrelay-near"
 RECEIVERS = 4
-MANY = {"rate": 200, "rtt": 80}
-SPLIT = {"rate": 1000, "rtt": 100}
-BETWEEN = ("directly", "relay", "caching relay")
+SHARED_PATH = {"rate": 200, "rtt": 80}
+SPLIT_PATH = {"rate": 1000, "rtt": 100}
+ROUTES = ("directly", "relay", "caching relay")
 
 
-def ip(*words, check=True):
-    return subprocess.run(["ip", *map(str, words)], check=check, capture_output=True, text=True)
+def ip(*args, check=True):
+    return subprocess.run(["ip", *map(str, args)], check=check, capture_output=True, text=True)
 
 
-class Row:
-    """Namespaces in a row, each joined with the next by an emulated path."""
+class NamespaceChain:
+    """A chain of namespaces, each joined to the next by an emulated path."""
 
     def __init__(self, names, links, directory):
         self.names, self.links, self.directory = names, links, directory
@@ -46,9 +46,9 @@ class Row:
         for number, (one, other, link) in enumerate(zip(self.names, self.names[1:], self.links)):
             stats, control = self.directory / f"stats{number}", self.directory / f"control{number}"
             ends = [(one, f"to{number}r", 1, 2), (other, f"to{number}l", 2, 1)]
-            words = [f"nsa={one}", f"nsb={other}", f"deva={ends[0][1]}", f"devb={ends[1][1]}", f"ctl={control}", f"stats={stats}", "seed=7"]
-            words += [f"rate={link['rate']}", f"delay={link['rtt'] / 2}", "queue=1bdp"] + ([f"loss={link['loss']}"] if link.get("loss") else [])
-            child = subprocess.Popen([os.environ["GODWIT"], "bench", "path-emulator", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            args = [f"nsa={one}", f"nsb={other}", f"deva={ends[0][1]}", f"devb={ends[1][1]}", f"ctl={control}", f"stats={stats}", "seed=7"]
+            args += [f"rate={link['rate']}", f"delay={link['rtt'] / 2}", "queue=1bdp"] + ([f"loss={link['loss']}"] if link.get("loss") else [])
+            child = subprocess.Popen([os.environ["GODWIT"], "bench", "path-emulator", *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.emulators.append((child, stats, control))
             for name, device, mine, theirs in ends:
                 for _ in range(100):
@@ -78,50 +78,50 @@ class Row:
         return json.loads(stats.read_text())
 
 
-def inside(name, *words):
-    return ["ip", "netns", "exec", name, *map(str, words)]
+def command_in_namespace(name, *args):
+    return ["ip", "netns", "exec", name, *map(str, args)]
 
 
 class Server:
-    """`godwit serve` at one of the addresses of a namespace; it listens at all of them."""
+    """`godwit serve` at one of the addresses of a namespace; it listens on all of them."""
 
-    def __init__(self, godwit, name, addresses, directory, root, words=()):
+    def __init__(self, godwit, name, addresses, directory, root, args=()):
         pem, key = directory / f"{name}.pem", directory / f"{name}.key"
         names = ",".join(f"IP:{address}" for address in addresses)
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
              "-addext", f"subjectAltName={names}", "-addext", "basicConstraints=critical,CA:FALSE", "-out", pem, "-keyout", key], check=True, capture_output=True)
         self.pem = pem
-        listen = [godwit, "serve", "--no-config", "--root", root, "--listen", "0.0.0.0:0", "--tls-cert", pem, "--tls-key", key, "--tokens", directory / "tokens", *words]
-        self.child = subprocess.Popen(inside(name, *listen), stdout=subprocess.PIPE, text=True)
+        listen = [godwit, "serve", "--no-config", "--root", root, "--listen", "0.0.0.0:0", "--tls-cert", pem, "--tls-key", key, "--tokens", directory / "tokens", *args]
+        self.child = subprocess.Popen(command_in_namespace(name, *listen), stdout=subprocess.PIPE, text=True)
         self.port = re.search(r":(\d+)$", self.child.stdout.readline().strip()).group(1)
 
-    def end(self):
+    def kill(self):
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
 
 
-def copying(godwit, name, directory, authority, source, target, relay=None):
-    words = [godwit, "copy", source, target, "--mode", "fast", "--quiet", "--no-config", "--ca", authority, "--token-file", directory / "token"]
-    return subprocess.Popen(inside(name, *words, *(["--relay", relay] if relay else [])), stderr=subprocess.PIPE, text=True)
+def start_copy(godwit, name, directory, authority, source, target, relay=None):
+    args = [godwit, "copy", source, target, "--mode", "fast", "--quiet", "--no-config", "--ca", authority, "--token-file", directory / "token"]
+    return subprocess.Popen(command_in_namespace(name, *args, *(["--relay", relay] if relay else [])), stderr=subprocess.PIPE, text=True)
 
 
-def ended(copies):
+def wait_for_copies(copies):
     for copy in copies:
         said = copy.communicate()[1]
         if copy.returncode:
-            bench.fail(said)
+            bench.exit_with_error(said)
 
 
-def emptied(directory):
+def empty_directory(directory):
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     return directory
 
 
-def same(one, other):
+def have_same_bytes(one, other):
     if subprocess.run(["cmp", one, other]).returncode:
-        bench.fail(f"{other} is not {one}")
+        bench.exit_with_error(f"{other} is not {one}")
 
 
 def authorities(directory, *servers):
@@ -130,45 +130,45 @@ def authorities(directory, *servers):
     return both
 
 
-def one_to_many(godwit, directory, how, megabytes):
-    """Seconds until each of the receivers has the file, and what of it crossed the long path, in sizes of the file."""
-    root, mine, empty = directory / "root", emptied(directory / "mine"), emptied(directory / "empty")
+def measure_receivers(godwit, directory, how, megabytes):
+    """Returns the seconds until every receiver has the file, and the bytes that crossed the long path, in sizes of the file."""
+    root, mine, empty = directory / "root", empty_directory(directory / "mine"), empty_directory(directory / "empty")
     size = (root / "f").stat().st_size
-    with Row([NEAR, FAR], [MANY], directory) as path:
+    with NamespaceChain([NEAR, FAR], [SHARED_PATH], directory) as path:
         at = path.address[(FAR, 0)]
         far = Server(godwit, FAR, [at], directory, root)
-        words = ["--relay", "--ca", far.pem]
-        words += ["--relay-cache", emptied(directory / "cache"), "--relay-cache-size", "1G"] if how == "caching relay" else []
-        between = Server(godwit, NEAR, ["127.0.0.1"], directory, empty, words)
+        args = ["--relay", "--ca", far.pem]
+        args += ["--relay-cache", empty_directory(directory / "cache"), "--relay-cache-size", "1G"] if how == "caching relay" else []
+        between = Server(godwit, NEAR, ["127.0.0.1"], directory, empty, args)
         try:
             authority = authorities(directory, far, between)
             relay = None if how == "directly" else f"grpc+tls://127.0.0.1:{between.port}"
             before = path.stats()["ba"]["bytes"]
             started = time.monotonic()
-            ended([copying(godwit, NEAR, directory, authority, f"grpc+tls://{at}:{far.port}/f", mine / f"f{number}", relay) for number in range(RECEIVERS)])
+            wait_for_copies([start_copy(godwit, NEAR, directory, authority, f"grpc+tls://{at}:{far.port}/f", mine / f"f{number}", relay) for number in range(RECEIVERS)])
             seconds = time.monotonic() - started
             crossed = path.stats()["ba"]
         finally:
-            far.end()
-            between.end()
+            far.kill()
+            between.kill()
     for number in range(RECEIVERS):
-        same(root / "f", mine / f"f{number}")
+        have_same_bytes(root / "f", mine / f"f{number}")
     late = crossed["late_us_le"]["p99"]
     return {"how": how, "megabytes": megabytes, "seconds": round(seconds, 2), "crossed": round((crossed["bytes"] - before) / size, 2), "emulator_late_us_p99": late, "load": os.getloadavg()[0]}
 
 
-def halves(godwit, directory, upload, split, loss, megabytes):
-    """Seconds for one file over a path, or over two of half of its round-trip time with a relay between them."""
-    root, mine, empty = emptied(directory / "taken"), emptied(directory / "mine"), emptied(directory / "empty")
+def measure_split_path(godwit, directory, upload, split, loss, megabytes):
+    """Returns the seconds for one file over a path, or over two of half of its round-trip time with a relay between them."""
+    root, mine, empty = empty_directory(directory / "taken"), empty_directory(directory / "mine"), empty_directory(directory / "empty")
     given = directory / "root" / "f"
-    whole = {**SPLIT, "loss": loss}
-    half = {**whole, "rtt": SPLIT["rtt"] / 2, "loss": loss / 2}
+    whole = {**SPLIT_PATH, "loss": loss}
+    half = {**whole, "rtt": SPLIT_PATH["rtt"] / 2, "loss": loss / 2}
     names, links = ([NEAR, MID, FAR], [half, half]) if split else ([NEAR, FAR], [whole])
-    with Row(names, links, directory) as path:
+    with NamespaceChain(names, links, directory) as path:
         last = len(links) - 1
         at = path.address[(FAR, last)]
         if split:
-            # What is listed and proved goes past the relay, over both halves.
+            # Listing and authentication do not use the relay; they cross both halves.
             ip("netns", "exec", MID, "sysctl", "-qw", "net.ipv4.ip_forward=1")
             ip("-n", NEAR, "route", "add", "10.217.1.0/24", "via", path.address[(MID, 0)])
             ip("-n", FAR, "route", "add", "10.217.0.0/24", "via", path.address[(MID, 1)])
@@ -181,14 +181,14 @@ def halves(godwit, directory, upload, split, loss, megabytes):
             relay = f"grpc+tls://{path.address[(MID, 0)]}:{between.port}" if split else None
             there, here = f"grpc+tls://{at}:{far.port}/f", mine / "f"
             started = time.monotonic()
-            ended([copying(godwit, NEAR, directory, authority, *((given, there) if upload else (there, here)), relay)])
+            wait_for_copies([start_copy(godwit, NEAR, directory, authority, *((given, there) if upload else (there, here)), relay)])
             seconds = time.monotonic() - started
             late = max(path.stats(number)["ab" if upload else "ba"]["late_us_le"]["p99"] for number in range(len(links)))
         finally:
             for server in filter(None, (far, between)):
-                server.end()
-    same(given, root / "f" if upload else mine / "f")
-    percent = 100 * megabytes * 2**20 * 8 / 1e6 / seconds / (SPLIT["rate"] * 1448 / 1500)
+                server.kill()
+    have_same_bytes(given, root / "f" if upload else mine / "f")
+    percent = 100 * megabytes * 2**20 * 8 / 1e6 / seconds / (SPLIT_PATH["rate"] * 1448 / 1500)
     return {"upload": upload, "split": split, "loss": loss, "megabytes": megabytes, "seconds": round(seconds, 2), "percent": round(percent, 1), "emulator_late_us_p99": late, "load": os.getloadavg()[0]}
 
 
@@ -200,59 +200,59 @@ def medians(rows, keys, fields):
         yield group, {field: (statistics.median(row[field] for row in rounds), min(row[field] for row in rounds), max(row[field] for row in rounds)) for field in fields}, len(rounds)
 
 
-def shown(values):
+def format_values(values):
     return f"{values[0]:.2f} ({values[1]:.2f} - {values[2]:.2f})"
 
 
 def report(options, godwit, results):
-    around = bench.host(godwit)
+    around = bench.host_description(godwit)
     cached = [row for row in results["many"] if row["how"] == "caching relay"]
-    promised = [bench.promise(f"{RECEIVERS} receivers through a caching relay, crossings of the long path", [row["crossed"] for row in cached], at_most=1.15)] if cached else []
+    promised = [bench.target(f"{RECEIVERS} receivers through a caching relay, crossings of the long path", [row["crossed"] for row in cached], at_most=1.15)] if cached else []
     many = ["| receivers | seconds until all have it | crossings of the path | rounds |", "|---" * 4 + "|"]
     for (how,), found, rounds in medians(results["many"], ["how"], ["seconds", "crossed"]):
-        many.append(f"| {RECEIVERS}, {how} | {shown(found['seconds'])} | {shown(found['crossed'])} | {rounds} |")
+        many.append(f"| {RECEIVERS}, {how} | {format_values(found['seconds'])} | {format_values(found['crossed'])} | {rounds} |")
     two = ["| direction | lost | path | seconds | % of the payload rate | rounds |", "|---" * 6 + "|"]
     for (upload, loss, split), found, rounds in medians(results["halves"], ["upload", "loss", "split"], ["seconds", "percent"]):
-        name = f"two halves of {SPLIT['rtt'] // 2} ms" if split else f"{SPLIT['rtt']} ms"
-        two.append(f"| {'to' if upload else 'from'} the far server | {loss:.2%} | {name} | {shown(found['seconds'])} | {shown(found['percent'])} | {rounds} |")
+        name = f"two halves of {SPLIT_PATH['rtt'] // 2} ms" if split else f"{SPLIT_PATH['rtt']} ms"
+        two.append(f"| {'to' if upload else 'from'} the far server | {loss:.2%} | {name} | {format_values(found['seconds'])} | {format_values(found['percent'])} | {rounds} |")
     sizes = sorted({row["megabytes"] for row in results["many"]}), sorted({row["megabytes"] for row in results["halves"]})
     text = "\n".join([
-        "# Copies by way of a relay",
+        "# Copies through a relay",
         "",
-        f"{bench.machine(around)}. {around['versions']['godwit']}.",
+        f"{bench.format_host(around)}. {around['versions']['godwit']}.",
         "",
-        "From disk to disk, TLS, tokens and BLAKE3, set-up included, `--mode fast`; medians and spread of rounds that took turns. Servers, relay, receivers and emulators share the cores.",
+        "From disk to disk, TLS, tokens and BLAKE3, set-up included, `--mode fast`; medians and spread of interleaved rounds. Servers, relay, receivers and emulators share the cores.",
         "",
-        *[f"- {bench.in_words(one)}" for one in promised],
+        *[f"- {bench.format_target(one)}" for one in promised],
         "",
-        f"## One file for {RECEIVERS} receivers at once, {MANY['rate']} Mbit/s, {MANY['rtt']} ms",
+        f"## One file for {RECEIVERS} receivers at once, {SHARED_PATH['rate']} Mbit/s, {SHARED_PATH['rtt']} ms",
         "",
-        f"A file of {', '.join(map(str, sizes[0]))} MiB; the relay is at the near end. Crossings are what the emulator carried towards the receivers, headers included, in sizes of the file.",
+        f"A file of {', '.join(map(str, sizes[0]))} MiB; the relay is at the near end. Crossings are the bytes that the emulator carried towards the receivers, headers included, in sizes of the file.",
         "",
         *many,
         "",
-        f"## One path as two halves, {SPLIT['rate']} Mbit/s",
+        f"## One path as two halves, {SPLIT_PATH['rate']} Mbit/s",
         "",
-        f"A file of {', '.join(map(str, sizes[1]))} MiB. Of what is lost, each half loses half.",
+        f"A file of {', '.join(map(str, sizes[1]))} MiB. Each half has half of the loss rate.",
         "",
         *two,
         "",
-        "Command: `cargo xtask bench relay`, as root; `--only` does a part.",
+        "Command: `cargo xtask bench relay`, as root; `--only` measures a part.",
         "",
     ])
-    bench.write("relay", options.results, text, around, promised, results)
+    bench.write_result("relay", options.results, text, around, promised, results)
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--megabytes", type=int, help="size of the file (default: 128 for several receivers, 512 for halves)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=["many", "halves"], help="only a part")
     options = parser.parse_args()
     if os.geteuid() != 0 or not Path("/dev/net/tun").exists():
-        print("bench relay: skipped: it needs root and /dev/net/tun")
+        print("bench relay: skipped: needs root and /dev/net/tun")
         return
-    bench.need("ip", "openssl", "cmp", "sysctl")
+    bench.require_tools("ip", "openssl", "cmp", "sysctl")
     godwit = bench.godwit_binary(options)
     os.environ["GODWIT"] = str(godwit)
     kept = options.results / "relay.json"
@@ -263,15 +263,15 @@ def main():
         (directory / "token").write_bytes(subprocess.run([godwit, "token", "bench", "--tokens", directory / "tokens"], check=True, capture_output=True).stdout)
         for part in [part for part in results if options.only in (None, part)]:
             megabytes = options.megabytes or (128 if part == "many" else 512)
-            with open(emptied(directory / "root") / "f", "wb") as out:
+            with open(empty_directory(directory / "root") / "f", "wb") as out:
                 for _ in range(megabytes >> 4):
                     out.write(os.urandom(16 << 20))
             results[part] = []
             for _ in range(options.rounds):
                 if part == "many":
-                    found = [one_to_many(godwit, directory, how, megabytes) for how in BETWEEN]
+                    found = [measure_receivers(godwit, directory, how, megabytes) for how in ROUTES]
                 else:
-                    found = [halves(godwit, directory, upload, split, loss, megabytes) for loss in (0.0, 0.001) for upload in (False, True) for split in (False, True)]
+                    found = [measure_split_path(godwit, directory, upload, split, loss, megabytes) for loss in (0.0, 0.001) for upload in (False, True) for split in (False, True)]
                 for row in found:
                     print(row, flush=True)
                 results[part] += found

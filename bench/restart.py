@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What losing the head of a run over nodes costs.
+"""The cost of a head failure in a cluster run.
 
-A run of local nodes is killed, head and all, when half of its blocks are aligned, and when all are; then it is gone on with. Told are what
-was aligned again, how long going on took against an undisturbed run, and what is kept for it on disk. Then one process is killed
-before its last blocks are aligned, on reads of random bases, which cost an aligner little: told is how long reading took when it went on, from where a
-block starts and, with what that takes removed, from the start of the files.
+A cluster run with local workers is killed, including its head, when half of its blocks are aligned, and again when all are; then it is resumed. The
+report states the number of blocks that were aligned again, the time of the resumed run compared with a baseline run, and the bytes of the checkpoint on
+disk. Then a run in one process is killed before its last blocks are aligned, on reads of random bases, which need little alignment time. The report
+states the time of reading after the resume, from the start of a block and, without the stored gzip windows that this needs, from the start of the files.
 """
 
 import filecmp
@@ -20,8 +20,8 @@ import time
 import _measure as bench
 
 
-def run(command, kill_after=None):
-    """Runs to the end, or until so many blocks are aligned. Returns wall and CPU seconds."""
+def run_until(command, kill_after=None):
+    """Runs a command to the end, or until `kill_after` blocks are aligned. Returns wall and CPU seconds."""
     before, started = os.times(), time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     aligned, said = 0, []
@@ -34,14 +34,14 @@ def run(command, kill_after=None):
     process.stderr.read()
     process.wait()
     if kill_after is None and process.returncode != 0:
-        bench.fail("".join(said[-5:]))
+        bench.exit_with_error("".join(said[-5:]))
     after = os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
     return time.monotonic() - started, cpu
 
 
 def bytes_below(folder):
-    """Bytes of all files below a folder, by their names."""
+    """Returns the bytes of all files below a directory, by their names."""
     sizes = {}
     for path in folder.rglob("*"):
         if path.is_file():
@@ -50,7 +50,7 @@ def bytes_below(folder):
 
 
 def random_reads(options):
-    """Two files of reads that come from nowhere, by gzip -6 as sequencing centres have it."""
+    """Writes two files of reads of random bases, compressed by gzip -6 as sequencing centres do."""
 
     def build(folder):
         draw = random.Random(options.seed)
@@ -64,19 +64,19 @@ def random_reads(options):
                     gzip.stdin.write(b"%s\n%s\n+\n%s\n" % (name, read, quality))
                 gzip.stdin.close()
                 if gzip.wait() != 0:
-                    bench.fail("gzip failed")
+                    bench.exit_with_error("gzip failed")
 
-    folder = bench.make(options.cache / f"random-{options.reading_pairs}-{options.seed}", build)
+    folder = bench.build_once(options.cache / f"random-{options.reading_pairs}-{options.seed}", build)
     return [folder / f"R{mate}.fastq.gz" for mate in (1, 2)]
 
 
-def reading(options, godwit, fasta, scratch):
-    """Text about reading on in one process."""
+def measure_resumed_input(options, godwit, fasta, scratch):
+    """Returns a text about resuming the input in one process."""
     files, out = random_reads(options), scratch / "reading"
     blocks = -(-options.reading_pairs * 296 // 20_000_000)
-    words = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--out", out, "--json"]
-    command = [str(word) for word in [*words, "--threads", options.threads, "--block-bases", 20_000_000]]
-    run(command, blocks - 2)
+    args = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--out", out, "--json"]
+    command = [str(word) for word in [*args, "--threads", options.threads, "--block-bases", 20_000_000]]
+    run_until(command, blocks - 2)
     kept = out.with_name("reading-kept")
     out.rename(kept)
     rows = []
@@ -87,51 +87,51 @@ def reading(options, godwit, fasta, scratch):
             shutil.copytree(kept, out)
             if not keeps_windows:
                 os.truncate(out / ".godwit" / "windows", 0)
-            _, cpu = run([*command, "--resume"])
+            _, cpu = run_until([*command, "--resume"])
             report = json.loads((out / "run.json").read_text())
             if any(("read_from" in file) != keeps_windows for file in report["inputs"][1:]):
-                bench.fail("reading did not begin where it should")
+                bench.exit_with_error("reading did not start at the expected position")
             seconds.append(next(stage["seconds"] for stage in report["stages"] if stage["name"] == "read"))
             cpus.append(cpu)
         spread = f"{min(seconds):.2f} - {max(seconds):.2f}"
         rows.append(f"| {name} | {statistics.median(seconds):.2f} ({spread}) | {statistics.median(cpus):.1f} |\n")
-    text = f"\n## Reading on\n\n{options.reading_pairs:,} pairs of 2x148 random bases by gzip -6, one process killed when {blocks - 2} of {blocks} blocks were "
-    text += f"aligned, and gone on with; median of {options.rounds}, spread.\n\n| reading begins at | reading s | CPU s of the whole run |\n|---|---|---|\n"
+    text = f"\n## Resuming the input\n\n{options.reading_pairs:,} pairs of 2x148 random bases by gzip -6, one process killed when {blocks - 2} of {blocks} blocks were "
+    text += f"aligned, and resumed; median of {options.rounds}, spread.\n\n| reading begins at | reading s | CPU s of the whole run |\n|---|---|---|\n"
     return text + "".join(rows)
 
 
 def main():
-    parser = bench.parser(__doc__)
-    parser.add_argument("--reading-pairs", type=int, default=1_000_000, help="pairs of random bases to read on in (default: 1,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of reading on (default: 3)")
-    parser.add_argument("--nodes", type=int, default=4, help="nodes, of one thread each (default: 4)")
+    parser = bench.base_parser(__doc__)
+    parser.add_argument("--reading-pairs", type=int, default=1_000_000, help="pairs of random bases for the resumed input (default: 1,000,000)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the resumed input (default: 3)")
+    parser.add_argument("--nodes", type=int, default=4, help="workers, of one thread each (default: 4)")
     parser.add_argument("--block-bases", type=int, default=2_000_000, help="bwa's -K (default: 2,000,000)")
     options = parser.parse_args()
-    bench.need("bwa")
+    bench.require_tools("bwa")
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    files = bench.reads(options, godwit, fasta, gzip=True)
+    fasta = bench.reference_fasta(options, godwit)
+    files = bench.simulated_reads(options, godwit, fasta, gzip=True)
     scratch = bench.scratch_directory(options, "restart")
 
     def command(out):
-        words = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--out", out, "--json", "--threads", 1]
-        words += ["--block-bases", options.block_bases, "--on", "local", "--nodes", options.nodes]
-        return [str(word) for word in words]
+        args = [godwit, "align", "--reference", fasta, "--reads", *files, "--sample", "bench", "--out", out, "--json", "--threads", 1]
+        args += ["--block-bases", options.block_bases, "--on", "local", "--nodes", options.nodes]
+        return [str(word) for word in args]
 
     undisturbed = scratch / "undisturbed"
-    wall, cpu = run(command(undisturbed))
+    wall, cpu = run_until(command(undisturbed))
     blocks = json.loads((undisturbed / "run.json").read_text())["exchange"]["blocks"]
     rows = [f"| undisturbed | {wall:.1f} | {cpu:.1f} | {blocks} | | | |"]
     kept_text, twice = "", []
     for name, kill_after in (("half aligned", blocks // 2), ("all aligned", blocks)):
         out = scratch / f"killed-{kill_after}"
-        first, _ = run(command(out), kill_after)
+        first, _ = run_until(command(out), kill_after)
         sizes = bytes_below(out / ".godwit")
-        wall, cpu = run([*command(out), "--resume"])
+        wall, cpu = run_until([*command(out), "--resume"])
         report = json.loads((out / "run.json").read_text())
         exchange = report["exchange"]
         if not filecmp.cmp(out / "bench.bam", undisturbed / "bench.bam", shallow=False):
-            bench.fail("the two BAMs differ")
+            bench.exit_with_error("the two BAMs differ")
         twice.append(exchange["alignments"] - exchange["stragglers"] + exchange["kept_blocks"] - blocks)
         read = next(stage["seconds"] for stage in report["stages"] if stage["name"] == "read")
         rows.append(
@@ -139,17 +139,17 @@ def main():
             f"{twice[-1]} | {read:.1f} |"
         )
         kept_text = (
-            f"- kept when all was aligned, per pair: by the head {sizes.get('blocks', 0) / options.pairs:.0f} bytes of signatures and tables; by the "
-            f"nodes {sizes.get('slices', 0) / options.pairs:.0f} bytes of slices, second copies included, and {sizes.get('journal', 0) / options.pairs:.1f} bytes of "
+            f"- checkpoint after all blocks were aligned, per pair: on the head {sizes.get('blocks', 0) / options.pairs:.0f} bytes of signatures and tables; on the "
+            f"workers {sizes.get('slices', 0) / options.pairs:.0f} bytes of slices, second copies included, and {sizes.get('journal', 0) / options.pairs:.1f} bytes of "
             f"all journals.\n"
         )
-    around = bench.circumstances(options, godwit)
-    text = "# Losing the head of a run over nodes\n\n"
-    text += f"{options.pairs:,} pairs, reference {around['reference']}, {options.nodes} nodes of one thread; {bench.machine(around)}.\n\n"
+    around = bench.measurement_context(options, godwit)
+    text = "# Head failure in a cluster run\n\n"
+    text += f"{options.pairs:,} pairs, reference {around['reference']}, {options.nodes} workers of one thread; {bench.format_host(around)}.\n\n"
     text += "| run | wall s | CPU s | alignments | blocks kept | aligned twice | reading s |\n|---|---|---|---|---|---|---|\n"
-    text += "\n".join(rows) + "\n\n" + kept_text + reading(options, godwit, fasta, scratch)
-    promises = [bench.promise("blocks aligned twice after the head of a run over nodes was killed", twice, at_most=0)]
-    bench.write("restart", options.results, text, around, promises, {})
+    text += "\n".join(rows) + "\n\n" + kept_text + measure_resumed_input(options, godwit, fasta, scratch)
+    promises = [bench.target("blocks aligned twice after the head of a run over nodes was killed", twice, at_most=0)]
+    bench.write_result("restart", options.results, text, around, promises, {})
     shutil.rmtree(scratch)
 
 

@@ -1,109 +1,109 @@
 #!/usr/bin/env python3
-"""All reads of a BAM file as Arrow, and how many there are: CPU seconds beside polars-bio, pysam and oxbow.
+"""All reads of a BAM file as Arrow, and their number: CPU seconds beside polars-bio, pysam and oxbow.
 
-All give the same twelve columns. The programs are warm, the file is in memory; CPU seconds are those of the client and, where there is one,
-of the server. `godwit query` is a process of its own that writes an Arrow stream to a pipe, into nothing.
+All return the same twelve columns. The programs are warm, the file is in memory; CPU seconds are those of the client and, if there is one,
+of the server. `godwit query` is a separate process that writes an Arrow stream to a pipe whose data are discarded.
 """
 
 import statistics
 import subprocess
 
-import _clients
+import _client_processes
 import _measure as bench
 from query import COLUMNS, READERS
 
 ROWS_BASE, COUNT_BASE = "polars-bio", "polars-bio"
-# What CPU seconds are held against: times as many as godwit's.
-ASKED = {"polars-bio": 2, "pysam": 3}
+# The required CPU seconds as a multiple of godwit's.
+REQUIRED_SPEEDUP = {"polars-bio": 2, "pysam": 3}
 
 
-def competitors(godwit, bam, node, readers):
+def competitors(godwit, bam, flight_client, readers):
     rows_of = f"SELECT {', '.join(COLUMNS)} FROM reads('{bam.name}')"
     count_of = f"SELECT count(*) FROM reads('{bam.name}')"
-    # Which answers the index does not know: godwit has no need to read the file for the number of all reads.
+    # The index cannot answer this count. For the number of all reads, godwit does not read the file.
     mapped = f"{count_of} WHERE mapping_quality >= 0"
 
     def query(sql, kind):
-        return lambda: _clients.process([godwit, "query", "--quiet", "--data", bam.parent, "--format", kind, sql], stdout=subprocess.DEVNULL)
+        return lambda: _client_processes.time_process([godwit, "query", "--quiet", "--data", bam.parent, "--format", kind, sql], stdout=subprocess.DEVNULL)
 
     rows = {
         "godwit query": query(rows_of, "arrow"),
-        "godwit serve, pyarrow Flight": lambda: node.ask("flight", dataset=bam.name, columns=COLUMNS),
-        "godwit serve, ADBC": lambda: node.ask("sql", sql=rows_of),
+        "godwit serve, pyarrow Flight": lambda: flight_client.run_job("flight", dataset=bam.name, columns=COLUMNS),
+        "godwit serve, ADBC": lambda: flight_client.run_job("sql", sql=rows_of),
     }
     counts = {
         "godwit query": query(count_of, "csv"),
-        "godwit serve, ADBC": lambda: node.ask("sql", sql=count_of),
-        "godwit serve, ADBC, every read looked at": lambda: node.ask("sql", sql=mapped),
-        "samtools view -c": lambda: _clients.process(["samtools", "view", "-c", bam], stdout=subprocess.DEVNULL),
+        "godwit serve, ADBC": lambda: flight_client.run_job("sql", sql=count_of),
+        "godwit serve, ADBC, every read looked at": lambda: flight_client.run_job("sql", sql=mapped),
+        "samtools view -c": lambda: _client_processes.time_process(["samtools", "view", "-c", bam], stdout=subprocess.DEVNULL),
     }
     for name, reader in readers.items():
-        rows[name] = lambda reader=reader: reader.ask("rows")
-        counts[name] = lambda reader=reader: reader.ask("count")
+        rows[name] = lambda reader=reader: reader.run_job("rows")
+        counts[name] = lambda reader=reader: reader.run_job("count")
     return {"rows": rows, "count": counts}
 
 
-def promises(measured):
+def targets(measured):
     for name in ("godwit query", "godwit serve, pyarrow Flight", "godwit serve, ADBC"):
-        for peer, times in ASKED.items():
-            quotients = bench.quotients(measured[peer], measured[name], "cpu_s")
-            yield bench.promise(f"BAM to Arrow, CPU of {peer} over {name}", quotients, at_least=times)
+        for competitor, times in REQUIRED_SPEEDUP.items():
+            quotients = bench.ratios(measured[competitor], measured[name], "cpu_s")
+            yield bench.target(f"BAM to Arrow, CPU of {competitor} over {name}", quotients, at_least=times)
 
 
-def check(measured, reads):
-    """Everybody has to have given every read."""
+def check_read_counts(measured, reads):
+    """Fails unless every client received every read."""
     for name, answers in measured.items():
         for answer in answers:
             found = answer.get("first") or answer.get("rows")
             if found not in (None, reads):
-                bench.fail(f"{name} gave {found} reads, not {reads}")
+                bench.exit_with_error(f"{name} returned {found} reads, expected {reads}")
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")
     options = parser.parse_args()
-    bench.need("samtools")
+    bench.require_tools("samtools")
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    bam = bench.aligned(options, godwit, fasta, bench.reads(options, godwit, fasta, gzip=True)).resolve()
-    bench.into_page_cache(bam)
-    reads = int(bench.first_line(["samtools", "view", "-c", str(bam)]))
-    interpreters = {name: _clients.python(name) for name in ("readers", "databases")}
+    fasta = bench.reference_fasta(options, godwit)
+    bam = bench.aligned_bam(options, godwit, fasta, bench.simulated_reads(options, godwit, fasta, gzip=True)).resolve()
+    bench.load_into_page_cache(bam)
+    reads = int(bench.first_output_line(["samtools", "view", "-c", str(bam)]))
+    interpreters = {name: _client_processes.client_python(name) for name in ("readers", "databases")}
     sections, raw, promised = [], {}, []
-    with _clients.Served(godwit, bam.parent) as served:
-        node = _clients.Client(interpreters["databases"], "node.py", served.address, server=served.pid)
-        readers = {name: _clients.Client(interpreters["readers"], "readers.py", name, bam) for name in READERS}
-        for kind, asked in competitors(godwit, bam, node, readers).items():
+    with _client_processes.DataServer(godwit, bam.parent) as served:
+        flight_client = _client_processes.Client(interpreters["databases"], "flight_clients.py", served.address, server=served.pid)
+        readers = {name: _client_processes.Client(interpreters["readers"], "readers.py", name, bam) for name in READERS}
+        for kind, asked in competitors(godwit, bam, flight_client, readers).items():
             for ask in asked.values():
                 ask()
-            measured = _clients.interleaved(options.rounds, asked, kind)
-            check(measured, reads)
+            measured = _client_processes.run_interleaved(options.rounds, asked, kind)
+            check_read_counts(measured, reads)
             title = "All reads, twelve columns" if kind == "rows" else "Number of reads"
-            sections += [f"## {title}", "", *_clients.table(measured, ROWS_BASE if kind == "rows" else COUNT_BASE, 1, "s"), ""]
+            sections += [f"## {title}", "", *_client_processes.markdown_table(measured, ROWS_BASE if kind == "rows" else COUNT_BASE, 1, "s"), ""]
             raw[title] = measured
-            promised += promises(measured) if kind == "rows" else []
-        for client in (node, *readers.values()):
+            promised += targets(measured) if kind == "rows" else []
+        for client in (flight_client, *readers.values()):
             client.close()
-    around = bench.circumstances(options, godwit)
-    around["versions"] |= _clients.versions(interpreters["readers"], *READERS, "polars", "pyarrow")
+    around = bench.measurement_context(options, godwit)
+    around["versions"] |= _client_processes.package_versions(interpreters["readers"], *READERS, "polars", "pyarrow")
     rate = reads / statistics.median(answer["cpu_s"] for answer in raw["All reads, twelve columns"]["godwit query"])
     text = "\n".join([
         "# All reads of a BAM file as Arrow",
         "",
-        f"{reads:,} reads, {bam.stat().st_size / 1e6:.0f} MB of BAM, {options.rounds} interleaved rounds; {bench.machine(around)}."
-        f" {_clients.version_words(around)}.",
+        f"{reads:,} reads, {bam.stat().st_size / 1e6:.0f} MB of BAM, {options.rounds} interleaved rounds; {bench.format_host(around)}."
+        f" {_client_processes.format_versions(around)}.",
         "",
-        f"CPU seconds are of both ends. `godwit query` gives {rate:,.0f} reads per CPU second. Where the index says how many reads there are, the file is"
+        f"CPU seconds are of both ends. `godwit query` returns {rate:,.0f} reads per CPU second. If the index has the number of reads, the file is"
         " not read to count them.",
         "",
-        *[f"- {bench.in_words(one)}" for one in promised],
+        *[f"- {bench.format_target(one)}" for one in promised],
         "",
         *sections,
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
-    bench.write("scan", options.results, text, around, promised, {"measured": raw})
+    bench.write_result("scan", options.results, text, around, promised, {"measured": raw})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A partitioned search beside one pass: the phases of pioBLAST's Table 1, by numbers of ranges and workers.
 
-Every search writes the bytes of one pass, or the benchmark ends. One pass is NCBI's own application code on the same libraries
-(tests/tools/blast). All times are CPU seconds: workers share the cores of this machine. What others do at the same time changes them
-too, so each search is held against one pass right before it.
+Every search must write the bytes of one pass, or the benchmark fails. One pass is NCBI's own application code on the same libraries
+(tests/tools/blast). All times are CPU seconds, because the workers share the cores of this machine. Other processes on the machine also change
+CPU seconds, so each search is compared with a pass right before it.
 pioBLAST spent 95.5 % of its time in search and traceback, mpiBLAST 24.5 % (doi:10.1109/IPDPS.2005.190, Table 1).
 """
 
@@ -15,41 +15,41 @@ import statistics
 import subprocess
 from pathlib import Path
 
-import _clients
+import _client_processes
 import _measure as bench
 
-# With 4 workers.
-PROMISED_WORKERS = 4
+# The targets are for 4 workers.
+TARGET_WORKERS = 4
 STAGES = ("search", "traceback", "format", "other", "total")
 
 
-def cpu_of(command):
-    """CPU seconds of a command and what it started."""
+def command_cpu_s(command):
+    """Returns the CPU seconds of a command and of its descendants."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, env=dict(os.environ, BLAST_USAGE_REPORT="false"))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def search(options, godwit, words, scratch, fragments, workers):
-    """One pass, and one partitioned search, judged against its file."""
-    one_pass = cpu_of([options.reference, *words, "-out", scratch / "expected"])
+def measure_search(options, godwit, args, scratch, fragments, workers):
+    """Measures one pass and one partitioned search, and compares their output."""
+    one_pass = command_cpu_s([options.reference, *args, "-out", scratch / "expected"])
     out, summary = scratch / "found", scratch / "summary.json"
     command = [godwit, "search", "--quiet", "--fragments", str(fragments), "--workers", str(workers), "--summary", summary, "--"]
-    subprocess.run([*command, *words, "-out", out], check=True)
+    subprocess.run([*command, *args, "-out", out], check=True)
     if not filecmp.cmp(out, scratch / "expected", shallow=False):
-        bench.fail(f"{fragments} ranges and {workers} workers wrote another file")
+        bench.exit_with_error(f"{fragments} ranges and {workers} workers wrote a different file")
     found = json.loads(summary.read_text()) | {"one_pass_cpu_seconds": one_pass}
-    bench.progress(f"{fragments} ranges, {workers} workers: {found['cpu_seconds']['total']:.2f} s, one pass {one_pass:.2f} s")
+    bench.report_progress(f"{fragments} ranges, {workers} workers: {found['cpu_seconds']['total']:.2f} s, one pass {one_pass:.2f} s")
     return found
 
 
-def over_one_pass(found):
+def ratio_to_one_pass(found):
     return found["cpu_seconds"]["total"] / found["one_pass_cpu_seconds"]
 
 
-def share(found):
-    """Percent of the CPU time that is search and traceback."""
+def worker_cpu_percent(found):
+    """Returns the percentage of CPU time in search and traceback."""
     cpu = found["cpu_seconds"]
     return 100 * (cpu["search"] + cpu["traceback"]) / cpu["total"]
 
@@ -60,54 +60,54 @@ def row(setting, found):
     start = found["range_start_milliseconds"]
     shown = "" if start is None else f"{start:.2f}"
     return (
-        f"| {' | '.join(map(str, setting))} | {times} | {share(found):.1f} % | {found['imbalance']:.3f} | {shown} "
-        f"| {found['one_pass_cpu_seconds']:.2f} | {over_one_pass(found):.3f} | {found['bytes'] / 1e6:.1f} |"
+        f"| {' | '.join(map(str, setting))} | {times} | {worker_cpu_percent(found):.1f} % | {found['imbalance']:.3f} | {shown} "
+        f"| {found['one_pass_cpu_seconds']:.2f} | {ratio_to_one_pass(found):.3f} | {found['bytes'] / 1e6:.1f} |"
     )
 
 
 def measure(options, godwit, scratch):
-    """All searches of `(format, fragments, workers)`, a list of rounds each."""
+    """Measures all searches of `(format, fragments, workers)`; returns a list of rounds for each."""
     searches = {}
     settings = [(options.formats[0], fragments, workers) for fragments in options.fragments for workers in options.workers]
-    settings += [(kind, max(options.fragments), promised_workers(options)) for kind in options.formats[1:]]
+    settings += [(kind, max(options.fragments), target_workers(options)) for kind in options.formats[1:]]
     for _ in range(options.rounds):
         for kind, *parts in settings:
-            words = [options.program, "-db", options.db, "-query", options.query, "-outfmt", kind, *options.options.split()]
-            searches.setdefault((kind, *parts), []).append(search(options, godwit, words, scratch, *parts))
+            args = [options.program, "-db", options.db, "-query", options.query, "-outfmt", kind, *options.options.split()]
+            searches.setdefault((kind, *parts), []).append(measure_search(options, godwit, args, scratch, *parts))
     return searches
 
 
-def middle(rounds):
-    """The round of median CPU time."""
+def median_round(rounds):
+    """Returns the round of median CPU time."""
     ordered = sorted(rounds, key=lambda found: found["cpu_seconds"]["total"])
     return ordered[len(ordered) // 2]
 
 
-def promised_workers(options):
-    """Those that figures were promised for; more than there are cores only switch between each other."""
-    return PROMISED_WORKERS if PROMISED_WORKERS in options.workers else max(options.workers)
+def target_workers(options):
+    """Returns the numbers of workers that have a target; more workers than cores only add context switches."""
+    return TARGET_WORKERS if TARGET_WORKERS in options.workers else max(options.workers)
 
 
-def promises(options, searches):
-    kind, most, workers = options.formats[0], max(options.fragments), promised_workers(options)
+def targets(options, searches):
+    kind, most, workers = options.formats[0], max(options.fragments), target_workers(options)
     rounds = searches[(kind, most, workers)]
     alone = searches[(kind, most, min(options.workers))]
     return [
-        bench.promise(f"search and traceback, {workers} workers, {most} ranges", [share(found) for found in rounds], at_least=97, unit="%"),
-        bench.promise(f"CPU time of {most} ranges over one pass, {min(options.workers)} worker", [over_one_pass(found) for found in alone], at_most=1.03),
-        bench.promise(f"CPU time of {most} ranges over one pass, {workers} workers", [over_one_pass(found) for found in rounds], at_most=1.03),
-        bench.promise(f"imbalance, {workers} workers", [found["imbalance"] for found in rounds], at_most=1.05),
-        bench.promise("start of a range, warm", [found["range_start_milliseconds"] for found in rounds], at_most=10, unit="ms"),
+        bench.target(f"search and traceback, {workers} workers, {most} ranges", [worker_cpu_percent(found) for found in rounds], at_least=97, unit="%"),
+        bench.target(f"CPU time of {most} ranges over one pass, {min(options.workers)} worker", [ratio_to_one_pass(found) for found in alone], at_most=1.03),
+        bench.target(f"CPU time of {most} ranges over one pass, {workers} workers", [ratio_to_one_pass(found) for found in rounds], at_most=1.03),
+        bench.target(f"imbalance, {workers} workers", [found["imbalance"] for found in rounds], at_most=1.05),
+        bench.target("start of a range, warm", [found["range_start_milliseconds"] for found in rounds], at_most=10, unit="ms"),
     ]
 
 
 def plots(options, searches):
-    """As pioBLAST's figures 1 and 4: where the time goes by processes, and what more fragments cost."""
+    """Returns plots like pioBLAST's figures 1 and 4: the phases by number of processes, and the cost of more fragments."""
     kind, most = options.formats[0], max(options.fragments)
-    by_workers = {workers: middle(searches[(kind, most, workers)])["cpu_seconds"] for workers in options.workers}
+    by_workers = {workers: median_round(searches[(kind, most, workers)])["cpu_seconds"] for workers in options.workers}
     stages = {stage: [[workers, cpu[stage]] for workers, cpu in by_workers.items()] for stage in STAGES}
     by_fragments = {
-        f"{workers} workers": [[ranges, middle(searches[(kind, ranges, workers)])["cpu_seconds"]["total"]] for ranges in options.fragments]
+        f"{workers} workers": [[ranges, median_round(searches[(kind, ranges, workers)])["cpu_seconds"]["total"]] for ranges in options.fragments]
         for workers in options.workers
     }
     passes = {ranges: [found["one_pass_cpu_seconds"] for workers in options.workers for found in searches[(kind, ranges, workers)]] for ranges in options.fragments}
@@ -118,61 +118,61 @@ def plots(options, searches):
     ]
 
 
-NUMBERS = {"type": lambda text: [int(word) for word in text.split(",")]}
+INTEGER_LIST_OPTION = {"type": lambda text: [int(word) for word in text.split(",")]}
 
 
-def parser_of(explained):
-    """What benchmarks of searches have in common."""
-    parser = bench.parser(explained)
-    parser.add_argument("--db", required=True, help="database, as -db takes it")
+def base_parser(explained):
+    """Returns a parser with the options of the search benchmarks."""
+    parser = bench.base_parser(explained)
+    parser.add_argument("--db", required=True, help="database, as for -db")
     parser.add_argument("--query", required=True, type=Path)
     parser.add_argument("--program", default="blastp")
     parser.add_argument("--options", default="", help="further options of the program")
-    parser.add_argument("--workers", default=[1, 2, 4], help="workers (default: 1,2,4)", **NUMBERS)
+    parser.add_argument("--workers", default=[1, 2, 4], help="workers (default: 1,2,4)", **INTEGER_LIST_OPTION)
     parser.add_argument("--rounds", type=int, default=1)
     return parser
 
 
-def options_of_line():
-    parser = parser_of(__doc__)
-    parser.add_argument("--fragments", default=[1, 4, 16, 64], help="ranges (default: 1,4,16,64)", **NUMBERS)
-    parser.add_argument("--formats", default=["6", "0"], type=lambda text: text.split(","), help="formats; the first is that of all but one search (default: 6,0)")
+def parse_arguments():
+    parser = base_parser(__doc__)
+    parser.add_argument("--fragments", default=[1, 4, 16, 64], help="ranges (default: 1,4,16,64)", **INTEGER_LIST_OPTION)
+    parser.add_argument("--formats", default=["6", "0"], type=lambda text: text.split(","), help="formats; all searches but one use the first (default: 6,0)")
     return parser.parse_args()
 
 
 def main():
-    options = options_of_line()
-    bench.need("makeblastdb")
+    options = parse_arguments()
+    bench.require_tools("makeblastdb")
     godwit = bench.godwit_binary(options)
-    options.reference = bench.first_line([str(bench.ROOT / "tests" / "tools" / "blast" / "build.sh")], "/")
+    options.reference = bench.first_output_line([str(bench.ROOT / "tests" / "tools" / "blast" / "build.sh")], "/")
     scratch = bench.scratch_directory(options, "search")
-    interpreter = _clients.python("databases")
+    interpreter = _client_processes.client_python("databases")
     searches = measure(options, godwit, scratch)
     kind = options.formats[0]
-    promised, around = promises(options, searches), bench.host(godwit)
-    first = middle(next(iter(searches.values())))
+    promised, around = targets(options, searches), bench.host_description(godwit)
+    first = median_round(next(iter(searches.values())))
     head = "| format | ranges | workers | search | traceback | format | other | total | search + traceback | imbalance | range start, ms | one pass | x one pass | MB |"
     text = "\n".join([
-        "# Searching in parts",
+        "# Partitioned search",
         "",
-        f"{options.program}, {first['queries']} queries in {first['batches']} batches, {options.rounds} rounds, the one of median CPU time shown;"
-        f" {first['engine']}; {bench.machine(around)}. CPU seconds of all processes.",
+        f"{options.program}, {first['queries']} queries in {first['batches']} batches, {options.rounds} rounds; the table shows the one of median CPU time;"
+        f" {first['engine']}; {bench.format_host(around)}. CPU seconds of all processes.",
         "",
         head,
         "|" + "---|" * (head.count("|") - 1),
-        *[row(setting, middle(rounds)) for setting, rounds in searches.items()],
+        *[row(setting, median_round(rounds)) for setting, rounds in searches.items()],
         "",
-        *[f"- {bench.in_words(one)}" for one in promised],
+        *[f"- {bench.format_target(one)}" for one in promised],
         "",
         f"![CPU time by stage and workers, format {kind}](search-stages.svg)",
         f"![CPU time by ranges, format {kind}](search-fragments.svg)",
         "",
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
     found = [{"setting": setting, "rounds": rounds} for setting, rounds in searches.items()]
-    bench.write("search", options.results, text, around, promised, {"searches": found, "plots": plots(options, searches)})
-    _clients.plot(interpreter, options.results / "search.json")
+    bench.write_result("search", options.results, text, around, promised, {"searches": found, "plots": plots(options, searches)})
+    _client_processes.draw_plots(interpreter, options.results / "search.json")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The shuffle between nodes of one machine: all-to-all throughput, stages, exposed communication; and iperf3 by message size.
+"""The shuffle between workers of one machine: all-to-all throughput, stages, exposed communication; and iperf3 by message size.
 
-First `godwit bench shuffle` for every node count and payload. Then two nodes and messages from 256 B to 256 MB (2.6 GB with --large),
-in interleaved rounds with iperf3: as two nodes fetch from each other at once, iperf3 runs in both directions at once, over the same
-bytes, written in pieces of the message size up to the 1 MiB that it takes at most.
+First `godwit bench shuffle` for every number of workers and payload. Then two workers and messages from 256 B to 256 MB (2.6 GB with --large),
+in interleaved rounds with iperf3: two workers fetch from each other at once, so iperf3 also runs in both directions at once, over the same
+bytes, written in pieces of the message size up to its maximum of 1 MiB.
 """
 
 import argparse
@@ -18,17 +18,17 @@ from pathlib import Path
 
 import _measure as bench
 
-MESSAGES = [256, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20]
-LARGE = 2_600_000_000
-# Above this iperf3 refuses --length.
-IPERF3_LONGEST = 1 << 20
+MESSAGE_BYTES = [256, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20]
+LARGE_MESSAGE_BYTES = 2_600_000_000
+# Above this iperf3 rejects --length.
+IPERF3_MAX_MESSAGE_BYTES = 1 << 20
 
 
-def parse():
+def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--godwit", type=Path, help="binary to measure (default: built from here with --release)")
-    parser.add_argument("--nodes", default="1,2,4,8", help="node counts (default: 1,2,4,8)")
-    parser.add_argument("--bytes", default="64M,256M", help="payloads per node (default: 64M,256M)")
+    parser.add_argument("--godwit", type=Path, help="binary to measure (default: built from this source tree with --release)")
+    parser.add_argument("--nodes", default="1,2,4,8", help="numbers of workers (default: 1,2,4,8)")
+    parser.add_argument("--bytes", default="64M,256M", help="payloads per worker (default: 64M,256M)")
     parser.add_argument("--message", default="2M", help="message size of the first part (default: 2M)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--pair-bytes", type=int, default=256 << 20, help="bytes each way of the second part, at least a message (default: 256 MiB)")
@@ -37,17 +37,17 @@ def parse():
     return parser.parse_args()
 
 
-def output(command):
+def run_json(command):
     command = list(map(str, command))
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        bench.fail(f"{' '.join(command)} ended with {done.returncode}: {done.stderr or done.stdout}")
+        bench.exit_with_error(f"{' '.join(command)} ended with {done.returncode}: {done.stderr or done.stdout}")
     return json.loads(done.stdout)
 
 
-def shuffle(godwit, nodes, size, message, rounds):
-    words = ["--nodes", nodes, "--bytes", size, "--message", message, "--rounds", rounds, "--format", "json"]
-    return output([godwit, "bench", "shuffle", *words])
+def measure_shuffle(godwit, workers, size, message, rounds):
+    args = ["--nodes", workers, "--bytes", size, "--message", message, "--rounds", rounds, "--format", "json"]
+    return run_json([godwit, "bench", "shuffle", *args])
 
 
 def free_port():
@@ -56,29 +56,29 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def iperf3(port, size, message):
-    """MB/s of the slower direction, both at once."""
-    words = ["--bytes", size, "--length", min(message, IPERF3_LONGEST), "--bidir", "--json"]
-    end = output(["iperf3", "--client", "127.0.0.1", "--port", port, *words])["end"]
+def measure_iperf3(port, size, message):
+    """Returns the MB/s of the slower direction; both run at once."""
+    args = ["--bytes", size, "--length", min(message, IPERF3_MAX_MESSAGE_BYTES), "--bidir", "--json"]
+    end = run_json(["iperf3", "--client", "127.0.0.1", "--port", port, *args])["end"]
     return min(end[direction]["bits_per_second"] for direction in ("sum_received", "sum_received_bidir_reverse")) / 8e6
 
 
-def by_message(options, godwit):
-    """MB/s per node of godwit and iperf3, by message size."""
+def measure_by_message_size(options, godwit):
+    """Returns the MB/s per worker of godwit and iperf3, by message size."""
     port = free_port()
     server = subprocess.Popen(["iperf3", "--server", "--port", str(port)], stdout=subprocess.DEVNULL)
     measured = []
     try:
         time.sleep(1)
-        for message in MESSAGES + ([LARGE] if options.large else []):
+        for message in MESSAGE_BYTES + ([LARGE_MESSAGE_BYTES] if options.large else []):
             size = max(options.pair_bytes, message)
             rates = {"message_bytes": message, "bytes_each_way": size, "godwit": [], "iperf3": [], "cpu_s_per_gb": []}
             for _ in range(options.rounds):
-                # Half of what a node holds is for the other.
-                result = shuffle(godwit, 2, 2 * size, message, 1)[0]
+                # Half of the data of a worker is for the other worker.
+                result = measure_shuffle(godwit, 2, 2 * size, message, 1)[0]
                 rates["godwit"].append(result["mb_per_s_per_node"])
                 rates["cpu_s_per_gb"].append(result["cpu_s_per_gb"])
-                rates["iperf3"].append(iperf3(port, size, message))
+                rates["iperf3"].append(measure_iperf3(port, size, message))
             print(f"bench: messages of {message:,} bytes: godwit {rates['godwit']}, iperf3 {rates['iperf3']} MB/s", file=sys.stderr)
             measured.append(rates)
     finally:
@@ -94,7 +94,7 @@ def all_to_all_table(results):
     ]
     for result in results:
         stages = result["stages"]
-        # One node alone fetches nothing.
+        # A single worker fetches nothing.
         rates = [f"{result[key]:.{digits}f}" if result[key] is not None else "-"
                  for key, digits in (("mb_per_s_per_node", 0), ("mb_per_s", 0), ("cpu_s_per_gb", 2))]
         shares = [f"{100 * stages[stage]['share']:.0f} %" for stage in ("make", "connect", "transfer", "verify")]
@@ -109,42 +109,42 @@ def all_to_all_table(results):
 def message_table(measured):
     lines = ["| message bytes | godwit MB/s per node, median | spread | CPU s/GB | iperf3 MB/s, median | spread | x iperf3 |", "|---|---|---|---|---|---|---|"]
     for rates in measured:
-        own, peer = statistics.median(rates["godwit"]), statistics.median(rates["iperf3"])
+        own, competitor = statistics.median(rates["godwit"]), statistics.median(rates["iperf3"])
         spreads = {name: f"{min(rates[name]):.0f} - {max(rates[name]):.0f}" for name in ("godwit", "iperf3")}
         lines.append(
             f"| {rates['message_bytes']:,} | {own:.0f} | {spreads['godwit']} | {statistics.median(rates['cpu_s_per_gb']):.2f}"
-            f" | {peer:.0f} | {spreads['iperf3']} | {own / peer:.2f} |"
+            f" | {competitor:.0f} | {spreads['iperf3']} | {own / competitor:.2f} |"
         )
     return lines
 
 
 def main():
-    options = parse()
-    bench.need("iperf3")
+    options = parse_arguments()
+    bench.require_tools("iperf3")
     godwit = bench.godwit_binary(options)
     load = os.getloadavg()[0]
-    results = shuffle(godwit, options.nodes, options.bytes, options.message, options.rounds)
-    measured = by_message(options, godwit)
-    around = bench.host(godwit) | {"load_at_start": load}
+    results = measure_shuffle(godwit, options.nodes, options.bytes, options.message, options.rounds)
+    measured = measure_by_message_size(options, godwit)
+    around = bench.host_description(godwit) | {"load_at_start": load}
     text = "\n".join([
-        "# Shuffles between nodes of one machine",
+        "# Shuffles between workers of one machine",
         "",
-        f"{options.rounds} rounds, medians; {bench.machine(around)}, at the start {load:.1f}. {bench.first_line(['iperf3', '--version'])}.",
+        f"{options.rounds} rounds, medians; {bench.format_host(around)}, at the start {load:.1f}. {bench.first_output_line(['iperf3', '--version'])}.",
         "",
-        "Every node fetches its slice from every other at once, over loopback. Times are those of the slowest node. Shares are those of the four",
-        "steps; exposed is the part of a transfer with verifying at the same time that verifying alone would not take.",
+        "Every worker fetches its slice from every other at once, over loopback. Times are those of the slowest worker. Shares are those of the four",
+        "steps; exposed is the time of a transfer with concurrent verification beyond the time of verification alone.",
         "",
         *all_to_all_table(results),
         "",
-        "## Two nodes by message size",
+        "## Two workers by message size",
         "",
-        "Both fetch from each other at once; iperf3 has both directions at once too, with writes of at most 1 MiB. It throws away what it gets,",
-        "where a node keeps it in memory of its own.",
+        "Both fetch from each other at once; iperf3 also runs in both directions at once, with writes of at most 1 MiB. It discards the received data,",
+        "but a worker stores them in memory.",
         "",
         *message_table(measured),
         "",
     ])
-    bench.write("shuffle", options.results, text, around, [], {"all_to_all": results, "by_message": measured})
+    bench.write_result("shuffle", options.results, text, around, [], {"all_to_all": results, "by_message": measured})
 
 
 if __name__ == "__main__":

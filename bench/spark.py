@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sort and duplicate marking where others use Spark: GATK MarkDuplicatesSpark and ADAM beside godwit and Picard.
+"""Sorting and duplicate marking in Spark: GATK MarkDuplicatesSpark and ADAM beside godwit and Picard.
 
 In: SAM as bwa writes it, the same file for all. Out, beside time and memory: the bytes that Spark shuffled (its event log), and
-the primary records that are marked otherwise than by Picard, which is the rule they all name.
+the number of primary records whose mark differs from Picard's, the rule that all of them name.
 """
 
 import json
@@ -12,21 +12,21 @@ import subprocess
 from pathlib import Path
 
 import _measure as bench
-from markdup import PICARD, aligned
+from markdup import PICARD, aligned_sam
 
 CACHE = Path.home() / ".cache/godwit"
 GATK = CACHE / "gatk-4.6.2.0"
 ADAM = CACHE / "adam-1.0"
-# Spark 3 on Java 17 reaches into these.
+# Packages of Java 17 that Spark 3 accesses by reflection.
 PACKAGES = "lang lang.invoke io net nio util util.concurrent".split()
-OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in PACKAGES]
-OPENS += [f"--add-opens=java.base/sun.{package}=ALL-UNNAMED" for package in ("nio.ch", "security.action", "util.calendar")]
+ADD_OPENS_ARGS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in PACKAGES]
+ADD_OPENS_ARGS += [f"--add-opens=java.base/sun.{package}=ALL-UNNAMED" for package in ("nio.ch", "security.action", "util.calendar")]
 
 
-def scripts(options, godwit, sam, scratch):
-    """One bash script per competitor; each leaves NAME.bam."""
+def competitor_scripts(options, godwit, sam, scratch):
+    """Returns one bash script per competitor; each writes NAME.bam."""
     sam, out, godwit = (shlex.quote(str(path)) for path in (sam, scratch, godwit))
-    java = f"java -Xmx{options.heap} {' '.join(OPENS)}"
+    java = f"java -Xmx{options.heap} {' '.join(ADD_OPENS_ARGS)}"
     more = max(options.threads - 1, 0)
     return {
         "godwit markdup": f"{godwit} markdup {sam} --out {out}/godwit.bam --threads {options.threads} --temp {out} --quiet",
@@ -50,7 +50,7 @@ def scripts(options, godwit, sam, scratch):
 
 
 def shuffled_bytes(folder):
-    """Bytes that all tasks of the run in an event log wrote for others."""
+    """Returns the shuffle bytes that all tasks of an event log wrote."""
     total = 0
     for log in folder.iterdir():
         with open(log) as lines:
@@ -60,41 +60,41 @@ def shuffled_bytes(folder):
     return total
 
 
-def marked(bam):
-    """Primary records with the duplicate flag, as name and read of pair."""
+def duplicate_records(bam):
+    """Returns the primary records with the duplicate flag, as name and read of pair."""
     listing = subprocess.run(["samtools", "view", "-f", "1024", "-F", "2304", bam], check=True, stdout=subprocess.PIPE)
     fields = (line.split(b"\t", 2) for line in listing.stdout.splitlines())
     return {(name, int(flag) & 192) for name, flag, _ in fields}
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default: 3)")
-    parser.add_argument("--spark-rounds", type=int, default=1, help="rounds of all that runs on Java (default: 1)")
+    parser.add_argument("--spark-rounds", type=int, default=1, help="rounds of the Java programs (default: 1)")
     parser.add_argument("--heap", default="6g", help="heap of every JVM (default: 6g)")
     options = parser.parse_args()
-    bench.need("bwa", "samtools", "java")
+    bench.require_tools("bwa", "samtools", "java")
     here = Path(__file__).parent
     for folder in ("../tests/tools/picard", "../tests/tools/gatk", "spark/adam"):
-        bench.run([here / folder / "fetch.sh"])
+        bench.run_checked([here / folder / "fetch.sh"])
     godwit = bench.godwit_binary(options)
-    sam = aligned(options, godwit)
+    sam = aligned_sam(options, godwit)
     scratch = bench.scratch_directory(options, "spark")
-    competitors = scripts(options, godwit, sam, scratch)
+    competitors = competitor_scripts(options, godwit, sam, scratch)
     rounds = {name: options.rounds if "godwit" in name else options.spark_rounds for name in competitors}
-    measured = bench.compete(competitors, rounds, scratch)
-    judge = marked(scratch / "picard.bam")
+    measured = bench.measure_competitors(competitors, rounds, scratch)
+    judge = duplicate_records(scratch / "picard.bam")
     remarks = [f"Picard marks {len(judge)} primary records."]
     promises = []
     for name in ("godwit", "gatk", "adam"):
-        found = marked(scratch / f"{name}.bam")
+        found = duplicate_records(scratch / f"{name}.bam")
         if name == "godwit":
-            promises = [bench.promise("records marked otherwise than by Picard", [len(found ^ judge)], at_most=0)]
-        remarks.append(f"{name}: {len(found - judge)} primary records marked that Picard does not mark, {len(judge - found)} not marked that it does.")
+            promises = [bench.target("records marked otherwise than by Picard", [len(found ^ judge)], at_most=0)]
+        remarks.append(f"{name}: {len(found - judge)} primary records are marked by it only, {len(judge - found)} by Picard only.")
     for name in ("gatk", "adam"):
         remarks.append(f"{name}: {shuffled_bytes(scratch / f'{name}-events') / 1e6:.0f} MB shuffled; {sam.stat().st_size / 1e6:.0f} MB of SAM.")
-    remarks.append("godwit in one process shuffles nothing; what its nodes send each other is in nodes.md.")
-    bench.report("spark", "Sort and mark duplicates, beside Spark", options, godwit, competitors, measured, "godwit markdup", promises, remarks)
+    remarks.append("godwit in one process shuffles nothing; nodes.md has the traffic between its workers.")
+    bench.write_comparison("spark", "Sort and mark duplicates, beside Spark", options, godwit, competitors, measured, "godwit markdup", promises, remarks)
     shutil.rmtree(scratch)
 
 

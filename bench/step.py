@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What a step costs: CPU of deciding and writing, with functions that do next to nothing, beside the same without one.
+"""The cost of a step: CPU of deciding and writing, with functions that do almost nothing, beside the same without a step.
 
-Reads are aligned once, by bwa; each round replays what it said, without a step and with each function, one after the other. CPU is that of godwit and of the
-Python it started, user and system, from its event "deciding duplicates" to its end, on one thread. Starting Python is part of it, though it is started before
-anything is aligned; what that takes, which does not grow with the reads, is also measured by itself. --python names a Python with pyarrow.
+bwa aligns the reads once; each round replays its output, without a step and with each function, one after the other. CPU is that of godwit and of the
+Python it started, user and system, from its event "deciding duplicates" to its end, on one thread. It includes the start of Python, although Python starts before
+the alignment; this time, which does not grow with the reads, is also measured separately. --python names a Python with pyarrow.
 """
 
 import resource
@@ -17,10 +17,10 @@ FUNCTIONS = [
     ("none", None, "no step"),
     ("same", "same", "all columns, returned as they are"),
     ("same_of_two", "same_of_two", "two columns, returned as they are"),
-    ("mask_of_two", "mask_of_two", "two columns, a mask that keeps most"),
+    ("mask_of_two", "mask_of_two", "two columns, a mask that keeps most records"),
     ("rebuilt", "rebuilt", "all columns, a table that is made records again"),
 ]
-MODULE = '''
+STEP_MODULE_CODE = '''
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,29 +45,29 @@ def rebuilt(table):
 '''
 
 
-# Answers for an aligner once all reads have come.
-REPLAY = """#!/bin/sh
+# An aligner that writes its answers after it has received all reads.
+REPLAY_SCRIPT = """#!/bin/sh
 cat "$1" > /dev/null
 cat "$2"
 """
 READ_GROUP = "@RG\\tID:bench\\tSM:bench\\tLB:bench"
 
 
-def said_by_bwa(options, fasta, files):
-    """What bwa makes of the reads, made once."""
+def bwa_sam(options, fasta, files):
+    """Aligns the reads by bwa once and returns the SAM file."""
 
     def build(folder):
         with (folder / "bench.sam").open("w") as sam:
             command = ["bwa", "mem", "-t", options.threads, "-K", "100000000", "-R", READ_GROUP, fasta, *files]
-            bench.run(command, stdout=sam, stderr=subprocess.DEVNULL)
-        (folder / "replay.sh").write_text(REPLAY)
+            bench.run_checked(command, stdout=sam, stderr=subprocess.DEVNULL)
+        (folder / "replay.sh").write_text(REPLAY_SCRIPT)
 
     folder = files[0].parent
-    return bench.make(folder.with_name(folder.name + "-said"), build)
+    return bench.build_once(folder.with_name(folder.name + "-said"), build)
 
 
 def start_cpu_s(python):
-    """CPU seconds of starting Python with what a step imports."""
+    """Returns the CPU seconds of starting Python with the imports of a step."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([python, "-c", "import dataclasses, hashlib, inspect, json, mmap, traceback, typing, pyarrow.ipc, pyarrow.compute"], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -75,25 +75,25 @@ def start_cpu_s(python):
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default: 5)")
     parser.add_argument("--python", default="python3", help="a python with pyarrow (default: python3)")
     options = parser.parse_args()
-    bench.need("bwa")
+    bench.require_tools("bwa")
     godwit = bench.godwit_binary(options)
-    fasta = bench.reference(options, godwit)
-    files = [file.resolve() for file in bench.reads(options, godwit, fasta, gzip=False)]
+    fasta = bench.reference_fasta(options, godwit)
+    files = [file.resolve() for file in bench.simulated_reads(options, godwit, fasta, gzip=False)]
     scratch = bench.scratch_directory(options, "step")
-    (scratch / "steps.py").write_text(MODULE)
-    said = said_by_bwa(options, fasta, files).resolve()
+    (scratch / "steps.py").write_text(STEP_MODULE_CODE)
+    said = bwa_sam(options, fasta, files).resolve()
     command = [godwit, "align", "--reference", fasta.resolve(), "--reads", *files, "--sample", "bench", "--threads", "1", "--json"]
     command += ["--read-group", READ_GROUP, "--aligner", f"sh {said / 'replay.sh'} {{reads}} {said / 'bench.sam'}"]
     measured = {name: [] for name, _, _ in FUNCTIONS}
     for _ in range(options.rounds):
         for name, function, _ in FUNCTIONS:
             step = ["--step", f"steps:{function}", "--python", options.python] if function else []
-            measured[name].append(bench.cpu_s_from("deciding duplicates", [*command, "--out", scratch / "out", *step], scratch, children=True))
-            bench.progress(f"{name}: {measured[name][-1]:.2f} s")
+            measured[name].append(bench.cpu_s_from_stage("deciding duplicates", [*command, "--out", scratch / "out", *step], scratch, children=True))
+            bench.report_progress(f"{name}: {measured[name][-1]:.2f} s")
     starts = [start_cpu_s(options.python) for _ in range(options.rounds)]
     records = 2 * options.pairs
     lines = ["# Steps", "", f"{options.pairs:,} pairs, one thread, {options.rounds} interleaved rounds; `bench/step.py`.", ""]
@@ -106,17 +106,17 @@ def main():
         lines.append(f"| {what} | {median:.2f} ({min(values):.2f}-{max(values):.2f}) | {median / base:.2f} | {more} |")
     more = {name: [100 * (step / none - 1) for step, none in zip(measured[name], measured["none"])] for name in measured}
     promises = [
-        bench.promise("identity step on all columns, more CPU of deciding and writing", more["same"], at_most=10, unit="%"),
-        bench.promise("identity step on two columns, more CPU of deciding and writing", more["same_of_two"], at_most=10, unit="%"),
+        bench.target("identity step on all columns, more CPU of deciding and writing", more["same"], at_most=10, unit="%"),
+        bench.target("identity step on two columns, more CPU of deciding and writing", more["same_of_two"], at_most=10, unit="%"),
     ]
     start = statistics.median(starts)
     without = {name: 100 * statistics.median((step - start) / none - 1 for step, none in zip(measured[name], measured["none"])) for name in measured}
-    around = bench.circumstances(options, godwit)
-    lines += ["", *[f"- {bench.in_words(promised)}" for promised in promises]]
-    lines += [f"- Starting Python takes {start:.2f} s of CPU, once for each thread that writes. Without it, it is {without['same']:.1f} % on all columns"
+    around = bench.measurement_context(options, godwit)
+    lines += ["", *[f"- {bench.format_target(promised)}" for promised in promises]]
+    lines += [f"- Starting Python takes {start:.2f} s of CPU, once for each writing thread. Without it, the cost is {without['same']:.1f} % on all columns"
               f" and {without['same_of_two']:.1f} % on two."]
-    text = "\n".join([*lines, "", f"{bench.machine(around)}; reference {around['reference']}.", ""])
-    bench.write("step", options.results, text, around, promises, {"cpu_s": measured, "start_cpu_s": starts})
+    text = "\n".join([*lines, "", f"{bench.format_host(around)}; reference {around['reference']}.", ""])
+    bench.write_result("step", options.results, text, around, promises, {"cpu_s": measured, "start_cpu_s": starts})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What it costs a server to be watched: metrics that are scraped, spans that are sent.
+"""The cost of observability for a server: scraped metrics and exported spans.
 
-Two `godwit serve` of the same files, one of which sends spans (--otlp) to a collector that takes and drops them. Two kinds of work, both by
-pyarrow: fetching a whole table of a few columns, and asking after a dataset (GetFlightInfo) two thousand times, which is nearly nothing but the
-call. In turns: nobody scrapes, somebody scrapes every second, ten times a second, nobody scrapes and spans are sent. Prometheus scrapes every 15
-or 60 seconds. That calls are counted at all cannot be switched off, and is in all of them; scraper, collector and client are on the same cores.
+Two `godwit serve` of the same files, one of which exports spans (--otlp) to a collector that discards them. Two kinds of work, both by
+pyarrow: fetching a whole table of a few columns, and calling GetFlightInfo for a dataset two thousand times, which is almost only the cost of the
+call. The settings alternate: no scrapes, a scrape every second, ten scrapes a second, no scrapes with exported spans. Prometheus scrapes every 15
+or 60 seconds. The counting of calls cannot be disabled, so all settings include it; scraper, collector and client use the same cores.
 """
 
 import http.server
@@ -13,15 +13,15 @@ import threading
 import time
 import urllib.request
 
-import _clients
+import _client_processes
 import _measure as bench
 
-ASKED = 2000
-ARMS = {"nobody scrapes": None, "scraped every second": 1.0, "scraped ten times a second": 0.1, "spans are sent": None}
+REQUESTS_PER_ROUND = 2000
+SCRAPE_INTERVALS = {"nobody scrapes": None, "scraped every second": 1.0, "scraped ten times a second": 0.1, "spans are sent": None}
 
 
-class Collector(http.server.ThreadingHTTPServer):
-    """Takes spans and counts requests and bytes."""
+class SpanCollector(http.server.ThreadingHTTPServer):
+    """A collector that receives spans and counts requests and bytes."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -43,7 +43,7 @@ class Collector(http.server.ThreadingHTTPServer):
 
 
 class Scraper:
-    """Scrapes every so many seconds, for a `with`; never where that is None."""
+    """A thread that scrapes at an interval, and never if it is None; a context manager."""
 
     def __init__(self, address, seconds):
         self.url, self.seconds, self.over, self.scraped, self.bytes = f"http://{address}/metrics", seconds, threading.Event(), 0, 0
@@ -66,73 +66,73 @@ class Scraper:
 
 
 def main():
-    parser = bench.parser(__doc__)
+    parser = bench.base_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default: 9)")
-    parser.add_argument("--rows", type=int, default=10_000_000, help="of the table that is fetched (default: 10,000,000)")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the fetched table (default: 10,000,000)")
     options = parser.parse_args()
     godwit = bench.godwit_binary(options)
-    interpreter = _clients.python("databases")
+    interpreter = _client_processes.client_python("databases")
     root = bench.scratch_directory(options, "watching")
     code = (
         "import sys, pyarrow as pa, pyarrow.parquet as pq; n = int(sys.argv[2]);"
         "pq.write_table(pa.table({'a': range(n), 'b': [x % 97 for x in range(n)]}), sys.argv[1])"
     )
-    bench.run([interpreter, "-c", code, root / "table.parquet", options.rows])
-    collector = Collector()
-    measured = {job: {arm: [] for arm in ARMS} for job in ("fetch", "asks")}
-    scrapes, scraped_bytes = {arm: 0 for arm in ARMS}, 0
+    bench.run_checked([interpreter, "-c", code, root / "table.parquet", options.rows])
+    collector = SpanCollector()
+    measured = {job: {arm: [] for arm in SCRAPE_INTERVALS} for job in ("fetch", "asks")}
+    scrapes, scraped_bytes = {arm: 0 for arm in SCRAPE_INTERVALS}, 0
     spans = ["--otlp", f"http://127.0.0.1:{collector.server_port}"]
-    with _clients.Served(godwit, root) as plain, _clients.Served(godwit, root, *spans) as traced:
-        servers = {arm: traced if arm == "spans are sent" else plain for arm in ARMS}
-        clients = {one: _clients.Client(interpreter, "node.py", one.address, server=one.pid) for one in (plain, traced)}
+    with _client_processes.DataServer(godwit, root) as plain, _client_processes.DataServer(godwit, root, *spans) as traced:
+        servers = {arm: traced if arm == "spans are sent" else plain for arm in SCRAPE_INTERVALS}
+        clients = {one: _client_processes.Client(interpreter, "flight_clients.py", one.address, server=one.pid) for one in (plain, traced)}
         jobs = {
-            "fetch": lambda client: client.ask("flight", dataset="table.parquet"),
-            "asks": lambda client: client.ask("info", dataset="table.parquet", times=ASKED),
+            "fetch": lambda client: client.run_job("flight", dataset="table.parquet"),
+            "asks": lambda client: client.run_job("info", dataset="table.parquet", times=REQUESTS_PER_ROUND),
         }
         for client in clients.values():
             for job in jobs.values():
                 job(client)
         for at in range(options.rounds):
-            # Whoever is first in a round is another one each time.
-            order = list(ARMS)[at % len(ARMS):] + list(ARMS)[: at % len(ARMS)]
+            # Each round starts with a different setting.
+            order = list(SCRAPE_INTERVALS)[at % len(SCRAPE_INTERVALS):] + list(SCRAPE_INTERVALS)[: at % len(SCRAPE_INTERVALS)]
             for name, job in jobs.items():
                 for arm in order:
-                    with Scraper(servers[arm].address, ARMS[arm]) as scraper:
+                    with Scraper(servers[arm].address, SCRAPE_INTERVALS[arm]) as scraper:
                         measured[name][arm].append(job(clients[servers[arm]]))
                     scrapes[arm] += scraper.scraped
                     scraped_bytes = max(scraped_bytes, scraper.bytes)
-            bench.progress(f"round {at + 1}: " + ", ".join(f"{arm} {measured['asks'][arm][-1]['wall_s']:.3f} s" for arm in ARMS))
+            bench.report_progress(f"round {at + 1}: " + ", ".join(f"{arm} {measured['asks'][arm][-1]['wall_s']:.3f} s" for arm in SCRAPE_INTERVALS))
         for client in clients.values():
             client.close()
         time.sleep(1.5)
-    around = bench.circumstances(options, godwit)
+    around = bench.measurement_context(options, godwit)
     lines = ["| | fetch, wall s | of unwatched | asks, wall s | of unwatched | CPU s of the server for the asks |", "|---|---|---|---|---|---|"]
 
     def cells(job, arm):
         rounds, base = measured[job][arm], measured[job]["nobody scrapes"]
-        quotients = bench.quotients(rounds, base, "wall_s")
-        return f"{bench.median(rounds, 'wall_s'):.3f} | {statistics.median(quotients):.3f} ({min(quotients):.2f} - {max(quotients):.2f})"
+        quotients = bench.ratios(rounds, base, "wall_s")
+        return f"{bench.median_field(rounds, 'wall_s'):.3f} | {statistics.median(quotients):.3f} ({min(quotients):.2f} - {max(quotients):.2f})"
 
-    for arm in ARMS:
-        server = bench.median(measured["asks"][arm], "server_cpu_s")
+    for arm in SCRAPE_INTERVALS:
+        server = bench.median_field(measured["asks"][arm], "server_cpu_s")
         lines.append(f"| {arm} | {cells('fetch', arm)} | {cells('asks', arm)} | {server:.2f} |")
     text = "\n".join([
-        "# What it costs to be watched",
+        "# Cost of observability",
         "",
         __doc__.split("\n", 2)[2].strip(),
         "",
-        f"A table of {options.rows:,} rows and two columns; {ASKED:,} questions; {options.rounds} rounds, medians of all and of the quotients of each round, with the least and the greatest; {bench.machine(around)}.",
+        f"A table of {options.rows:,} rows and two columns; {REQUESTS_PER_ROUND:,} requests; {options.rounds} rounds, medians of all and of the ratios of each round, with minimum and maximum; {bench.format_host(around)}.",
         "",
         *lines,
         "",
         f"- Scrapes: {', '.join(f'{count} where {arm}' for arm, count in scrapes.items() if count)}; an answer has {scraped_bytes:,} bytes.",
         f"- Spans: {collector.requests} requests with {collector.bytes:,} bytes of JSON.",
         "",
-        f"Command: `{bench.shown_command()}`",
+        f"Command: `{bench.command_line()}`",
         "",
     ])
     more = {"measured": measured, "scrapes": scrapes, "scraped_bytes": scraped_bytes, "spans": {"requests": collector.requests, "bytes": collector.bytes}}
-    bench.write("watching", options.results, text, around, [], more)
+    bench.write_result("watching", options.results, text, around, [], more)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ fn nodes_train_together_and_keep_their_rows() {
 fn the_page_about_federated_training_runs() {
     needs!("python3");
     let page = package().join("../docs/guide/federated.md");
-    let said = succeed(interpreter("scoring").arg(package().join("tests/page.py")).arg(page));
+    let said = succeed(interpreter("scoring").arg(package().join("tests/run_guide_page.py")).arg(page));
     assert!(String::from_utf8_lossy(&said.stdout).starts_with("accuracy 0.9"), "{said:?}");
 }
 
@@ -122,7 +122,7 @@ fn of_a_page(page: &str, environment: &str, directory: &Path) -> Vec<String> {
     // Python that is typed in finds what lies in its directory.
     python.env("PYTHONPATH", format!("{}:{}", package().join("src").display(), directory.display()));
     let page = package().join("../docs/guide").join(page);
-    let said = succeed(python.arg(package().join("tests/page.py")).arg(page));
+    let said = succeed(python.arg(package().join("tests/run_guide_page.py")).arg(page));
     lines(&String::from_utf8(said.stdout).expect("it prints text"))
 }
 

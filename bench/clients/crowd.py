@@ -1,8 +1,8 @@
-"""Clients that cost a server much and ask for little: crowd.py ADDRESS IDLE SLOW DATASET PAGE.
+"""Clients that occupy a server and request little: crowd.py ADDRESS IDLE SLOW DATASET PAGE.
 
-IDLE sockets are held open, a third of them silent, a third after what HTTP/2 begins with, a third after one request of HTTP/1.1; what the
-server closes is opened again each second. Of SLOW readers half fetch rows of DATASET over Flight and half the PAGE over HTTP/1.1; the first
-take a batch, and the others 4 KiB, every minute. Prints a line when all are there, and ends with stdin.
+IDLE sockets stay open: a third of them sends nothing, a third sends the HTTP/2 preface, a third sends one HTTP/1.1 request. Sockets that the
+server closes are reopened each second. Of the SLOW readers, half fetch rows of DATASET over Flight and half fetch PAGE over HTTP/1.1. Each minute,
+the former read a batch and the latter 4 KiB. Prints a line when all clients are connected, and ends when stdin is closed.
 """
 
 import itertools
@@ -16,28 +16,28 @@ import time
 
 from pyarrow import flight
 
-HTTP2_START = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-STREAMS_OF_A_CLIENT = 25
-PAUSE_S = 60
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+STREAMS_PER_CLIENT = 25
+READ_INTERVAL_S = 60
 READ_BYTES = 4096
 
 
-def first_words(kind):
-    return (b"", HTTP2_START, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")[kind % 3]
+def first_bytes(kind):
+    return (b"", HTTP2_PREFACE, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")[kind % 3]
 
 
-def connect(host, port, words, receive_bytes=None):
+def connect(host, port, args, receive_bytes=None):
     made = socket.socket()
     if receive_bytes:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     made.connect((host, port))
-    made.sendall(words)
+    made.sendall(args)
     made.setblocking(False)
     return made
 
 
-class Idle:
-    """Sockets of which nothing more is to come."""
+class IdleSockets:
+    """Open sockets that send no further requests."""
 
     def __init__(self, host, port, count):
         self.where, self.watch = (host, port), selectors.DefaultSelector()
@@ -46,12 +46,12 @@ class Idle:
 
     def open(self, kind):
         try:
-            self.watch.register(connect(*self.where, first_words(kind)), selectors.EVENT_READ, kind)
+            self.watch.register(connect(*self.where, first_bytes(kind)), selectors.EVENT_READ, kind)
         except OSError:
-            pass  # The server has enough of them.
+            pass  # The server accepts no more sockets.
 
-    def care(self):
-        """Reads what was answered, and opens again what was closed."""
+    def reopen_closed(self):
+        """Reads the answers, and reopens the sockets that the server has closed."""
         for key, _ in self.watch.select(0):
             try:
                 if key.fileobj.recv(65536):
@@ -62,14 +62,14 @@ class Idle:
             key.fileobj.close()
             self.open(key.data)
 
-    def count(self):
+    def open_sockets(self):
         return len(self.watch.get_map())
 
 
-def slow_streams(address, count, dataset):
-    """Streams of Flight, of which one batch was taken."""
+def open_slow_streams(address, count, dataset):
+    """Opens Flight streams and reads one batch of each."""
     streams = []
-    clients = [flight.connect(f"grpc+tcp://{address}", generic_options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(0, count, STREAMS_OF_A_CLIENT)]
+    clients = [flight.connect(f"grpc+tcp://{address}", generic_options=[("grpc.use_local_subchannel_pool", 1)]) for _ in range(0, count, STREAMS_PER_CLIENT)]
     for client in itertools.islice(itertools.cycle(clients), count):
         info = client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps({"dataset": dataset}).encode()))
         stream = client.do_get(info.endpoints[0].ticket)
@@ -91,24 +91,24 @@ def read_slowly(streams, sockets):
                 slow.recv(READ_BYTES)
             except BlockingIOError:
                 pass
-        time.sleep(max(0, PAUSE_S - (time.monotonic() - started)))
+        time.sleep(max(0, READ_INTERVAL_S - (time.monotonic() - started)))
 
 
 def main():
     address, idle, slow, dataset, page = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
     host, port = address.split(":")
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    sockets = Idle(host, int(port), idle)
+    sockets = IdleSockets(host, int(port), idle)
     asked = f"GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     readers = [connect(host, int(port), asked, READ_BYTES) for _ in range(slow // 2)]
-    streams = slow_streams(address, slow - len(readers), dataset)
+    streams = open_slow_streams(address, slow - len(readers), dataset)
     threading.Thread(target=read_slowly, args=(streams, readers), daemon=True).start()
-    print(json.dumps({"idle": sockets.count(), "pages": len(readers), "streams": len(streams)}), flush=True)
+    print(json.dumps({"idle": sockets.open_sockets(), "pages": len(readers), "streams": len(streams)}), flush=True)
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     while not ended.wait(1):
-        sockets.care()
-    print(json.dumps({"idle": sockets.count()}), flush=True)
+        sockets.reopen_closed()
+    print(json.dumps({"idle": sockets.open_sockets()}), flush=True)
 
 
 if __name__ == "__main__":

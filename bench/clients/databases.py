@@ -1,15 +1,16 @@
-"""A whole table of a database into Python, in the ways there are: databases.py WAY PORT, for PostgreSQL or ClickHouse on this machine.
+"""Fetches a whole database table into Python by different clients: databases.py CLIENT PORT, for PostgreSQL or ClickHouse on this machine.
 
-Jobs: `fetch` a table; `digest`, what its rows sum up to; `load`, by ADBC, a Parquet file into a table of PostgreSQL. Ways that give rows of Python objects drop them as they come, so that many fit; the
-others end with an Arrow table, but for `copy_binary`, whose bytes nobody looks at, and `clickhouse`, which ends with arrays of numpy.
+Jobs: `fetch` a table; `digest`, a digest of its rows; `load`, by ADBC, a Parquet file into a table of PostgreSQL. Clients that return rows of Python
+objects drop each batch after it was received, so that large tables fit in memory. The other clients return an Arrow table, except `copy_binary`, whose bytes
+are not decoded, and `clickhouse`, which returns numpy arrays.
 """
 
 import sys
 
-import _loop
+import _job_loop
 import pyarrow as pa
 
-ROWS_AT_A_TIME = 65_536
+FETCH_ROWS = 65_536
 DATABASE = {"host": "127.0.0.1", "user": "bench", "dbname": "postgres"}
 ODBC = "Driver=psqlodbcw.so;Server=127.0.0.1;Port={port};Database=postgres;Uid=bench;UseDeclareFetch=1;Fetch=65536;MaxVarcharSize=32"
 URI = "postgresql://bench@127.0.0.1:{port}/postgres"
@@ -20,7 +21,7 @@ def everything(table):
 
 
 class Rows:
-    """Rows as tuples."""
+    """A client that returns rows as tuples."""
 
     def __init__(self, port):
         self.port = port
@@ -33,7 +34,7 @@ class Rows:
 
     def digest(self, table):
         rows = [tuple(row) for batch in self.batches(table) for row in batch]
-        return _loop.digest(pa.table([pa.array(column) for column in zip(*rows)], [str(at) for at in range(len(rows[0]))]))
+        return _job_loop.table_digest(pa.table([pa.array(column) for column in zip(*rows)], [str(at) for at in range(len(rows[0]))]))
 
 
 class Pyodbc(Rows):
@@ -44,7 +45,7 @@ class Pyodbc(Rows):
 
     def batches(self, table):
         cursor = self.connection.execute(everything(table))
-        while batch := cursor.fetchmany(ROWS_AT_A_TIME):
+        while batch := cursor.fetchmany(FETCH_ROWS):
             yield batch
 
 
@@ -57,12 +58,12 @@ class Psycopg(Rows):
     def batches(self, table):
         with self.connection.cursor(name="rows", binary=True) as cursor:
             cursor.execute(everything(table))
-            while batch := cursor.fetchmany(ROWS_AT_A_TIME):
+            while batch := cursor.fetchmany(FETCH_ROWS):
                 yield batch
 
 
 class Columns:
-    """Rows as an Arrow table."""
+    """A client that returns rows as an Arrow table."""
 
     def table(self, name):
         raise NotImplementedError
@@ -71,7 +72,7 @@ class Columns:
         return {"rows": self.table(table).num_rows}
 
     def digest(self, table):
-        return _loop.digest(self.table(table))
+        return _job_loop.table_digest(self.table(table))
 
 
 class ArrowOdbc(Columns):
@@ -82,7 +83,7 @@ class ArrowOdbc(Columns):
         import arrow_odbc
 
         reader = arrow_odbc.read_arrow_batches_from_odbc(
-            query=everything(name), connection_string=self.text, batch_size=ROWS_AT_A_TIME, max_text_size=32
+            query=everything(name), connection_string=self.text, batch_size=FETCH_ROWS, max_text_size=32
         )
         return pa.Table.from_batches(list(reader), reader.schema)
 
@@ -103,7 +104,7 @@ class CopyCsv(Columns):
 
 
 class CopyBinary:
-    """The bytes of a binary `COPY`; nothing is made of them."""
+    """The bytes of a binary `COPY`, which are not decoded."""
 
     def __init__(self, port):
         import psycopg
@@ -128,7 +129,7 @@ class Connectorx(Columns):
 
 
 class ConnectorxRows(Connectorx):
-    """PostgreSQL's protocol of rows, made into Arrow."""
+    """PostgreSQL's row protocol, converted to Arrow."""
 
     protocol = "cursor"
 
@@ -157,7 +158,7 @@ class AdbcPostgresql(Columns):
 
 
 class Clickhouse:
-    """Blocks of columns, as a vectorised protocol has them."""
+    """Blocks of columns, as in a vectorised protocol."""
 
     def __init__(self, port):
         from clickhouse_driver import Client
@@ -169,12 +170,12 @@ class Clickhouse:
         return {"rows": len(columns[0])}
 
 
-WAYS = {
+CLIENTS = {
     "pyodbc": Pyodbc, "psycopg": Psycopg, "arrow_odbc": ArrowOdbc, "copy_csv": CopyCsv, "copy_binary": CopyBinary, "connectorx": Connectorx,
     "connectorx_rows": ConnectorxRows, "adbc": AdbcPostgresql, "clickhouse": Clickhouse,
 }
 
 
 if __name__ == "__main__":
-    way = WAYS[sys.argv[1]](int(sys.argv[2]))
-    _loop.serve({job: getattr(way, job) for job in ("fetch", "digest", "load") if hasattr(way, job)})
+    client = CLIENTS[sys.argv[1]](int(sys.argv[2]))
+    _job_loop.run_jobs({job: getattr(client, job) for job in ("fetch", "digest", "load") if hasattr(client, job)})

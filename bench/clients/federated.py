@@ -1,8 +1,8 @@
-"""Tensors that go to a node and come back, in several ways: federated.py serve WAY, which prints where it is, and federated.py WAY WHERE.
+"""Tensors that go to a server and back, over several transports: federated.py serve TRANSPORT prints its address; federated.py TRANSPORT ADDRESS is a client.
 
-The node gives every tensor back as it came: what is measured is all that lies between two arrays of numpy in two processes. Ways: `exchange`, that of
-`godwit.federated`; `socket`, pickled, behind their length, over a socket that stays open; `http`, pickled, as the body of a request over a connection that is
-kept; `json`, pickled, in base64 and in JSON over HTTP, which is how PyGrid sends what its workers train on.
+The server returns every tensor unchanged: the measurement includes everything between two numpy arrays in two processes. Transports: `exchange`, that of
+`godwit.federated`; `socket`, pickled, with a length prefix, over a persistent socket; `http`, pickled, as the body of a request over a persistent
+connection; `json`, pickled, in base64 and in JSON over HTTP, as PyGrid sends the models and data of its workers.
 """
 
 import base64
@@ -18,27 +18,27 @@ import struct
 import sys
 import time
 
-import _loop
+import _job_loop
 import numpy as np
 
 
-def pickled(arrays):
+def to_pickle(arrays):
     return pickle.dumps(arrays, protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def in_json(arrays):
-    return json.dumps({"tensors": base64.b64encode(pickled(arrays)).decode()}).encode()
+def to_json(arrays):
+    return json.dumps({"tensors": base64.b64encode(to_pickle(arrays)).decode()}).encode()
 
 
-def out_of_json(body):
+def from_json(body):
     return pickle.loads(base64.b64decode(json.loads(body)["tensors"]))
 
 
-# Path -> how tensors become a body, and a body tensors.
-BODIES = {"/http": (pickled, pickle.loads), "/json": (in_json, out_of_json)}
+# Path -> encoder of tensors to a body, and decoder of a body to tensors.
+BODIES = {"/http": (to_pickle, pickle.loads), "/json": (to_json, from_json)}
 
 
-def received(stream):
+def receive_frame(stream):
     (length,) = struct.unpack("<Q", stream.read(8))
     return pickle.loads(stream.read(length))
 
@@ -50,11 +50,11 @@ class Socket:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = self.connection.makefile("rb")
 
-    def there_and_back(self, arrays):
-        body = pickled(arrays)
+    def round_trip(self, arrays):
+        body = to_pickle(arrays)
         self.connection.sendall(struct.pack("<Q", len(body)))
         self.connection.sendall(body)
-        return received(self.stream)
+        return receive_frame(self.stream)
 
 
 class Http:
@@ -65,44 +65,44 @@ class Http:
         self.connection.connect()
         self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def there_and_back(self, arrays):
+    def round_trip(self, arrays):
         self.connection.request("POST", self.path, self.pack(arrays))
         return self.unpack(self.connection.getresponse().read())
 
 
 class Exchange:
-    """One exchange for all tensors of one shape, as `godwit.federated.average` has with each node."""
+    """One exchange for all tensors of one shape, as `godwit.federated.average` uses with each server."""
 
     def __init__(self, where):
         self.where, self.open = where, {}
 
-    def there_and_back(self, arrays):
+    def round_trip(self, arrays):
         from godwit import federated
-        from godwit._flight import Connection
+        from godwit._flight_client import Connection
 
         shapes = tuple(array.shape for array in arrays)
         if shapes not in self.open:
-            self.open[shapes] = federated._Exchange(Connection(self.where, None, None))
-        schema, batch = federated._packed(arrays)
-        flat, _ = self.open[shapes].trained(schema, batch)
+            self.open[shapes] = federated._TrainingExchange(Connection(self.where, None, None))
+        schema, batch = federated._pack_parameters(arrays)
+        flat, _ = self.open[shapes].train_round(schema, batch)
         ends = np.cumsum([array.size for array in arrays])[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(flat, ends), shapes)]
 
 
-WAYS = {"exchange": Exchange, "socket": Socket, "http": lambda where: Http(where, "/http"), "json": lambda where: Http(where, "/json")}
+TRANSPORTS = {"exchange": Exchange, "socket": Socket, "http": lambda where: Http(where, "/http"), "json": lambda where: Http(where, "/json")}
 
 
-class SocketNode(socketserver.StreamRequestHandler):
+class SocketServer(socketserver.StreamRequestHandler):
     disable_nagle_algorithm = True
 
     def handle(self):
         while self.rfile.peek(1):
-            body = pickled(received(self.rfile))
+            body = to_pickle(receive_frame(self.rfile))
             self.connection.sendall(struct.pack("<Q", len(body)))
             self.connection.sendall(body)
 
 
-class HttpNode(http.server.BaseHTTPRequestHandler):
+class HttpServer(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1
@@ -120,8 +120,8 @@ class HttpNode(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def serve(way):
-    if way == "exchange":
+def serve(transport):
+    if transport == "exchange":
         from godwit import federated
 
         node = federated.serve(lambda arrays: (arrays, 1), "127.0.0.1:0")
@@ -129,33 +129,33 @@ def serve(way):
         sys.stdin.read()
         node.stop()
         return
-    kind, handler = (socketserver.ThreadingTCPServer, SocketNode) if way == "socket" else (http.server.ThreadingHTTPServer, HttpNode)
+    kind, handler = (socketserver.ThreadingTCPServer, SocketServer) if transport == "socket" else (http.server.ThreadingHTTPServer, HttpServer)
     with kind(("127.0.0.1", 0), handler) as server:
         print(f"127.0.0.1:{server.server_address[1]}", flush=True)
         server.serve_forever()
 
 
-def tensors(shapes):
-    """Numbers of a seed, as pictures and parameters have them: floats of 32 bits."""
+def random_tensors(shapes):
+    """Returns random numbers from a fixed seed in the type of images and parameters: 32-bit floats."""
     draw = np.random.default_rng(20261124)
     return [draw.random(shape, np.float32) for shape in shapes]
 
 
-def jobs(way):
-    def there_and_back(shapes, times):
-        sent, took = tensors(shapes), []
+def jobs(transport):
+    def round_trip(shapes, times):
+        sent, took = random_tensors(shapes), []
         for _ in range(times):
             started = time.perf_counter()
-            found = way.there_and_back(sent)
+            found = transport.round_trip(sent)
             took.append(time.perf_counter() - started)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in found)).hexdigest()
         return {"median_ms": 1e3 * statistics.median(took), "digest": digest, "bytes": sum(array.nbytes for array in sent)}
 
-    return {"there_and_back": there_and_back}
+    return {"round_trip": round_trip}
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
-        _loop.serve(jobs(WAYS[sys.argv[1]](sys.argv[2])))
+        _job_loop.run_jobs(jobs(TRANSPORTS[sys.argv[1]](sys.argv[2])))

@@ -1,4 +1,4 @@
-"""A JSON service for scoring as services are written with FastAPI: json_service.py MODEL. Prints where it is."""
+"""A JSON scoring service in the usual FastAPI style: json_service.py MODEL. Prints its address."""
 
 import socket
 import sys
@@ -10,34 +10,34 @@ import xgboost
 from fastapi import FastAPI, Request, Response
 
 booster = xgboost.Booster()
-of_one_thread = xgboost.Booster()
+single_thread_booster = xgboost.Booster()
 app = FastAPI()
 
 
-def predicted(rows):
-    # One row is one thread's: two would wait for each other.
-    return (booster if len(rows) > 1 else of_one_thread).inplace_predict(np.array(rows))
+def predict(rows):
+    # One thread scores a single row: two would wait for each other.
+    return (booster if len(rows) > 1 else single_thread_booster).inplace_predict(np.array(rows))
 
 
 @app.post("/score")
 async def score(request: Request):
     asked = await request.json()
-    return {"scores": predicted(asked["rows"]).tolist()}
+    return {"scores": predict(asked["rows"]).tolist()}
 
 
 @app.post("/orjson")
 async def score_by_orjson(request: Request):
     asked = orjson.loads(await request.body())
-    return Response(orjson.dumps({"scores": predicted(asked["rows"])}, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+    return Response(orjson.dumps({"scores": predict(asked["rows"])}, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 if __name__ == "__main__":
-    for one in (booster, of_one_thread):
+    for one in (booster, single_thread_booster):
         one.load_model(sys.argv[1])
-    of_one_thread.set_param({"nthread": 1})
-    # asyncio sends answers at once only on a socket that says which protocol it is; else each waits 40 ms for an acknowledgement.
-    place = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    place.bind(("127.0.0.1", 0))
-    place.listen()
-    print(f"127.0.0.1:{place.getsockname()[1]}", flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[place])
+    single_thread_booster.set_param({"nthread": 1})
+    # asyncio disables Nagle's algorithm only on a socket with an explicit protocol; without it, each answer waits 40 ms for an acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    print(f"127.0.0.1:{listener.getsockname()[1]}", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])

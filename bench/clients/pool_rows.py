@@ -1,4 +1,4 @@
-"""Rows of a dataset of a pool by the Python client, batch by batch: pool_rows.py POOL.toml DATASET. Writes a line for each batch, the digest of its rows."""
+"""Reads a dataset of a pool by the Python client, batch by batch: pool_rows.py POOL.toml DATASET. Writes the digest of each batch's rows on its own line."""
 
 import hashlib
 import logging

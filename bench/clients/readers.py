@@ -1,6 +1,6 @@
-"""Reads of a BAM file as Arrow, by what one would use in Python: readers.py pysam|polars-bio|oxbow FILE.
+"""Reads a BAM file as Arrow by Python packages: readers.py pysam|polars-bio|oxbow FILE.
 
-Jobs: `rows` of all reads or those that overlap a region, with the columns that all three can give, as an Arrow table; `count` of the same.
+Jobs: `rows` of all reads or of those that overlap a region, with the columns that all three packages support, as an Arrow table; `count` of the same.
 Regions are contig, start and end, 0-based and half-open.
 """
 
@@ -9,7 +9,7 @@ import sys
 
 os.environ["TQDM_DISABLE"] = "1"
 
-import _loop  # noqa: E402
+import _job_loop  # noqa: E402
 
 
 def pysam_jobs(path):
@@ -23,7 +23,7 @@ def pysam_jobs(path):
         ("template_length", pa.int32()), ("bases", pa.string()), ("qualities", pa.string()),
     ])
 
-    def found(region):
+    def overlapping_reads(region):
         if region:
             return file.fetch(*region)
         file.reset()
@@ -32,7 +32,7 @@ def pysam_jobs(path):
     def batches(region, most=65_536):
         columns = [[] for _ in schema]
         add = [column.append for column in columns]
-        for read in found(region):
+        for read in overlapping_reads(region):
             values = (
                 read.query_name, read.reference_name, read.reference_start, read.reference_end, read.flag, read.cigarstring,
                 read.mapping_quality, read.next_reference_name, read.next_reference_start, read.template_length,
@@ -52,7 +52,7 @@ def pysam_jobs(path):
     def count(region=None):
         if region:
             return {"rows": file.count(*region)}
-        return {"rows": sum(1 for _ in found(None))}
+        return {"rows": sum(1 for _ in overlapping_reads(None))}
 
     return {"rows": rows, "count": count}
 
@@ -94,4 +94,4 @@ def oxbow_jobs(path):
 
 
 if __name__ == "__main__":
-    _loop.serve({"pysam": pysam_jobs, "polars-bio": polars_bio_jobs, "oxbow": oxbow_jobs}[sys.argv[1]](sys.argv[2]))
+    _job_loop.run_jobs({"pysam": pysam_jobs, "polars-bio": polars_bio_jobs, "oxbow": oxbow_jobs}[sys.argv[1]](sys.argv[2]))

@@ -1,8 +1,8 @@
-"""Scoring of a table by one model in several ways: scoring.py WAY WHERE TABLE.
+"""Scoring of a table by one model over several transports: scoring.py TRANSPORT WHERE TABLE.
 
-WAY is `local`, whose WHERE is the model's file; `service`, that of a service for scoring; `json` and `orjson`, that of a JSON service. Jobs: `batches`,
-all rows in batches; `row`, rows one by one; `callers`, the same by several callers at a time. What was scored is told as the sum of scores,
-so that it can be seen to be the same.
+TRANSPORT is `local`, whose WHERE is the model file; `service`, with the address of a scoring service; `json` and `orjson`, with that of a JSON service. Jobs:
+`batches`, all rows in batches; `row`, rows one by one; `callers`, the same by several concurrent threads. Each job returns the sum of the scores,
+so that the benchmark can verify that the scores are equal.
 """
 
 import http.client
@@ -13,22 +13,22 @@ import sys
 import threading
 import time
 
-import _loop
+import _job_loop
 import numpy as np
 import pyarrow.parquet as pq
 
 
-class Local:
-    """In this process, in the quickest way there is: into a matrix of the type that the library computes with."""
+class LocalModel:
+    """Scoring in this process in the fastest way: into a matrix of the type that the library computes with."""
 
     def __init__(self, where):
         import xgboost
 
         self.booster = xgboost.Booster()
         self.booster.load_model(where)
-        # One row is one thread's: two would wait for each other.
-        self.of_one_thread = self.booster.copy()
-        self.of_one_thread.set_param({"nthread": 1})
+        # One thread scores a single row: two would wait for each other.
+        self.single_thread_booster = self.booster.copy()
+        self.single_thread_booster.set_param({"nthread": 1})
 
     def scored(self, batch):
         matrix = np.empty((batch.num_rows, batch.num_columns), np.float32)
@@ -39,12 +39,12 @@ class Local:
     def batches(self, table, rows):
         return np.concatenate([self.scored(batch) for batch in table.to_batches(max_chunksize=rows)])
 
-    def caller(self):
-        return lambda row: self.of_one_thread.inplace_predict(np.array([row]))[0]
+    def make_scorer(self):
+        return lambda row: self.single_thread_booster.inplace_predict(np.array([row]))[0]
 
 
-class Service:
-    """By `godwit.scoring`."""
+class ScoringService:
+    """Scoring by `godwit.scoring`."""
 
     def __init__(self, where):
         self.where = where
@@ -58,19 +58,19 @@ class Service:
     def batches(self, table, rows):
         return self.scorer.score(table, batch_rows=rows)["score"].to_numpy()
 
-    def caller(self):
+    def make_scorer(self):
         stream = self.connect().stream()
         names = stream._described["features"]
         return lambda row: stream.score(dict(zip(names, row)))[0]
 
 
-class Json:
-    """By HTTP with JSON over a connection that is kept."""
+class JsonService:
+    """Scoring by JSON over a persistent HTTP connection."""
 
     def __init__(self, where):
         self.where = where
 
-    def ask(self, connection, matrix):
+    def post_batch(self, connection, matrix):
         body = json.dumps({"rows": matrix}).encode()
         connection.request("POST", "/score", body, {"Content-Type": "application/json"})
         return self.read(connection.getresponse().read())["scores"]
@@ -81,7 +81,7 @@ class Json:
     def connect(self):
         connection = http.client.HTTPConnection(self.where)
         connection.connect()
-        # Headers and body go by themselves, and the latter would wait for the former to be acknowledged.
+        # Headers and body are sent separately; with Nagle's algorithm the body would wait for the acknowledgement of the headers.
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
@@ -91,21 +91,21 @@ class Json:
     def batches(self, table, rows):
         connection, found = self.connect(), []
         for batch in table.to_batches(max_chunksize=rows):
-            found += self.ask(connection, self.rows(np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])))
+            found += self.post_batch(connection, self.rows(np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])))
         return np.array(found)
 
-    def caller(self):
+    def make_scorer(self):
         connection = self.connect()
-        return lambda row: self.ask(connection, [row])[0]
+        return lambda row: self.post_batch(connection, [row])[0]
 
 
-class Orjson(Json):
-    """The same with the fastest JSON there is for Python, at both ends."""
+class OrjsonService(JsonService):
+    """The same with orjson, the fastest JSON library for Python, at both ends."""
 
     def rows(self, matrix):
         return matrix
 
-    def ask(self, connection, matrix):
+    def post_batch(self, connection, matrix):
         import orjson
 
         body = orjson.dumps({"rows": matrix}, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -113,19 +113,19 @@ class Orjson(Json):
         return orjson.loads(connection.getresponse().read())["scores"]
 
 
-WAYS = {"local": Local, "service": Service, "json": Json, "orjson": Orjson}
+TRANSPORTS = {"local": LocalModel, "service": ScoringService, "json": JsonService, "orjson": OrjsonService}
 
 
-def jobs(way, path):
+def jobs(transport, path):
     table = pq.read_table(path).combine_chunks()
     rows_of = np.column_stack([column.to_numpy() for column in table.slice(0, 10_000).columns]).tolist()
 
     def batches(rows):
-        scores = way.batches(table, rows)
+        scores = transport.batches(table, rows)
         return {"rows": len(scores), "sum": float(np.sum(scores, dtype=np.float64))}
 
     def row(calls):
-        ask, took, total = way.caller(), [], 0.0
+        ask, took, total = transport.make_scorer(), [], 0.0
         for at in range(-100, calls):
             started = time.perf_counter()
             score = ask(rows_of[at % len(rows_of)])
@@ -135,8 +135,8 @@ def jobs(way, path):
         took.sort()
         return {"median_ms": 1e3 * statistics.median(took), "p99_ms": 1e3 * took[int(0.99 * len(took))], "sum": total}
 
-    def callers(count, calls):
-        asks, gate = [way.caller() for _ in range(count)], threading.Barrier(count + 1)
+    def score_concurrently(count, calls):
+        asks, gate = [transport.make_scorer() for _ in range(count)], threading.Barrier(count + 1)
 
         def call(ask, first):
             ask(rows_of[0])
@@ -155,8 +155,8 @@ def jobs(way, path):
             thread.join()
         return {"rows_per_s": count * calls / (time.perf_counter() - started)}
 
-    return {"batches": batches, "row": row, "callers": callers}
+    return {"batches": batches, "row": row, "callers": score_concurrently}
 
 
 if __name__ == "__main__":
-    _loop.serve(jobs(WAYS[sys.argv[1]](sys.argv[2]), sys.argv[3]))
+    _job_loop.run_jobs(jobs(TRANSPORTS[sys.argv[1]](sys.argv[2]), sys.argv[3]))

@@ -1,14 +1,14 @@
-"""A table into Spark by JDBC and by the data source of godwit: spark_reads.py JAR POSTGRESQL_PORT GODWIT_URL ROWS.
+"""Reads a table into Spark by JDBC and by the data source of godwit: spark_reads.py JAR POSTGRESQL_PORT GODWIT_URL ROWS.
 
-Job: `read`, all rows by `jdbc` or `godwit` in so many partitions. Spark looks at every value: it counts rows and sums up a hash of all columns, so that
-none is left out on the way and all ways are seen to give the same.
+Job: `read`, all rows by `jdbc` or `godwit` in a given number of partitions. Spark reads every value: it counts rows and sums a hash of all columns.
+So the reader cannot omit a column, and the sums show that all readers return the same rows.
 """
 
 import datetime
 import os
 import sys
 
-import _loop
+import _job_loop
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -24,7 +24,7 @@ def jobs(jar, port, url, rows):
 
     def by_jdbc(partitions):
         reader = spark.read.format("jdbc").option("url", f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=bench").option("dbtable", "taxi")
-        # Rows asked for at a time: its own choice, all of them, does not fit the memory of a worker.
+        # The fetch size in rows: the default, all rows, exceeds the memory of a worker.
         reader = reader.option("fetchsize", 50_000).option("driver", "org.postgresql.Driver")
         if partitions > 1:
             # Rows are in the order of this column, one every two seconds, and PostgreSQL has an index of it.
@@ -38,7 +38,7 @@ def jobs(jar, port, url, rows):
 
     def read(way, partitions):
         frame = {"jdbc": by_jdbc, "godwit": by_godwit}[way](partitions)
-        # Text, whole numbers and doubles have the same hash whichever way they come.
+        # Texts, integers and doubles have the same hash with every reader.
         hashed = f.sum(f.xxhash64(*[f.col(name) for name in sorted(frame.columns)]).cast("decimal(38,0)"))
         found = frame.agg(f.count(f.lit(1)), hashed).collect()[0]
         return {"rows": found[0], "hash": str(found[1]), "partitions": frame.rdd.getNumPartitions()}
@@ -47,4 +47,4 @@ def jobs(jar, port, url, rows):
 
 
 if __name__ == "__main__":
-    _loop.serve(jobs(*sys.argv[1:]))
+    _job_loop.run_jobs(jobs(*sys.argv[1:]))

@@ -1,7 +1,7 @@
-"""Tables of a seed, as Parquet, or as an Arrow stream where FILE ends with .arrows: tables.py taxi|order_line ROWS FILE.
+"""Tables from a fixed seed, as Parquet, or as an Arrow stream if FILE ends with .arrows: tables.py taxi|order_line ROWS FILE.
 
-`taxi` has the 18 columns of the trip records that the New York taxi commission publishes, in plausible ranges; `order_line` has those of the table
-of TPC-C (clause 1.3), with amounts as double precision. No value is true.
+`taxi` has the 18 columns of the trip records of the New York taxi commission, in plausible ranges; `order_line` has those of the TPC-C
+table (clause 1.3), with amounts as double precision. All values are synthetic.
 """
 
 import sys
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# Rows made at a time; row groups have as many.
+# Rows per generated batch and per row group.
 ROWS = 1 << 18
 SEED = 20261122
 
 
 def taxi(draw, rows, first):
-    """Trips, by the time they began."""
+    """Returns trips in the order of their start times."""
     started = np.datetime64("2026-01-01", "us").astype("i8") + (first + np.arange(rows)) * 2_000_000 + draw.integers(0, 2_000_000, rows)
     seconds = draw.integers(60, 5400, rows)
     distance = np.round(seconds / 300 * draw.uniform(0.5, 1.5, rows), 2)
@@ -48,7 +48,7 @@ def taxi(draw, rows, first):
 
 
 def order_line(draw, rows, first):
-    """Ten lines an order, 3,000 orders a district, ten districts a warehouse."""
+    """Returns order lines: ten lines per order, 3,000 orders per district, ten districts per warehouse."""
     line = first + np.arange(rows)
     order, district = line // 10, line // 30_000
     warehouse = (district // 10 + 1).astype("i4")
@@ -77,10 +77,10 @@ def batches(make, rows):
 
 if __name__ == "__main__":
     table, rows, path = {"taxi": taxi, "order_line": order_line}[sys.argv[1]], int(sys.argv[2]), sys.argv[3]
-    made = batches(table, rows)
-    one = next(made)
+    batches_iterator = batches(table, rows)
+    first_batch = next(batches_iterator)
     parquet = not path.endswith(".arrows")
-    with pq.ParquetWriter(path, one.schema, compression="zstd") if parquet else pa.ipc.new_stream(path, one.schema) as writer:
-        writer.write_batch(one)
-        for batch in made:
+    with pq.ParquetWriter(path, first_batch.schema, compression="zstd") if parquet else pa.ipc.new_stream(path, first_batch.schema) as writer:
+        writer.write_batch(first_batch)
+        for batch in batches_iterator:
             writer.write_batch(batch)

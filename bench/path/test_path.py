@@ -1,4 +1,4 @@
-"""Tests of what `cargo xtask bench path` decides without measuring: python3 bench/path/test_path.py."""
+"""Tests of the decisions of `cargo xtask bench path` that need no measurement: python3 bench/path/test_path.py."""
 
 import sys
 import unittest
@@ -8,31 +8,31 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]
 
 import _path_cells as cells  # noqa: E402
-import _path_page as page  # noqa: E402
-import flipping  # noqa: E402
+import _path_report as path_report  # noqa: E402
+import bit_flip_proxy  # noqa: E402
 import path as script  # noqa: E402
 
 
 class Cells(unittest.TestCase):
     def test_the_square_has_every_two_values_of_two_factors_once(self):
-        square = list(cells.square())
+        square = list(cells.latin_square_cells())
         self.assertEqual(len(square), 25)
         for one, other in combinations(cells.SWEEPS, 2):
             self.assertEqual(len({(cell[one], cell[other]) for cell in square}), 25, (one, other))
 
     def test_the_factorial_has_all_cells_once_and_those_of_the_square_among_them(self):
-        full = set(map(cells.key_of, cells.full()))
+        full = set(map(cells.cell_key, cells.factorial_cells()))
         self.assertEqual(len(full), 625)
-        self.assertTrue(set(map(cells.key_of, cells.square())) <= full)
+        self.assertTrue(set(map(cells.cell_key, cells.latin_square_cells())) <= full)
 
-    def test_a_cell_of_several_groups_is_measured_once_and_bars_are_for_disks(self):
-        found = [cells.key_of(cell) for cell in cells.named(["bars", "sweeps", "streams"], cells.MEDIA)]
+    def test_a_cell_of_several_groups_is_measured_once_and_targets_are_for_disks(self):
+        found = [cells.cell_key(cell) for cell in cells.cells_of_groups(["bars", "sweeps", "streams"], cells.STORAGE_MEDIA)]
         self.assertEqual(len(found), len(set(found)))
-        memory = cells.named(["bars", "streams", "long"], ["memory"])
+        memory = cells.cells_of_groups(["bars", "streams", "long"], ["memory"])
         self.assertEqual(memory, [])
 
-    def test_bars_are_those_that_were_set(self):
-        bar = lambda **factors: cells.bar_percent({**cells.BASE, **factors})
+    def test_targets_are_those_that_were_set(self):
+        bar = lambda **factors: cells.target_percent({**cells.BASE, **factors})
         self.assertEqual([bar(rtt=rtt, loss=loss) for rtt in (10, 40) for loss in (0.0, 0.0001, 0.001)], [93, 93, 85] * 2)
         self.assertEqual([bar(rtt=100, loss=loss) for loss in (0.0, 0.0001, 0.001)], [86, 86, 85])
         self.assertEqual([bar(rtt=rtt, megabytes=4096) for rtt in (40, 100)], [96, 95])
@@ -41,7 +41,7 @@ class Cells(unittest.TestCase):
     def test_a_bound_is_what_round_trips_and_slow_start_leave(self):
         bounds = [cells.bound_percent({**cells.BASE, "rtt": rtt}) for rtt in (10, 40, 100)]
         self.assertEqual([round(bound, 1) for bound in bounds], [99.2, 95.6, 87.6])
-        # The same at 100 ms, a tenth of a round trip at a time: 320 packets in one, and twice as many in the next.
+        # The same at 100 ms, in steps of a tenth of a round trip: 320 packets in one round trip, and twice as many in the next.
         cell = {**cells.BASE, "rtt": 100}
         link = cells.payload_mbps(cell) * 1e6 / 8
         left, seconds, packets = cell["megabytes"] * 2**20, 0.3, 320.0
@@ -53,46 +53,46 @@ class Cells(unittest.TestCase):
 
     def test_cells_of_before_media_were_told_are_known(self):
         old = {key: value for key, value in cells.BASE.items() if key != "medium"}
-        self.assertEqual(cells.key_of(old), cells.key_of(cells.BASE))
+        self.assertEqual(cells.cell_key(old), cells.cell_key(cells.BASE))
 
 
 class Results(unittest.TestCase):
     def results(self, **of_cell):
         old = {**cells.BASE, "seconds": 5.0, "percent": 89.0, "bound_percent": 94.7, "iperf3_x16_percent": 95.0, "emulator_late_us_p99": 64, "load": 1.0}
-        return script.upgraded({part: [] for part in ["cells", *script.CASES]} | {"cells": [{**old, **of_cell}]})
+        return script.upgrade_results({part: [] for part in ["cells", *script.CASES]} | {"cells": [{**old, **of_cell}]})
 
     def test_what_another_program_was_measured_for_is_left_only_if_it_is_to_be_done_again(self):
-        unit = script.Unit("cells", cells.BASE, 1, dict)
-        self.assertEqual(list(script.left([unit], self.results(), "new", again=False)), [])
-        self.assertEqual(list(script.left([unit, unit], self.results(program="old"), "new", again=True)), [unit])
-        self.assertEqual(list(script.left([unit], self.results(program="new"), "new", again=True)), [])
-        other = script.Unit("cells", {**cells.BASE, "medium": "memory"}, 1, dict)
-        self.assertEqual(list(script.left([other], self.results(), "new", again=False)), [other])
+        unit = script.Measurement("cells", cells.BASE, 1, dict)
+        self.assertEqual(list(script.remaining_measurements([unit], self.results(), "new", again=False)), [])
+        self.assertEqual(list(script.remaining_measurements([unit, unit], self.results(program="old"), "new", again=True)), [unit])
+        self.assertEqual(list(script.remaining_measurements([unit], self.results(program="new"), "new", again=True)), [])
+        other = script.Measurement("cells", {**cells.BASE, "medium": "memory"}, 1, dict)
+        self.assertEqual(list(script.remaining_measurements([other], self.results(), "new", again=False)), [other])
 
     def test_what_is_measured_anew_takes_the_place_of_what_was_known(self):
         results = self.results(program="old")
-        script.measure(script.Unit("cells", cells.BASE, 1, lambda: {"seconds": 4.7, "runs": [4.7]}), results, "new")
+        script.run_measurement(script.Measurement("cells", cells.BASE, 1, lambda: {"seconds": 4.7, "runs": [4.7]}), results, "new")
         self.assertEqual([(cell["seconds"], cell["program"]) for cell in results["cells"]], [(4.7, "new")])
 
-    def test_a_promise_is_held_against_the_bar_or_the_bound_below_it(self):
+    def test_a_target_is_held_against_the_required_percent_or_the_bound_below_it(self):
         cell = self.results(peers_percent={"one": 90.0, "slow": None})["cells"][0]
-        link, peer = page.cell_promises([cell])
+        link, competitor = path_report.cell_targets([cell])
         self.assertEqual((link["asked"], link["kept"]), ("at least 93", False))
-        self.assertFalse(peer["kept"])
-        bounded, _ = page.cell_promises([{**cell, "bound_percent": 88.0}])
+        self.assertFalse(competitor["kept"])
+        bounded, _ = path_report.cell_targets([{**cell, "bound_percent": 88.0}])
         self.assertEqual((bounded["asked"], bounded["kept"]), ("at least 88", True))
 
-    def test_cells_without_bars_have_one_promise_which_is_of_the_worst(self):
+    def test_cells_without_targets_share_one_target_for_the_worst(self):
         cell = self.results(rate=750, peers_percent={"one": 40.0, "other": 80.0})["cells"][0]
-        (one,) = page.cell_promises([cell, {**cell, "runs": [5.9], "rtt": 60}, {**cell, "peers_percent": {}}])
+        (one,) = path_report.cell_targets([cell, {**cell, "runs": [5.9], "rtt": 60}, {**cell, "peers_percent": {}}])
         self.assertEqual((one["what"].split()[0], one["kept"]), ("2", True))
-        (worse,) = page.cell_promises([cell, {**cell, "runs": [9.0]}])
+        (worse,) = path_report.cell_targets([cell, {**cell, "runs": [9.0]}])
         self.assertFalse(worse["kept"])
 
     def test_a_fault_that_ends_otherwise_than_it_should_is_counted(self):
         point = {"end": "copy", "ended_before": False, "sent_again_mib": 3.0, "on_after_s": 0.5, "right": True}
         late = {**point, "end": "server", "on_after_s": None, "right": False}
-        promises = list(page.fault_promises([{"fault": "killed", "points": [point, late, {**late, "ended_before": True}]}]))
+        promises = list(path_report.fault_targets([{"fault": "killed", "points": [point, late, {**late, "ended_before": True}]}]))
         kept = {promise["what"]: (promise["median"], promise["kept"]) for promise in promises}
         self.assertEqual(kept["2 ends killed, sent again at most"], (3.0, True))
         self.assertEqual(kept["2 faults, ended otherwise than they should"], (1, False))
@@ -102,12 +102,12 @@ class Results(unittest.TestCase):
 class FlippedBits(unittest.TestCase):
     def test_single_bits_are_flipped_where_it_was_said_however_the_bytes_come(self):
         for size in (1, 7, 64):
-            flips = flipping.Flips([0, 63, 20, 21])
+            flips = bit_flip_proxy.BitFlips([0, 63, 20, 21])
             sent = bytes(range(64))
             came = b""
             for begin in range(0, 64, size):
                 piece = bytearray(sent[begin : begin + size])
-                flips.passed(piece)
+                flips.flip_bits(piece)
                 came += piece
             differ = [at for at in range(64) if sent[at] != came[at]]
             self.assertEqual((differ, flips.flipped, flips.bytes), ([0, 20, 21, 63], 4, 64))

@@ -67,7 +67,7 @@ fn build(prefix: &Path) -> Result<(), String> {
     let mut command = Command::new(compiler.path());
     // The headers are NCBI's own: their warnings are not ours to mend.
     command.args(["-std=gnu++20", "-O1", "-DNDEBUG", "-D_REENTRANT", "-isystem"]).arg(prefix.join("include"));
-    command.arg(manifest.join("worker/whole.cpp")).arg("-o").arg(&worker);
+    command.arg(manifest.join("worker/amalgamation.cpp")).arg("-o").arg(&worker);
     command.arg("-rdynamic").arg("-L").arg(&lib);
     for option in ["-rpath", "-rpath-link"] {
         command.arg(format!("-Wl,{option},{}", lib.display()));

@@ -1,7 +1,7 @@
-"""Builds the wheel: maturin's (PEP 517), with the programs of the aligners beside `godwit`, which looks for them there.
+"""Builds the wheel with maturin (PEP 517) and adds the programs of the aligners. `godwit` finds them beside itself.
 
-`GODWIT_BUILD_PROFILE` names cargo's profile (default: release). Where an aligner cannot be built, as without bwa's library, the wheel goes without
-it, and says so: reading, serving and copying need none.
+`GODWIT_BUILD_PROFILE` names cargo's profile (default: release). If an aligner cannot be built, for example because bwa's library is missing, the
+build prints a warning and the wheel does not contain that aligner: reading, serving and copying do not need one.
 """
 
 import os
@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import maturin
-from maturin import *  # noqa: F403 - the other hooks are maturin's own
+from maturin import *  # noqa: F403 - the other hooks are those of maturin
 
 ALIGNERS = ("godwit-bwa", "godwit-bwa-mem3")
-WORKSPACE = Path(__file__).resolve().parents[2]
-# What lies in it is put where programs are (Binary distribution format, "The .data directory"); pyproject.toml names it.
-SCRIPTS = WORKSPACE / "python" / "wheel.data" / "scripts"
-# maturin wants it to be there whatever it is asked for.
+WORKSPACE_ROOT = Path(__file__).resolve().parents[2]
+# The installer copies these files to the directory of programs (Binary distribution format, "The .data directory"); pyproject.toml names it.
+SCRIPTS = WORKSPACE_ROOT / "python" / "wheel.data" / "scripts"
+# maturin requires the directory for every hook.
 SCRIPTS.mkdir(parents=True, exist_ok=True)
 
 
@@ -31,10 +31,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 def add_aligners(profile):
     for old in SCRIPTS.iterdir():
         old.unlink()
-    built = WORKSPACE / os.environ.get("CARGO_TARGET_DIR", "target") / {"dev": "debug"}.get(profile, profile)
+    built = WORKSPACE_ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / {"dev": "debug"}.get(profile, profile)
     for aligner in ALIGNERS:
         command = ["cargo", "build", "--locked", "--profile", profile, "-p", aligner]
-        if subprocess.run(command, cwd=WORKSPACE, check=False).returncode:
-            print(f"warning: the wheel goes without {aligner}, which could not be built; see above", file=sys.stderr)
+        if subprocess.run(command, cwd=WORKSPACE_ROOT, check=False).returncode:
+            print(f"warning: the wheel does not contain {aligner}, because its build failed; see above", file=sys.stderr)
             continue
         shutil.copy2(built / aligner, SCRIPTS / aligner)

@@ -1,9 +1,9 @@
-"""Data frames of Dask, against samtools and pandas. Run where Dask is; arguments as for test_session."""
+"""Tests of data frames of Dask against samtools and pandas. Requires Dask; arguments as for test_session."""
 
 import unittest
 
 import dask
-from oracle import RUN, samtools
+from samtools_reference import RUN, samtools
 
 import godwit
 import godwit.dask

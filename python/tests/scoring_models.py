@@ -1,4 +1,4 @@
-"""Models of each library, as files and as objects: a score through the service is the one that the library gives. Run where all four are."""
+"""Tests that scores of the service are equal to those of each library, for models as files and as objects. Requires all four libraries."""
 
 import contextlib
 import itertools
@@ -26,15 +26,15 @@ import godwit
 from godwit import scoring
 
 NAMES = ["depth", "quality", "bias", "length"]
-DRAW = np.random.default_rng(20261123)
-MATRIX = DRAW.normal(size=(3_000, len(NAMES)))
+RNG = np.random.default_rng(20261123)
+MATRIX = RNG.normal(size=(3_000, len(NAMES)))
 TRUTH = MATRIX[:, 0] * MATRIX[:, 1] + MATRIX[:, 2] > 0
 KIND = np.digitize(MATRIX[:, 0], [-0.5, 0.5])
-# In another order than the models know, and beside a column that is none of theirs.
+# The columns have another order than in the models, and there is an additional column.
 TABLE = pa.table({"name": [str(at) for at in range(len(MATRIX))]} | {name: MATRIX[:, NAMES.index(name)] for name in reversed(NAMES)})
-HOLES = MATRIX.copy()
-HOLES[::7, 1] = np.nan
-WITH_NULLS = TABLE.set_column(3, "quality", pa.array(HOLES[:, 1], from_pandas=True))
+MATRIX_WITH_NANS = MATRIX.copy()
+MATRIX_WITH_NANS[::7, 1] = np.nan
+WITH_NULLS = TABLE.set_column(3, "quality", pa.array(MATRIX_WITH_NANS[:, 1], from_pandas=True))
 
 
 def booster(rounds=20, **options):
@@ -49,18 +49,18 @@ def onnx(estimator, kind):
 
 
 @contextlib.contextmanager
-def served(models, **options):
+def serve_models(models, **options):
     with scoring.serve(models, "127.0.0.1:0", **options) as service, scoring.connect(service.url) as scorer:
         yield scorer
 
 
 class Libraries(unittest.TestCase):
-    def check(self, model, expected, table=TABLE, sums=False, **options):
-        """Scores of all rows, and of some one by one, are those that are expected, bit for bit. With ``sums`` but for the last digits: what
-        products add up to hangs on how many rows a library is given at a time."""
+    def assert_scores(self, model, expected, table=TABLE, sums=False, **options):
+        """Asserts that the scores of all rows, and of some rows one by one, are equal to the expected ones, bit for bit. With ``sums``, the last
+        digits may differ: sums of products depend on the number of rows of a call."""
         expected = np.asarray(expected).reshape(table.num_rows, -1)
         digits = {np.dtype("f4"): 1e-5, np.dtype("f8"): 1e-12}[expected.dtype] if sums else 0
-        with served(model, **options) as scorer:
+        with serve_models(model, **options) as scorer:
             found = scorer.score(table, batch_rows=1_000)
             np.testing.assert_allclose(np.column_stack([column.to_numpy() for column in found.columns]), expected, rtol=digits)
             with scorer.stream() as stream:
@@ -69,7 +69,7 @@ class Libraries(unittest.TestCase):
                     np.testing.assert_allclose(np.atleast_2d(one), expected[row : row + 1], rtol=digits)
             return found.schema.names
 
-    def in_file(self, name, save):
+    def save_to_file(self, name, save):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         save(Path(directory.name) / name)
@@ -79,65 +79,67 @@ class Libraries(unittest.TestCase):
         model = booster(objective="binary:logistic")
         expected = model.predict(xgboost.DMatrix(MATRIX, feature_names=NAMES))
         for name in ("filter.ubj", "filter.json"):
-            self.check(self.in_file(name, model.save_model), expected)
-        holes = model.predict(xgboost.DMatrix(HOLES, feature_names=NAMES))
-        self.assertEqual(self.check(model, holes, WITH_NULLS, threads=1), ["score"])
+            self.assert_scores(self.save_to_file(name, model.save_model), expected)
+        holes = model.predict(xgboost.DMatrix(MATRIX_WITH_NANS, feature_names=NAMES))
+        self.assertEqual(self.assert_scores(model, holes, WITH_NULLS, threads=1), ["score"])
         several = booster(objective="multi:softprob", num_class=3)
-        self.assertEqual(self.check(several, several.predict(xgboost.DMatrix(MATRIX, feature_names=NAMES))), ["score_0", "score_1", "score_2"])
+        self.assertEqual(
+            self.assert_scores(several, several.predict(xgboost.DMatrix(MATRIX, feature_names=NAMES))), ["score_0", "score_1", "score_2"]
+        )
 
     def test_trees_after_the_best_one_do_not_count(self):
         stopped = xgboost.XGBClassifier(n_estimators=500, learning_rate=0.5, early_stopping_rounds=3)
         stopped.fit(MATRIX[:2_000], TRUTH[:2_000], eval_set=[(MATRIX[2_000:], TRUTH[2_000:])], verbose=False)
         self.assertLess(stopped.best_iteration, stopped.get_booster().num_boosted_rounds() - 1)
         by_position = TABLE.select(NAMES)
-        self.check(stopped, stopped.predict_proba(MATRIX)[:, 1], by_position)
-        self.check(self.in_file("stopped.ubj", stopped.save_model), stopped.predict_proba(MATRIX)[:, 1], by_position)
+        self.assert_scores(stopped, stopped.predict_proba(MATRIX)[:, 1], by_position)
+        self.assert_scores(self.save_to_file("stopped.ubj", stopped.save_model), stopped.predict_proba(MATRIX)[:, 1], by_position)
 
     def test_lightgbm(self):
         data = lightgbm.Dataset(MATRIX, TRUTH, feature_name=NAMES)
         model = lightgbm.train({"objective": "binary", "verbose": -1}, data, 20)
-        self.check(self.in_file("filter.txt", model.save_model), model.predict(MATRIX))
-        self.check(model, model.predict(HOLES), WITH_NULLS, threads=1)
+        self.assert_scores(self.save_to_file("filter.txt", model.save_model), model.predict(MATRIX))
+        self.assert_scores(model, model.predict(MATRIX_WITH_NANS), WITH_NULLS, threads=1)
         wrapped = lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(MATRIX, KIND)
-        self.assertEqual(self.check(wrapped, wrapped.predict_proba(MATRIX), TABLE.select(NAMES)), ["score_0", "score_1", "score_2"])
+        self.assertEqual(self.assert_scores(wrapped, wrapped.predict_proba(MATRIX), TABLE.select(NAMES)), ["score_0", "score_1", "score_2"])
 
     def test_scikit_learn(self):
         model = make_pipeline(StandardScaler(), LogisticRegression()).fit(TABLE.select(NAMES).to_pandas(), TRUTH)
         expected = model.predict_proba(TABLE.select(NAMES).to_pandas())[:, 1]
-        self.check(model, expected, sums=True)
-        path = self.in_file("filter.joblib", lambda path: joblib.dump(model, path))
-        self.check(path, expected, sums=True, trust_pickles=True)
+        self.assert_scores(model, expected, sums=True)
+        path = self.save_to_file("filter.joblib", lambda path: joblib.dump(model, path))
+        self.assert_scores(path, expected, sums=True, trust_pickles=True)
         with self.assertRaises(godwit.UsageError) as raised:
             scoring.serve(path, "127.0.0.1:0")
         self.assertIn("is a pickle", str(raised.exception))
         plain = LinearRegression().fit(MATRIX, MATRIX[:, 0])
-        self.assertEqual(self.check(plain, plain.predict(MATRIX), TABLE.select(NAMES), sums=True), ["score"])
+        self.assertEqual(self.assert_scores(plain, plain.predict(MATRIX), TABLE.select(NAMES), sums=True), ["score"])
         words = RandomForestClassifier(5).fit(MATRIX, np.array(["het", "hom", "ref"])[KIND])
-        self.assertEqual(self.check(words, words.predict_proba(MATRIX), TABLE.select(NAMES)), ["score_het", "score_hom", "score_ref"])
+        self.assertEqual(self.assert_scores(words, words.predict_proba(MATRIX), TABLE.select(NAMES)), ["score_het", "score_hom", "score_ref"])
 
     def test_onnx(self):
         estimator = LogisticRegression().fit(MATRIX, TRUTH)
         for kind in (np.float32, np.float64):
-            path = self.in_file("filter.onnx", lambda path, kind=kind: path.write_bytes(onnx(estimator, kind).SerializeToString()))
+            path = self.save_to_file("filter.onnx", lambda path, kind=kind: path.write_bytes(onnx(estimator, kind).SerializeToString()))
             session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
             expected = session.run(["probabilities"], {"input": MATRIX.astype(kind)})[0][:, 1]
-            self.check(path, expected, TABLE.select(NAMES), sums=True)
-            # Names may stand beside the model, or in it.
+            self.assert_scores(path, expected, TABLE.select(NAMES), sums=True)
+            # Names may be in a file beside the model, or in the model.
             path.with_name("filter.features.txt").write_text("\n".join(NAMES) + "\n")
-            self.check(path, expected, sums=True)
+            self.assert_scores(path, expected, sums=True)
         named = onnx(estimator, np.float32)
         entry = named.metadata_props.add()
         entry.key, entry.value = "features", '["depth", "quality", "bias", "length"]'
-        path = self.in_file("named.onnx", lambda path: path.write_bytes(named.SerializeToString()))
-        with served(path) as scorer:
+        path = self.save_to_file("named.onnx", lambda path: path.write_bytes(named.SerializeToString()))
+        with serve_models(path) as scorer:
             self.assertEqual(scorer.described()["features"], NAMES)
 
     def test_files_that_are_no_models_are_named(self):
         for name in ("filter.ubj", "filter.json", "filter.txt", "filter.onnx"):
-            path = self.in_file(name, lambda path: path.write_bytes(b"no model"))
+            path = self.save_to_file(name, lambda path: path.write_bytes(b"no model"))
             with self.subTest(name), self.assertRaises(godwit.InputError) as raised:
                 scoring.serve(path, "127.0.0.1:0")
-            self.assertIn(f"{name} is not read as a model", str(raised.exception))
+            self.assertIn(f"{name} cannot be read as a model", str(raised.exception))
 
 
 class Reloading(unittest.TestCase):
@@ -169,7 +171,7 @@ class Reloading(unittest.TestCase):
                 put(root / "filter" / "2.ubj", 2)
                 self.assertEqual(scorer.reload()["loaded"], ["filter/2"])
                 np.testing.assert_array_equal(found(), scores(2))
-                # An exchange goes on with what it began with.
+                # An exchange continues with the model with which it started.
                 self.assertEqual(stream.score(row), scores(1)[:1])
                 stream.close()
                 put(root / "filter" / "2.ubj", 3)
@@ -207,6 +209,6 @@ class Reloading(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    # One thread for each library: sums do not hang on how many there are.
+    # One thread for each library: sums do not depend on the number of threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     unittest.main()

@@ -1,21 +1,21 @@
-"""The data source of Spark, against samtools. Run where PySpark is; arguments as for test_session."""
+"""Tests of the data source of Spark against samtools. Requires PySpark; arguments as for test_session."""
 
 import os
 import sys
 import tempfile
 import unittest
 
-from oracle import RUN, samtools
 from pyspark.sql import SparkSession
+from samtools_reference import RUN, samtools
 
 import godwit.spark
-from godwit.spark import EqualTo, GreaterThan, LessThan, LessThanOrEqual, region_of
+from godwit.spark import EqualTo, GreaterThan, LessThan, LessThanOrEqual, region_from_filters
 
 
 class Spark(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # Workers are started by this Python, and not by the first one of the PATH.
+        # Workers use this Python, not the first one on the PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         cls.session = godwit.open(RUN)
         cls.addClassCleanup(cls.session.close)
@@ -63,20 +63,20 @@ class Spark(unittest.TestCase):
             self.assertEqual(found["name"][999].as_py(), "read 999")
             write(frame.filter("id % 2 = 0"), "overwrite")
             self.assertEqual(session.table("panel").to_arrow()["id"].to_pylist(), list(range(0, 1000, 2)))
-            # Tasks that fail take all with them.
+            # If one task fails, nothing is stored.
             with self.assertRaises(Exception):  # noqa: B017
                 write(frame.selectExpr("CASE WHEN id = 900 THEN raise_error('mine') ELSE id END AS id", "name", "share"), "overwrite")
             self.assertEqual(session.table("panel").to_arrow().num_rows, 500)
             self.assertEqual([dataset.name for dataset in session.datasets()], ["panel.parquet"])
 
     def test_what_is_wrong_is_said(self):
-        for words, wrong in [
+        for expected, wrong in [
             ("nope.bam", lambda: self.read("nope.bam").count()),
             ("url", lambda: self.spark.read.format("godwit").load("x").count()),
         ]:
             with self.assertRaises(Exception) as raised:
                 wrong()
-            self.assertIn(words, str(raised.exception))
+            self.assertIn(expected, str(raised.exception))
 
 
 class Regions(unittest.TestCase):
@@ -91,7 +91,7 @@ class Regions(unittest.TestCase):
             ([below, after], None),
             ([EqualTo(("contig",), "HLA-A*01:01"), after], "{HLA-A*01:01}:10-"),
         ]:
-            self.assertEqual(region_of(filters), region)
+            self.assertEqual(region_from_filters(filters), region)
 
 
 if __name__ == "__main__":

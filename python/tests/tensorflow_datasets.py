@@ -1,11 +1,11 @@
-"""Datasets for TensorFlow. Run where it is; arguments as for test_session."""
+"""Tests of datasets for TensorFlow. Requires TensorFlow; arguments as for test_session."""
 
 import unittest
 
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
-from oracle import RUN, samtools
+from samtools_reference import RUN, samtools
 
 import godwit
 import godwit.tensorflow

@@ -1,4 +1,4 @@
-"""Federated averaging over nodes that have rows of their own. Needs pyarrow alone."""
+"""Tests of federated averaging over servers with their own rows. Requires only pyarrow."""
 
 import unittest
 
@@ -7,17 +7,17 @@ import numpy as np
 import godwit
 from godwit import federated
 
-DRAW = np.random.default_rng(20261123)
-TRUTH = DRAW.normal(size=8)
+RNG = np.random.default_rng(20261123)
+TRUTH = RNG.normal(size=8)
 
 
 def rows(count):
-    features = DRAW.normal(size=(count, 8))
+    features = RNG.normal(size=(count, 8))
     return features, features @ TRUTH
 
 
 def trainer(features, wanted, steps=5):
-    """Steps of least squares on the rows of one node."""
+    """Returns a training function: steps of least squares on the rows of one server."""
 
     def train(parameters):
         (weights,) = parameters
@@ -30,7 +30,7 @@ def trainer(features, wanted, steps=5):
 
 
 class Averaging(unittest.TestCase):
-    def test_a_round_is_the_mean_of_the_nodes_by_their_rows(self):
+    def test_a_round_is_the_mean_of_the_servers_weighted_by_rows(self):
         answers = {1.0: 10, 2.0: 30}
         with (
             federated.serve(lambda got: ([got[0] + 1.0, got[1] * 0 + 1], answers[1.0]), "127.0.0.1:0") as one,
@@ -45,41 +45,41 @@ class Averaging(unittest.TestCase):
         self.assertEqual(seen, [(1, 1.75), (2, 3.5), (3, 5.25)])
         np.testing.assert_array_equal(start[0], np.zeros((2, 3)))
 
-    def test_nodes_learn_together_what_all_rows_say(self):
+    def test_servers_learn_together_what_all_rows_say(self):
         sizes = [200, 50, 400]
-        nodes = [federated.serve(trainer(*rows(size)), "127.0.0.1:0", token="secret") for size in sizes]
+        servers = [federated.serve(trainer(*rows(size)), "127.0.0.1:0", token="secret") for size in sizes]
         try:
-            found = federated.average([node.url for node in nodes], [np.zeros(8)], 60, token="secret")
+            found = federated.average([server.url for server in servers], [np.zeros(8)], 60, token="secret")
         finally:
-            for node in nodes:
-                node.stop()
+            for server in servers:
+                server.stop()
         np.testing.assert_allclose(found[0], TRUTH, atol=1e-6)
 
-    def test_what_is_wrong_is_said_with_the_node(self):
+    def test_errors_name_the_server(self):
         def fails(parameters):
             raise ValueError("no rows here")
 
         other_shape = lambda parameters: ([parameters[0][1:]], 1)  # noqa: E731
         start = [np.zeros(3)]
-        for train, error, words in [
+        for train, error, expected in [
             (fails, godwit.GodwitError, "no rows here"),
             (other_shape, godwit.InputError, "other shapes"),
-            (lambda parameters: (parameters, 0), godwit.InputError, "no node has rows"),
+            (lambda parameters: (parameters, 0), godwit.InputError, "no server has rows"),
         ]:
-            with federated.serve(train, "127.0.0.1:0") as node, self.subTest(words):
+            with federated.serve(train, "127.0.0.1:0") as server, self.subTest(expected):
                 with self.assertRaises(error) as raised:
-                    federated.average([node.url], start, 1)
-                self.assertIn(words, str(raised.exception))
+                    federated.average([server.url], start, 1)
+                self.assertIn(expected, str(raised.exception))
                 self.assertNotIn("Traceback", str(raised.exception))
-        for error, words, wrong in [
-            (godwit.UsageError, "no node", lambda: federated.average([], start, 1)),
+        for error, expected, wrong in [
+            (godwit.UsageError, "no server", lambda: federated.average([], start, 1)),
             (godwit.UsageError, "one type", lambda: federated.average(["grpc+tcp://127.0.0.1:1"], [np.zeros(1), np.zeros(1, "f4")], 1)),
             (godwit.RemoteError, "127.0.0.1:1", lambda: federated.average(["grpc+tcp://127.0.0.1:1"], start, 1)),
             (godwit.UsageError, "reached by other machines", lambda: federated.serve(fails, "0.0.0.0:0")),
         ]:
-            with self.subTest(words), self.assertRaises(error) as raised:
+            with self.subTest(expected), self.assertRaises(error) as raised:
                 wrong()
-            self.assertIn(words, str(raised.exception))
+            self.assertIn(expected, str(raised.exception))
 
 
 if __name__ == "__main__":

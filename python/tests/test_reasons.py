@@ -1,11 +1,11 @@
-"""Reasons of failed calls, over a connection and from bytes. Needs pyarrow alone."""
+"""Tests of reasons of failed calls, over a connection and from bytes. Requires only pyarrow."""
 
 import unittest
 
 from pyarrow import flight
 
 from godwit._errors import GodwitError
-from godwit._flight import Connection
+from godwit._flight_client import Connection
 from godwit._reasons import ERROR_INFO, HEADER, reason_in
 
 
@@ -14,13 +14,13 @@ def field(number, value):
 
 
 def details(reason, domain=b"godwit", message=b"m"):
-    """What ErrorReason::status of godwit-flight writes."""
+    """Returns the bytes that ErrorReason::status of godwit-flight writes."""
     info = field(1, reason) + field(2, domain)
     return b"\x08\x05" + field(2, message) + field(3, field(1, ERROR_INFO) + field(2, info))
 
 
 class Sending(flight.ServerMiddleware):
-    """Sends the details of a status, whatever its code is."""
+    """Sends the details of a status with every code."""
 
     def __init__(self, reason):
         self.reason = reason
@@ -60,7 +60,7 @@ class Reasons(unittest.TestCase):
                 sent.reason = (reason or "").encode()
                 for kind, message in (("key", "one text"), ("server", "another"), ("denied", "a third")):
                     with self.assertRaises(GodwitError) as raised:
-                        connection.action(kind, message.encode())
+                        connection.do_action(kind, message.encode())
                     self.assertEqual(raised.exception.reason, reason)
                     self.assertIn(message, str(raised.exception))
             connection.close()

@@ -1,4 +1,4 @@
-"""What rules of a server leave of columns, in each kind of frame. Needs the program, pyarrow, polars, pandas and DuckDB."""
+"""Tests of columns under the access rules of a server, in each kind of data frame. Requires the program, pyarrow, polars, pandas and DuckDB."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import godwit
-from godwit._program import program
+from godwit._program import program_path
 
 PEOPLE = """subject,age,consent,sex,born,weight
 ann,34,GRU,f,1990-05-04,61.5
@@ -42,8 +42,8 @@ class Masks(unittest.TestCase):
         key.write_bytes(os.urandom(32))
         key.chmod(0o600)
         tokens = private / "tokens"
-        made = subprocess.run([program(), "token", "bob", "--tokens", tokens], capture_output=True, text=True, check=True)
-        command = [program(), "serve", "--root", root, "--listen", "127.0.0.1:0", "--tokens", tokens, "--policy", private / "rules.toml"]
+        made = subprocess.run([program_path(), "token", "bob", "--tokens", tokens], capture_output=True, text=True, check=True)
+        command = [program_path(), "serve", "--root", root, "--listen", "127.0.0.1:0", "--tokens", tokens, "--policy", private / "rules.toml"]
         server = cls.enterClassContext(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
         cls.addClassCleanup(server.terminate)
         assert server.stdout is not None

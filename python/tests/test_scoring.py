@@ -1,7 +1,6 @@
-"""Scoring by functions of one's own: what holds for models of any library. Needs pyarrow alone."""
+"""Tests of scoring by user functions, which apply to models of every library. Requires only pyarrow and polars."""
 
 import json
-import math
 import subprocess
 import sys
 import tempfile
@@ -37,13 +36,12 @@ EXPECTED = [float("nan") if a is None else a + 10 * b + 100 * c for a, b, c in z
 WEIGHTED = scoring.Function(weighted, ["a", "b", "c"])
 
 
-def same(found, expected):
-    return len(found) == len(expected) and all(
-        one == other or (math.isnan(one) and math.isnan(other)) for one, other in zip(found, expected, strict=True)
-    )
+def assert_same(found, expected):
+    """Values are equal, where NaN equals NaN."""
+    np.testing.assert_array_equal(np.asarray(found, float), np.asarray(expected, float))
 
 
-class Served(unittest.TestCase):
+class ServedModels(unittest.TestCase):
     def setUp(self):
         models = {"weighted": {"1": WEIGHTED, "9": WEIGHTED, "10": scoring.Function(lambda m: -m.sum(axis=1), ["a", "b"])}, "pair": pair()}
         self.service = scoring.serve(models, "127.0.0.1:0")
@@ -55,17 +53,17 @@ class Served(unittest.TestCase):
         return scorer
 
 
-class OfFloats(scoring.Function):
-    """A model that computes with floats, and keeps which types came."""
+class FloatModel(scoring.Function):
+    """A model that computes with float32, and records the types that it received."""
 
-    wide = False
+    uses_float64 = False
 
     def __init__(self):
         super().__init__(weighted, ["a", "b", "c"])
-        self.came = set()
+        self.received_types = set()
 
     def matrix(self, batch, columns):
-        self.came |= {tuple(map(str, batch.schema.types))}
+        self.received_types |= {tuple(map(str, batch.schema.types))}
         return super().matrix(batch, columns)
 
 
@@ -73,7 +71,7 @@ def pair():
     return scoring.Function(lambda m: np.column_stack([m[:, 0], 2 * m[:, 0]]), ["a"], ["once", "twice"])
 
 
-class Scores(Served):
+class Scores(ServedModels):
     def test_each_row_gets_its_score_whatever_the_order_of_columns_and_the_size_of_batches(self):
         scorer = self.scorer(version="9")
         for rows in [1, 999, 16_384, 1_000_000]:
@@ -81,26 +79,26 @@ class Scores(Served):
             found = scorer.score(table, keep=["name"], batch_rows=rows)
             self.assertEqual(found.schema.names, ["name", "score"])
             self.assertEqual(found["name"], table["name"])
-            self.assertTrue(same(found["score"].to_pylist(), EXPECTED[: table.num_rows]))
+            assert_same(found["score"].to_pylist(), EXPECTED[: table.num_rows])
 
     def test_doubles_travel_as_floats_to_a_model_of_floats(self):
-        model, edges = OfFloats(), [0.1, 1 + 2**-24, 1 + 3 * 2**-24, 1e-46, 1e39, -1e300, float("nan"), None]
+        model, edges = FloatModel(), [0.1, 1 + 2**-24, 1 + 3 * 2**-24, 1e-46, 1e39, -1e300, float("nan"), None]
         table = pa.concat_tables([TABLE.select(["a", "b", "c"]), pa.table({"a": edges, "b": pa.array([0] * 8, pa.int8()), "c": [False] * 8})])
         with np.errstate(over="ignore"):
             wanted = weighted(np.column_stack([column.to_numpy().astype(np.float32) for column in table.columns]))
         with scoring.serve(model, "127.0.0.1:0") as service, scoring.connect(service.url) as scorer:
             found = scorer.score(table)["score"]
-        self.assertEqual(model.came, {("float", "int8", "bool")})
+        self.assertEqual(model.received_types, {("float", "int8", "bool")})
         self.assertEqual(found.type, pa.float32())
         np.testing.assert_array_equal(found.to_numpy(), wanted)
 
     def test_anything_with_the_stream_interface_is_taken_and_streamed(self):
         scorer = self.scorer(version="9")
         frame = polars.DataFrame(TABLE)
-        self.assertTrue(same(scorer.score(frame)["score"].to_pylist(), EXPECTED))
+        assert_same(scorer.score(frame)["score"].to_pylist(), EXPECTED)
         seen = 0
         for batch in scorer.score_stream(TABLE.to_reader(max_chunksize=1_000)):
-            self.assertTrue(same(batch["score"].to_pylist(), EXPECTED[seen : seen + batch.num_rows]))
+            assert_same(batch["score"].to_pylist(), EXPECTED[seen : seen + batch.num_rows])
             seen += batch.num_rows
         self.assertEqual(seen, ROWS)
         self.assertEqual(scorer.score(TABLE.slice(0, 0)).num_rows, 0)
@@ -110,7 +108,7 @@ class Scores(Served):
         stream = scorer.score_stream(TABLE, batch_rows=100)
         stream.read_next_batch()
         del stream
-        self.assertTrue(same(scorer.score(TABLE)["score"].to_pylist(), EXPECTED))
+        assert_same(scorer.score(TABLE)["score"].to_pylist(), EXPECTED)
 
     def test_the_last_version_is_the_largest_number(self):
         self.assertEqual(self.scorer().described()["version"], "10")
@@ -124,51 +122,51 @@ class Scores(Served):
             self.assertEqual(stream.score([{"a": 1}, {"a": 2}]).tolist(), [[1, 2], [2, 4]])
 
 
-class OneRow(Served):
+class OneRow(ServedModels):
     def test_rows_are_scored_one_by_one_over_one_exchange(self):
         with self.scorer(version="9").stream() as stream:
             for row in TABLE.slice(0, 30).to_pylist():
                 found = stream.score(row)
                 expected = float("nan") if row["a"] is None else weighted(np.array([[row["a"], row["b"], row["c"]]], float))[0]
-                self.assertTrue(same(found.tolist(), [expected]))
+                assert_same(found.tolist(), [expected])
 
-    def test_callers_at_a_time_are_scored_together_and_get_their_own(self):
-        # The model stands still until all callers but one wait behind it: how they are put together does not hang on luck.
-        callers, first, go_on = 9, threading.Event(), threading.Event()
+    def test_concurrent_clients_are_scored_together_and_get_their_own_scores(self):
+        # The model blocks until all other clients are queued, so that batching does not depend on timing.
+        clients, first, released = 9, threading.Event(), threading.Event()
         calls = []
 
         def slow(matrix):
             calls.append(len(matrix))
             if not first.is_set():
                 first.set()
-                go_on.wait(60)
+                released.wait(60)
             return matrix.sum(axis=1)
 
         found = {}
         with scoring.serve(scoring.Function(slow, ["a"]), "127.0.0.1:0") as service:
 
-            def ask(caller):
+            def score_one(client):
                 with scoring.connect(service.url) as scorer, scorer.stream() as stream:
-                    found[caller] = stream.score({"a": caller}).tolist()
+                    found[client] = stream.score({"a": client}).tolist()
 
-            threads = [threading.Thread(target=ask, args=(caller,)) for caller in range(callers)]
+            threads = [threading.Thread(target=score_one, args=(client,)) for client in range(clients)]
             threads[0].start()
             self.assertTrue(first.wait(60))
             for thread in threads[1:]:
                 thread.start()
-            micro = service._registry.find("model").micro
-            while len(micro._waiting) < callers - 1:
+            micro = service._registry.find_version("model").micro_batcher
+            while len(micro._pending) < clients - 1:
                 self.assertTrue(any(thread.is_alive() for thread in threads))
                 time.sleep(0.01)
-            go_on.set()
+            released.set()
             for thread in threads:
                 thread.join()
             with scoring.connect(service.url) as scorer:
                 metrics = scorer.metrics()
-        self.assertEqual(found, {caller: [caller] for caller in range(callers)})
-        self.assertEqual(calls, [1, callers - 1])
-        self.assertIn(f'godwit_scoring_combined_batches_total{{model="model",version="1"}} {callers - 1}', metrics)
-        self.assertIn(f'godwit_scoring_rows_total{{model="model",version="1"}} {callers}', metrics)
+        self.assertEqual(found, {client: [client] for client in range(clients)})
+        self.assertEqual(calls, [1, clients - 1])
+        self.assertIn(f'godwit_scoring_combined_batches_total{{model="model",version="1"}} {clients - 1}', metrics)
+        self.assertIn(f'godwit_scoring_rows_total{{model="model",version="1"}} {clients}', metrics)
         self.assertIn('godwit_scoring_exchanges_open{model="model",version="1"} 0', metrics)
 
     def test_one_that_fails_does_not_take_others_along(self):
@@ -177,15 +175,15 @@ class OneRow(Served):
                 raise ValueError("below zero")
             return matrix[:, 0]
 
-        requests = [scoring._micro._Request(np.array([[value]])) for value in (1.0, -1.0, 2.0)]
-        micro = scoring._micro.Micro(picky, scoring._metrics.Counts())
-        micro._waiting.extend(requests)
+        requests = [scoring._micro_batching._Request(np.array([[value]])) for value in (1.0, -1.0, 2.0)]
+        micro = scoring._micro_batching.MicroBatcher(picky, scoring._metrics.ModelMetrics())
+        micro._pending.extend(requests)
         self.assertEqual(micro.score(np.array([[3.0]])).tolist(), [3.0])
         self.assertEqual([None if one.scores is None else one.scores.tolist() for one in requests], [[1.0], None, [2.0]])
         self.assertIsInstance(requests[1].error, ValueError)
 
 
-class StockClients(Served):
+class StockClients(ServedModels):
     def test_models_are_listed_described_and_used_by_flight_alone(self):
         client = flight.connect(self.service.url)
         self.addCleanup(client.close)
@@ -201,10 +199,10 @@ class StockClients(Served):
             answer = reader.read_chunk()
             writer.done_writing()
         self.assertEqual(answer.app_metadata.to_pybytes(), b"mine")
-        self.assertTrue(same(answer.data["score"].to_pylist(), EXPECTED[1:3]))
+        assert_same(answer.data["score"].to_pylist(), EXPECTED[1:3])
 
 
-class Wrong(Served):
+class Errors(ServedModels):
     def test_what_is_wrong_is_said(self):
         scorer = self.scorer(version="9")
         texts = TABLE.set_column(1, "b", [["x"] * ROWS])
@@ -213,7 +211,7 @@ class Wrong(Served):
             yield TABLE.to_batches()[0]
             raise ZeroDivisionError("mine")
 
-        for error, words, wrong in [
+        for error, expected, wrong in [
             (godwit.UsageError, "there is no c", lambda: scorer.score(TABLE.drop_columns(["c"]))),
             (godwit.UsageError, "no column nope", lambda: scorer.score(TABLE, keep=["nope"])),
             (godwit.UsageError, "column b is string", lambda: scorer.score(texts)),
@@ -224,19 +222,19 @@ class Wrong(Served):
             (godwit.UsageError, "which model? There are pair, weighted", lambda: scoring.connect(self.service.url)),
             (godwit.RemoteError, "127.0.0.1:1", lambda: scoring.connect("grpc+tcp://127.0.0.1:1")),
             (ZeroDivisionError, "mine", lambda: scorer.score(pa.RecordBatchReader.from_batches(TABLE.schema, broken()))),
-            (godwit.UsageError, "no name for a model", lambda: scoring.serve({"a b": WEIGHTED}, "127.0.0.1:0")),
-            (godwit.UsageError, "int is no model of", lambda: scoring.serve(7, "127.0.0.1:0")),
-            (godwit.UsageError, "no address", lambda: scoring.serve(WEIGHTED, "8816")),
+            (godwit.UsageError, "is not a name for a model", lambda: scoring.serve({"a b": WEIGHTED}, "127.0.0.1:0")),
+            (godwit.UsageError, "int is not a model of", lambda: scoring.serve(7, "127.0.0.1:0")),
+            (godwit.UsageError, "is not an address", lambda: scoring.serve(WEIGHTED, "8816")),
             (godwit.UsageError, "reached by other machines", lambda: scoring.serve(WEIGHTED, "0.0.0.0:0", token="t")),
             (godwit.MachineError, "cannot listen", lambda: scoring.serve(WEIGHTED, self.service.url.rpartition("/")[2])),
             (godwit.MachineError, "no model /nope.ubj", lambda: scoring.serve("/nope.ubj", "127.0.0.1:0")),
         ]:
-            with self.subTest(words), self.assertRaises(error) as raised:
+            with self.subTest(expected), self.assertRaises(error) as raised:
                 wrong()
-            self.assertIn(words, str(raised.exception))
+            self.assertIn(expected, str(raised.exception))
             self.assertNotIn("Traceback", str(raised.exception))
-        # And goes on.
-        self.assertTrue(same(scorer.score(TABLE)["score"].to_pylist(), EXPECTED))
+        # The service still works.
+        assert_same(scorer.score(TABLE)["score"].to_pylist(), EXPECTED)
 
     def test_a_model_that_gives_other_scores_than_rows_is_at_fault(self):
         with (
@@ -248,7 +246,7 @@ class Wrong(Served):
         self.assertIn("expected", str(raised.exception))
 
     def test_a_service_that_fails_while_it_is_sent_to_ends_the_call_and_not_the_program(self):
-        # gRPC aborts a process that writes to a call while a read of it fails: each round has the chance to.
+        # gRPC aborts a process that writes to a call while a read of it fails: each round could trigger that.
         many = pa.table({"a": np.arange(50_000.0)})
         with (
             scoring.serve(scoring.Function(lambda m: m[1:, 0], ["a"]), "127.0.0.1:0") as service,
@@ -258,7 +256,7 @@ class Wrong(Served):
                 with self.assertRaises(godwit.InputError):
                     scorer.score(many, batch_rows=1_000)
 
-    def test_only_who_shows_the_token_is_let_in(self):
+    def test_only_clients_with_the_token_are_accepted(self):
         with scoring.serve(WEIGHTED, "127.0.0.1:0", token="secret") as service:
             for token in [None, "secre", "secrets"]:
                 with self.assertRaises(godwit.RemoteError) as raised:
@@ -270,9 +268,9 @@ class Wrong(Served):
     def test_over_tls_only_with_the_authority(self):
         with tempfile.TemporaryDirectory() as directory:
             key, certificate = Path(directory) / "key.pem", Path(directory) / "certificate.pem"
-            words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate]
-            words += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-            subprocess.run(["openssl", *words], check=True, capture_output=True)
+            args = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate]
+            args += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+            subprocess.run(["openssl", *args], check=True, capture_output=True)
             with scoring.serve(WEIGHTED, "127.0.0.1:0", token="secret", tls_cert=certificate, tls_key=key) as service:
                 self.assertTrue(service.url.startswith("grpc+tls://"))
                 with scoring.connect(service.url, token="secret", ca=certificate) as scorer:
@@ -285,14 +283,14 @@ class Program(unittest.TestCase):
     def test_what_cannot_be_served_is_told_in_a_line(self):
         with tempfile.TemporaryDirectory() as directory:
             (Path(directory) / "filter.joblib").write_bytes(b"whatever")
-            for words, told, code in [
+            for args, expected, code in [
                 ([directory], "is a pickle", 2),
                 ([f"{directory}/none.ubj"], "there is no model", 4),
                 ([directory, "--listen", "0.0.0.0:0"], "reached by other machines", 2),
             ]:
-                ended = subprocess.run([sys.executable, "-m", "godwit.scoring", *words], capture_output=True, text=True, check=False)
+                ended = subprocess.run([sys.executable, "-m", "godwit.scoring", *args], capture_output=True, text=True, check=False)
                 self.assertEqual(ended.returncode, code, ended)
-                self.assertRegex(ended.stderr, f"^godwit: error: .*{told}.*\n$")
+                self.assertRegex(ended.stderr, f"^godwit: error: .*{expected}.*\n$")
 
 
 if __name__ == "__main__":

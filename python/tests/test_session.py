@@ -1,4 +1,4 @@
-"""Sessions, against samtools and pyarrow. GODWIT_TEST_RUN is the directory of a run with `sample.bam`, `sample.parquet` and others."""
+"""Tests of sessions against samtools and pyarrow. GODWIT_TEST_RUN is the directory of a run with `sample.bam`, `sample.parquet` and others."""
 
 import contextlib
 import gc
@@ -12,14 +12,14 @@ import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.parquet
-from oracle import RUN, samtools
+from samtools_reference import RUN, samtools
 
 import godwit
 
 REGIONS = ["chr1:1,000-20,000", "chr2:100-5,000"]
 
 
-class OfADirectory(unittest.TestCase):
+class DirectorySession(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.session = godwit.open(RUN)
@@ -101,7 +101,7 @@ class OfADirectory(unittest.TestCase):
         self.assertEqual(self.session.sql("SELECT 1 AS one").to_arrow()["one"].to_pylist(), [1])
 
     def test_what_is_wrong_is_said(self):
-        for error, words, wrong in [
+        for error, expected, wrong in [
             (godwit.UsageError, "no dataset of reads 'nope'", lambda: self.session.reads("nope")),
             (godwit.UsageError, "nope", lambda: self.session.reads("sample", columns=["nope"]).to_arrow()),
             (godwit.UsageError, "chrX", lambda: self.session.reads("sample", region="chrX:1-2").to_arrow()),
@@ -115,7 +115,7 @@ class OfADirectory(unittest.TestCase):
         ]:
             with self.assertRaises(error) as raised:
                 wrong()
-            self.assertIn(words, str(raised.exception))
+            self.assertIn(expected, str(raised.exception))
             self.assertEqual(raised.exception.exit_code, error.exit_code)
 
 
@@ -135,7 +135,7 @@ class Writing(unittest.TestCase):
             self.assertEqual([dataset.name for dataset in session.datasets()], ["temporary/beside.parquet"])
 
 
-class Ends(unittest.TestCase):
+class SessionEnd(unittest.TestCase):
     def test_no_server_is_left_behind(self):
         for forget in [lambda session: session.close(), lambda _: None]:
             session = godwit.open(RUN)

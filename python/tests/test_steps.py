@@ -1,4 +1,4 @@
-"""Names of steps, and what is said of functions."""
+"""Tests of names of steps, and of the options of step functions."""
 
 import unittest
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Parts of queries in shares, batches for training, and pileups, against samtools. Arguments as for test_session."""
+"""Tests of parts of workers, batches for training, and pileups against samtools. Arguments as for test_session."""
 
 import multiprocessing
 import pickle
@@ -7,38 +7,38 @@ import unittest
 
 import numpy as np
 import pyarrow as pa
-from oracle import RUN, samtools
+from samtools_reference import RUN, samtools
 
 import godwit
 from godwit import _training
-from godwit._parts import Parts
+from godwit._query_parts import QueryParts
 from godwit.pileups import CHANNELS, Pileups
 
 BASES = " ACGTN*"
 
 
-class OfADirectory(unittest.TestCase):
+class DirectorySession(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.session = godwit.open(RUN)
         cls.addClassCleanup(cls.session.close)
 
 
-class Shares(OfADirectory):
-    def rows(self, parts, workers, shuffle, **how):
-        """Rows of each worker, in the order in which it gets them, and sizes of batches."""
+class Shares(DirectorySession):
+    def rows(self, parts, workers, shuffle, **options):
+        """Returns the rows of each worker, in the order in which it receives them, and the sizes of batches."""
         found, sizes = [], []
         for worker in range(workers):
-            which = _training.share(len(parts), worker, workers, shuffle)
-            batches = list(_training.batches(parts, which, how.get("rows", 64), shuffle, how.get("mixed_blocks", 3), 2))
+            which = _training.parts_of_worker(len(parts), worker, workers, shuffle)
+            batches = list(_training.batches(parts, which, options.get("rows", 64), shuffle, options.get("mixed_blocks", 3), 2))
             sizes.append([batch.num_rows for batch in batches])
             found.append([row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)])
         return found, sizes
 
     def test_workers_have_each_row_once_between_them(self):
         query = self.session.reads("sample", columns=["position", "flags", "name"], parts=7)
-        # Another process has nothing but this.
-        parts = pickle.loads(pickle.dumps(Parts(query)))
+        # Another process receives only the pickled parts.
+        parts = pickle.loads(pickle.dumps(QueryParts(query)))
         self.assertEqual(len(parts), 7)
         self.assertEqual(parts.schema.names, ["position", "flags", "name"])
         expected = list(zip(*query.to_arrow().to_pydict().values(), strict=True))
@@ -51,7 +51,7 @@ class Shares(OfADirectory):
         self.assertEqual(self.rows(parts, 1, None)[0][0], expected)
 
     def test_an_order_is_that_of_seed_and_epoch(self):
-        parts = Parts(self.session.reads("sample", columns=["name", "flags"], parts=5))
+        parts = QueryParts(self.session.reads("sample", columns=["name", "flags"], parts=5))
         first = self.rows(parts, 2, (1, 0))
         self.assertEqual(self.rows(parts, 2, (1, 0)), first)
         self.assertNotEqual(self.rows(parts, 2, (1, 1)), first)
@@ -64,46 +64,46 @@ class Shares(OfADirectory):
         with_nulls = pa.record_batch([[1, None], [None, True], [None, 0.5], [3, 4], [[1, 2], [3, 4]]], schema=schema)
         without = pa.record_batch([[1, 2], [False, True], [1, 0.5], [3, 4], [[1, 2], [3, 4]]], schema=schema)
         kinds = {"count": np.float64, "yes": np.float32, "share": np.float32, "place": np.int64, "pair": np.float32}
-        for batch in (with_nulls, without, _training.empty(schema)):
-            found = _training.numbers(batch)
+        for batch in (with_nulls, without, _training.empty_batch(schema)):
+            found = _training.to_arrays(batch)
             self.assertEqual({name: array.dtype for name, array in found.items()}, kinds)
             self.assertEqual(found["pair"].shape, (batch.num_rows, 2))
-        np.testing.assert_array_equal(_training.numbers(with_nulls)["count"], [1, np.nan])
+        np.testing.assert_array_equal(_training.to_arrays(with_nulls)["count"], [1, np.nan])
         with self.assertRaises(godwit.UsageError) as raised:
-            _training.numbers(pa.record_batch({"name": ["x"]}))
+            _training.to_arrays(pa.record_batch({"name": ["x"]}))
         self.assertIn("column name is string", str(raised.exception))
 
     def test_a_fork_with_connections_is_refused_in_place_of_hanging(self):
-        parts = Parts(self.session.reads("sample", columns=["name"], parts=2))
+        parts = QueryParts(self.session.reads("sample", columns=["name"], parts=2))
         context = multiprocessing.get_context("fork")
-        here, there = context.Pipe()
+        receiver, sender = context.Pipe()
 
-        def ask():
+        def send_row_count():
             try:
-                there.send(sum(batch.num_rows for batch in parts.fetch(0)))
+                sender.send(sum(batch.num_rows for batch in parts.read_part(0)))
             except godwit.GodwitError as error:
-                there.send(str(error))
+                sender.send(str(error))
 
-        process = context.Process(target=ask)
+        process = context.Process(target=send_row_count)
         process.start()
-        self.assertIn("spawn", here.recv())
+        self.assertIn("spawn", receiver.recv())
         process.join()
 
 
-class Piles(OfADirectory):
+class PileupTests(DirectorySession):
     WIDTH = 41
 
     def candidates(self):
-        """Places of both contigs, at whose start windows reach over the edge."""
+        """Returns positions of both contigs; windows at the start of a contig extend beyond it."""
         positions = [0, 3, *range(400, 20_000, 1_500)]
         contigs = ["chr1", "chr2"]
         table = {"contig": [contig for contig in contigs for _ in positions], "position": 2 * positions, "label": np.arange(2 * len(positions)) % 3}
         return pa.table(table | {"note": ["x"] * 2 * len(positions)})
 
     def mpileup(self, contig, position):
-        """Bases over a place, those on the other strand in lower case, as samtools has them."""
-        words = ["-Q", "0", "-B", "-A", "-x", "-r", f"{contig}:{position + 1}-{position + 1}"]
-        lines = [line.split("\t") for line in samtools_mpileup(*words)]
+        """Returns the bases at a position by samtools, those on the reverse strand in lower case, with their qualities."""
+        expected = ["-Q", "0", "-B", "-A", "-x", "-r", f"{contig}:{position + 1}-{position + 1}"]
+        lines = [line.split("\t") for line in samtools_mpileup(*expected)]
         text = lines[0][4] if lines else ""
         text = re.sub(r"\^.", "", text).replace("$", "").replace("#", "*")
         found = []
@@ -133,17 +133,17 @@ class Piles(OfADirectory):
                     self.assertFalse(pile[at, :, :, self.WIDTH // 2 + offset].any())
                     continue
                 column = pile[at, :, :, self.WIDTH // 2 + offset].astype(int)
-                there = column[0] != 0
+                sender = column[0] != 0
                 letters = [
                     BASES[code] if strand == 1 or code == 6 else BASES[code].lower() for code, strand in zip(column[0], column[3], strict=True)
                 ]
                 found = sorted((letter, int(quality)) for letter, quality in zip(letters, column[1], strict=True) if letter != " ")
                 expected = self.mpileup(contig, position + offset)
-                # What samtools says of the quality of a deleted base is that of a neighbour.
+                # For a deleted base, samtools prints the quality of a neighbour.
                 plain = [one for one in found if one[0] != "*"]
                 self.assertEqual(plain, [one for one in expected if one[0] != "*"], (contig, position + offset))
                 self.assertEqual(len(found), len(expected))
-                self.assertFalse((column[:, ~there] != 0).any())
+                self.assertFalse((column[:, ~sender] != 0).any())
                 compared += len(found)
         self.assertGreater(compared, 100)
 
@@ -156,19 +156,19 @@ class Piles(OfADirectory):
         np.testing.assert_array_equal(few, whole[:, [0, round((rows - 1) / 2), rows - 1]])
 
     def test_what_is_wrong_is_said(self):
-        for words, wrong in [
+        for expected, wrong in [
             ("width is an odd number", lambda: Pileups(self.session, "sample", self.candidates(), width=100)),
             ("no column position", lambda: Pileups(self.session, "sample", pa.table({"contig": ["chr1"]}))),
             ("no dataset of reads 'nope'", lambda: Pileups(self.session, "nope", self.candidates())),
             ("chrX", lambda: list(Pileups(self.session, "sample", pa.table({"contig": ["chrX"], "position": [1]})))),
         ]:
-            with self.subTest(words), self.assertRaises(godwit.UsageError) as raised:
+            with self.subTest(expected), self.assertRaises(godwit.UsageError) as raised:
                 wrong()
-            self.assertIn(words, str(raised.exception))
+            self.assertIn(expected, str(raised.exception))
 
 
-def samtools_mpileup(*words):
-    return samtools(*words, RUN / "sample.bam", verb="mpileup")
+def samtools_mpileup(*expected):
+    return samtools(*expected, RUN / "sample.bam", verb="mpileup")
 
 
 if __name__ == "__main__":

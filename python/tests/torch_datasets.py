@@ -1,11 +1,11 @@
-"""Datasets for PyTorch with real loaders. Run where PyTorch is; arguments as for test_session."""
+"""Tests of datasets for PyTorch with real loaders. Requires PyTorch; arguments as for test_session."""
 
 import unittest
 
 import numpy as np
 import pyarrow as pa
 import torch
-from oracle import RUN, samtools
+from samtools_reference import RUN, samtools
 
 import godwit
 import godwit.torch
@@ -47,7 +47,7 @@ class Datasets(unittest.TestCase):
         self.assertEqual(sorted(in_order), sorted(first))
 
     def test_a_model_learns_from_it(self):
-        # Whether a read is reversed is a bit of its flags, which a layer can find.
+        # Whether a read is reversed is a bit of its flags, which a layer can learn.
         torch.manual_seed(1)
         layer = torch.nn.Linear(12, 1)
         optimizer = torch.optim.Adam(layer.parameters(), 0.05)

@@ -111,12 +111,15 @@ fn rows_of_the_python_client_come_from_another_node_and_tables_are_put_once() {
     fs::write(pool.root.join("a.bed"), rows).expect("it can be written");
     let mut pool = pool;
     (0..3).for_each(|node| pool.start_node(node));
-    for (what, how) in
-        [("rows", libc::SIGSTOP), ("rows", libc::SIGKILL), ("puts", libc::SIGSTOP), ("puts", libc::SIGKILL)]
-    {
+    for (what, how) in [
+        ("read_rows", libc::SIGSTOP),
+        ("read_rows", libc::SIGKILL),
+        ("upload_slow_table", libc::SIGSTOP),
+        ("upload_slow_table", libc::SIGKILL),
+    ] {
         pool.wait_until_seen(&[true; 3]);
         let mut python = crate::python::interpreter("columns");
-        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pooled.py"));
+        python.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/columns/pool_failover.py"));
         python.args([text(&pool.file), what, &how.to_string()]).stdin(Stdio::piped());
         let mut running = python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
         let mut told = std::io::BufReader::new(running.stdout.take().expect("it is piped"));
@@ -134,13 +137,13 @@ fn rows_of_the_python_client_come_from_another_node_and_tables_are_put_once() {
             done.status.success() && warned.contains("is lost; going on at another node"),
             "{what} {how}: {warned}"
         );
-        assert_eq!(said, if what == "rows" { "700000 in order\n" } else { "900000 rows\n" }, "{what} {how}");
+        assert_eq!(said, if what == "read_rows" { "700000 in order\n" } else { "900000 rows\n" }, "{what} {how}");
         drop(lost);
         if how == libc::SIGKILL {
             pool.nodes[node] = None;
             pool.start_node(node);
         }
-        if what == "puts" {
+        if what == "upload_slow_table" {
             // A node that hung keeps nothing of what another has kept.
             pool.wait_until_seen(&[true; 3]);
             let counted =

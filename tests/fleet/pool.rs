@@ -72,7 +72,7 @@ impl Pool {
     pub(super) fn wait_until_seen(&self, healthy: &[bool]) {
         let expected: String = healthy.iter().map(|there| if *there { '1' } else { '0' }).collect();
         for (node, _) in healthy.iter().enumerate().filter(|(_, there)| **there) {
-            run_python("pool.py", Path::new("-"), &[&self.addresses[node], "sees", &expected]);
+            run_python("pool_client.py", Path::new("-"), &[&self.addresses[node], "wait_until_health_is", &expected]);
         }
     }
 
@@ -198,7 +198,8 @@ fn stock_clients_are_told_all_nodes_and_a_ticket_is_good_at_each() {
     let pool = Pool::start("pool-stock", "round-robin", 3, &[]);
     let rows: String = (0..5000).map(|row| format!("chr1\t{row}\t{}\n", row + 5)).collect();
     fs::write(pool.root.join("a.bed"), rows).expect("it can be written");
-    let told = lines(&run_python("pool.py", Path::new("-"), &[&pool.addresses[1], "fetched", "a.bed"]));
+    let told =
+        lines(&run_python("pool_client.py", Path::new("-"), &[&pool.addresses[1], "fetch_from_members", "a.bed"]));
     let first: Vec<&String> = told.iter().filter(|line| line.starts_with("first ")).collect();
     // Six clients, one after the other: each node comes first twice.
     for address in &pool.addresses {
@@ -253,8 +254,9 @@ fn the_name_of_a_pool_has_the_addresses_of_nodes_that_are_there_in_turns() {
     pool.words.extend(["--dns".to_owned(), responder.clone()]);
     pool.start_node(0);
     pool.wait_until_seen(&[true; 3]);
-    let asked =
-        |name: &str, count: &str| lines(&run_python("pool.py", Path::new("-"), &[&responder, "named", name, count]));
+    let asked = |name: &str, count: &str| {
+        lines(&run_python("pool_client.py", Path::new("-"), &[&responder, "resolve_name", name, count]))
+    };
     let told = asked("storage", "6");
     for address in &pool.addresses {
         assert_eq!(told.iter().filter(|line| line.starts_with(&format!("0 {}", host(address)))).count(), 2, "{told:?}");

@@ -117,7 +117,7 @@ fn assert_described(out: &Path) {
 fn a_step_that_changes_nothing_changes_nothing() {
     needs!("bwa", "samtools", "python3");
     let plain = plain();
-    for function in ["same", "rebuilt", "hoarding", "noisy"] {
+    for function in ["same", "rebuilt", "keeps_tables", "noisy"] {
         let out = scratch::directory("step-same");
         stepped(&format!("steps:{function}"), &directory(), &out).succeeds();
         assert_same_lines(&records(&out.join("sample.bam")), &records(&plain.join("sample.bam")), function);
@@ -232,10 +232,10 @@ fn files_of_a_step_appear_beside_the_others_when_the_run_is_whole() {
     assert_described(&out);
     // Once more in the same place, which is replaced as a whole; and a run that fails leaves it as it is.
     stepped("steps:counted", &directory, &out).succeeds();
-    stepped("steps:dying", &directory, &out).run().refuses(&[ENGINE], &["signal 9"]);
+    stepped("steps:kills_itself", &directory, &out).run().refuses(&[ENGINE], &["signal 9"]);
     assert_eq!(scratch::names(&out.join("sample.step")), names);
     let stray = scratch::directory("step-stray");
-    stepped("steps:stray", &directory, &stray).run().refuses(&[ENGINE], &["mine.txt", "partition.path"]);
+    stepped("steps:writes_stray_file", &directory, &stray).run().refuses(&[ENGINE], &["mine.txt", "partition.path"]);
     assert!(!stray.join("sample.step").exists() && !stray.join("sample.bam").exists());
 }
 
@@ -245,11 +245,11 @@ fn what_is_wrong_with_a_function_is_told_with_its_partition() {
     let directory = directory();
     for (function, words) in [
         ("raising", &["KeyError", "no such column", "steps.py, line"][..]),
-        ("leaving", &["SystemExit"]),
-        ("dying", &["signal 9"]),
-        ("nothing", &["returned nothing", "mask"]),
-        ("lacking", &["cigar"]),
-        ("more", &["column more"]),
+        ("exits_python", &["SystemExit"]),
+        ("kills_itself", &["signal 9"]),
+        ("returns_none", &["returned nothing", "mask"]),
+        ("without_column", &["cigar"]),
+        ("with_extra_column", &["column more"]),
         ("as_text", &["mapping_quality", "string", "uint8"]),
         ("too_large", &["mapping_quality", "300"]),
         ("doubled", &["rows", "not added"]),
@@ -257,7 +257,7 @@ fn what_is_wrong_with_a_function_is_told_with_its_partition() {
         ("moved", &["outside of the partition"]),
         ("short_mask", &["mask of"]),
         ("no_mask", &["uint8", "bool"]),
-        ("half", &["some columns"]),
+        ("returns_some_columns", &["some columns"]),
     ] {
         let out = scratch::directory("step-wrong");
         let run = stepped(&format!("steps:{function}"), &directory, &out).run();
@@ -402,7 +402,8 @@ fn tables_too_large_for_their_memory_go_through_scratch_space() {
     let [large, small] = [("8G", "memory"), ("66M", "scratch")].map(|(memory, place)| {
         let out = scratch::directory("step-memory");
         let options = AlignOptions { block_bases: 300_000, ..AlignOptions::default() };
-        let words = ["--partitions", "1", "--threads", "1", "--memory", memory, "--step", "steps:where", "--python"];
+        let words =
+            ["--partitions", "1", "--threads", "1", "--memory", memory, "--step", "steps:report_location", "--python"];
         identity::align(&sample, &options, &out).args(words).arg(interpreter()).current_dir(&directory).succeeds();
         assert_eq!(read(&out.join("sample.step/part-00000.where.txt")), place);
         out

@@ -48,7 +48,8 @@ pub fn guarded() -> (PathBuf, PathBuf, String) {
 
 /// What a client of pyarrow finds there, with the certificate it trusts and the header it shows.
 pub fn asked(served: &Served, words: &[&str]) -> String {
-    let words: Vec<&str> = [served.address.as_str(), "guarded"].into_iter().chain(words.iter().copied()).collect();
+    let words: Vec<&str> =
+        [served.address.as_str(), "query_authenticated"].into_iter().chain(words.iter().copied()).collect();
     lines(&run_python("flight_clients.py", Path::new("-"), &words)).join(";")
 }
 
@@ -249,7 +250,7 @@ fn a_handshake_exchanges_a_password_for_a_bearers_token_that_ends_with_it() {
     let mine = [format!("alice:{token}"), format!("carol:{signed}")];
     let others = [format!("bob:{token}"), "alice:nonsense".to_owned(), "alice:".to_owned(), format!("bob:{signed}")];
     let callers: Vec<&str> = mine.iter().chain(&others).map(String::as_str).collect();
-    let words = [&[served.address.as_str(), "by_handshake", text(&given)][..], &callers].concat();
+    let words = [&[served.address.as_str(), "authenticate_by_handshake", text(&given)][..], &callers].concat();
     let told = lines(&run_python("flight_clients.py", Path::new("-"), &words));
     let refused = "FlightUnauthenticatedError";
     let expected = [
@@ -330,7 +331,7 @@ fn a_passport_shows_what_its_visas_grant() {
     assert_eq!(seen(&passport(&broker, &own, now() - 100)), refused, "one that has ended");
     // Exchanged for a session it shows the same.
     let given = directory.join("given.txt");
-    let words = [served.address.as_str(), "by_handshake", text(&given), &format!("alice:{good}")];
+    let words = [served.address.as_str(), "authenticate_by_handshake", text(&given), &format!("alice:{good}")];
     assert_eq!(lines(&run_python("flight_clients.py", Path::new("-"), &words))[0], "alice a.bed 1");
     let test = |rest: &[&str]| {
         let words = ["policy", "test", "--policy", text(&policy), "--data", text(&root), "--dataset", "a.bed"];

@@ -26,16 +26,18 @@ fn pyarrow_lists_and_fetches_datasets() {
     let served = Served::start(&out, &[]);
     let bam = out.join("sample.bam");
     let all = count(&bam, &[]);
-    let listed = told(&served, &["listed"]);
+    let listed = told(&served, &["list_datasets"]);
     assert!(listed.contains(&format!("sample.bam {all} 24")), "{listed:?}");
     assert!(listed.contains(&format!("sample.parquet {all} 24")), "{listed:?}");
     for name in ["sample.bam", "sample.parquet"] {
         let command = format!("{{\"dataset\":\"{name}\"}}");
-        let fetched = told(&served, &["fetched", &command]);
+        let fetched = told(&served, &["fetch_dataset", &command]);
         assert!(fetched[0].starts_with(&format!("{all} 1 name,flags,contig,")), "{fetched:?}");
     }
-    let several =
-        told(&served, &["fetched", "{\"dataset\":\"sample.bam\",\"columns\":[\"flags\",\"tag_NM\"],\"parts\":3}"]);
+    let several = told(
+        &served,
+        &["fetch_dataset", "{\"dataset\":\"sample.bam\",\"columns\":[\"flags\",\"tag_NM\"],\"parts\":3}"],
+    );
     assert!(several[0].starts_with(&format!("{all} 3 ")) && several[0].ends_with(" flags,tag_NM"), "{several:?}");
     let regions = ["chr1:100-9000", "chr1:5000-20000", "chr3"];
     let command = format!("{{\"dataset\":\"sample.bam\",\"columns\":[\"flags\"],\"regions\":{regions:?}}}");
@@ -45,7 +47,7 @@ fn pyarrow_lists_and_fetches_datasets() {
             .chain(regions.iter().map(AsRef::as_ref)),
     );
     let union = String::from_utf8(union.stdout).expect("samtools prints text");
-    assert!(told(&served, &["fetched", &command])[0].starts_with(&format!("{} ", union.trim())));
+    assert!(told(&served, &["fetch_dataset", &command])[0].starts_with(&format!("{} ", union.trim())));
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn tickets_that_were_not_given_are_refused() {
     needs!("python3");
     let directory = scratch::directory("tickets");
     let served = Served::start(&directory, &[]);
-    for line in told(&served, &["refused", "", "x", "gw1.", "{\"dataset\":\"x.bam\"}"]) {
+    for line in told(&served, &["check_forged_tickets", "", "x", "gw1.", "{\"dataset\":\"x.bam\"}"]) {
         assert!(!line.starts_with("taken"), "{line}");
     }
 }
@@ -67,7 +69,7 @@ fn adbc_polars_and_duckdb_ask_with_sql() {
     let region = "chr2:20000-22000";
     let in_region = count(&bam, &[region]);
     let statement = format!("SELECT count(*) FROM reads('sample.bam') WHERE region('{region}')");
-    assert_eq!(told(&served, &["by_adbc", &statement, "SELECT 1 + 1"]), [in_region.clone(), "2".to_owned()]);
+    assert_eq!(told(&served, &["query_adbc", &statement, "SELECT 1 + 1"]), [in_region.clone(), "2".to_owned()]);
     let parameters = "SELECT count(*) FROM reads('sample.bam') WHERE mapping_quality >= $1";
     let expected: Vec<String> = ["0", "30"]
         .iter()
@@ -76,12 +78,12 @@ fn adbc_polars_and_duckdb_ask_with_sql() {
             String::from_utf8(Tool::need("samtools").run(words).stdout).expect("samtools prints text").trim().to_owned()
         })
         .collect();
-    assert_eq!(told(&served, &["with_parameters", parameters, "0", "30"]), expected);
+    assert_eq!(told(&served, &["query_prepared", parameters, "0", "30"]), expected);
     let rows = format!("SELECT position FROM reads('sample.bam') WHERE region('{region}')");
-    let by_duckdb = told(&served, &["by_duckdb", &rows]);
+    let by_duckdb = told(&served, &["query_duckdb", &rows]);
     assert!(by_duckdb[0].starts_with(&format!("{in_region} ")), "{by_duckdb:?}");
-    assert_eq!(told(&served, &["by_polars", &statement]), [in_region]);
-    let objects = told(&served, &["objects"]);
+    assert_eq!(told(&served, &["query_polars", &statement]), [in_region]);
+    let objects = told(&served, &["adbc_objects"]);
     assert_eq!(objects[0], "godwit TABLE");
     assert!(objects.contains(&"godwit data sample.bam 24".to_owned()), "{objects:?}");
 }

@@ -199,15 +199,15 @@ fn servers_read_regions_as_samtools_does() {
         ["HLA-A*01:01:01:01", "HLA-A*01:01:01:01:1-1,000", "{chr1:100-200}:100-300", "{chr1}:100-200", "b=c,d"]
     {
         let rows = expected(region).expect("samtools knows it").len();
-        assert!(fetched(region, "fetched").starts_with(&format!("{rows} ")), "{region}");
+        assert!(fetched(region, "fetch_dataset").starts_with(&format!("{rows} ")), "{region}");
         let sql = format!("SELECT count(*) AS n FROM reads('odd.bam') WHERE region('{region}')");
         let at = format!("grpc+tcp://{}", served.address);
         let told = godwit().args(["query", &sql, "--at", &at, "--format", "tsv"]).succeeds().stdout;
         assert_eq!(lines(&told)[1], rows.to_string(), "{region}");
     }
-    let told = fetched("chr1:100-200", "unreadable");
+    let told = fetched("chr1:100-200", "fetch_error");
     assert!(told.contains("ambiguous") && told.contains("{chr1}:100-200"), "{told}");
-    let told = fetched("chr9:1-2", "unreadable");
+    let told = fetched("chr9:1-2", "fetch_error");
     assert!(told.contains("no contig") && told.contains("chr9"), "{told}");
     for (name, range, region) in [
         ("HLA-A*01:01:01:01", "", "HLA-A*01:01:01:01"),

@@ -20,7 +20,7 @@ const USAGE: i32 = 2;
 
 fn by_package(words: &[&str]) {
     let mut command = python_with("crypt4gh").expect("tools/python-packages.sh made it").command();
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/crypt4gh/files.py"));
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/crypt4gh/crypt4gh_package.py"));
     succeed(command.args(words));
 }
 
@@ -290,7 +290,7 @@ fn a_server_with_a_key_shows_what_is_in_encrypted_files_and_one_without_shows_no
     assert_eq!(query("SELECT contig, position FROM \"part.bed.c4gh\""), "contig,position\nchr1,5\n");
     let part = root.join(".part.bam");
     let url = format!("http://{}/reads/secret.bam.c4gh", served.address);
-    by_python(&["by_package", &url, "BAM", text(&part), "", "chr1", "100", "9000"]);
+    by_python(&["fetch_by_htsget_package", &url, "BAM", text(&part), "", "chr1", "100", "9000"]);
     let records = |file: &Path, words: &[&str]| {
         let told = Tool::need("samtools").run([&["view", text(file)], words].concat()).stdout;
         String::from_utf8(told).expect("it is text")

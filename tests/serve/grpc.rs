@@ -55,7 +55,7 @@ fn a_client_that_knows_nothing_but_the_address_finds_out_the_rest() {
     let token = godwit().args(["token", "alice", "--tokens"]).arg(&tokens).succeeds().stdout;
     let ask = |served: &Served, words: &[&str]| {
         let mut command = python_with("reflection").expect("tools/python-packages.sh made it").command();
-        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/reflection/ask.py"));
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/reflection/reflection_client.py"));
         command.arg(&served.address).arg("a.bed").args(words).output().expect("it can be started")
     };
     for words in [vec![], vec!["--tokens", tokens.to_str().expect("it is text")]] {

@@ -37,7 +37,7 @@ fn hostile_statements_are_refused_or_stopped_and_others_go_on() {
             most
         }
     });
-    let told = lines(&run_python("hostile.py", Path::new("-"), &[&served.address, "sample.bam", "30"]));
+    let told = lines(&run_python("resource_exhaustion.py", Path::new("-"), &[&served.address, "sample.bam", "30"]));
     watch.store(false, std::sync::atomic::Ordering::Relaxed);
     let most_kb = watcher.join().expect("the watcher ends");
     let (other, statements) = told.split_last().expect("there are statements");

@@ -114,7 +114,7 @@ fn samtools_reads_regions_of_cram_by_htsget() {
     for region in drawn(7, 20).iter().chain(["*".to_owned()].iter()) {
         let url = format!("http://{}/reads/sample.cram?format=CRAM&{}", served.address, parameters(region));
         let fetched = scratch.join("fetched.cram");
-        by_python(&["by_hand", &url, text(&fetched)]);
+        by_python(&["fetch_by_specification", &url, text(&fetched)]);
         run("samtools", &["index", text(&fetched)]);
         assert_within(&view(&[text(&fetched)]), &whole, region);
         assert!(view(&[text(&fetched), region]) == view(&[text(&cram), region]), "{region}");
@@ -122,7 +122,7 @@ fn samtools_reads_regions_of_cram_by_htsget() {
     }
     let header = scratch.join("header.cram");
     let url = format!("http://{}/reads/sample.cram?format=CRAM&class=header", served.address);
-    assert_eq!(by_python(&["by_hand", &url, text(&header)]), "CRAM header header");
+    assert_eq!(by_python(&["fetch_by_specification", &url, text(&header)]), "CRAM header header");
     assert_eq!(view(&["-H", "--no-PG", text(&header)]), view(&["-H", "--no-PG", text(&cram)]));
     assert_eq!(view(&[text(&header)]), "");
 }
@@ -186,7 +186,7 @@ fn bcftools_reads_regions_of_variants_by_htsget() {
         }
         let all = scratch.join("all");
         let url = format!("http://{}/variants/{name}?format={format}", served.address);
-        assert_eq!(by_python(&["by_hand", &url, text(&all)]), format!("{format} -"));
+        assert_eq!(by_python(&["fetch_by_specification", &url, text(&all)]), format!("{format} -"));
         assert!(
             std::fs::read(&all).expect("it is there") == std::fs::read(&file).expect("it is there"),
             "all of {name}"
@@ -210,18 +210,18 @@ fn the_package_of_python_and_several_regions_at_once() {
             continue;
         };
         let start = (first.parse::<u64>().expect("it is a number") - 1).to_string();
-        by_python(&["by_package", &url, "BAM", text(&fetched), "", contig, &start, last]);
+        by_python(&["fetch_by_htsget_package", &url, "BAM", text(&fetched), "", contig, &start, last]);
         run("samtools", &["index", text(&fetched)]);
         let view = |file: &Path| run("samtools", &["view", text(file), &region]);
         assert!(view(&fetched) == view(&bam), "{region}");
     }
-    by_python(&["by_package", &url, "BAM", text(&fetched), ""]);
+    by_python(&["fetch_by_htsget_package", &url, "BAM", text(&fetched), ""]);
     assert!(std::fs::read(&fetched).expect("it is there") == std::fs::read(&bam).expect("it is there"));
     let regions = ["chr1:500-900", "chr2:1-2000", "chr1:800-1200", "tiny"];
     let body = r#"{"format":"BAM","fields":["QNAME"],"regions":[
         {"referenceName":"chr1","start":499,"end":900},{"referenceName":"chr2","end":2000},
         {"referenceName":"chr1","start":799,"end":1200},{"referenceName":"tiny"}]}"#;
-    let classes = by_python(&["by_hand", &url, text(&fetched), "", body]);
+    let classes = by_python(&["fetch_by_specification", &url, text(&fetched), "", body]);
     assert!(classes.starts_with("BAM header body") && !classes.contains("-"), "{classes}");
     run("samtools", &["index", text(&fetched)]);
     let view = |file: &Path| run("samtools", &[&["view", "-M", text(file)], &regions[..]].concat());
@@ -393,7 +393,7 @@ fn rules_hold_for_files_by_htsget_and_accesses_are_recorded() {
     assert_eq!(asked(&alice).status, 200);
     let fetched = ruled.directory.join("fetched.bam");
     let whole = format!("http://{}/reads/large.bam", served.address);
-    by_python(&["by_package", &whole, "BAM", text(&fetched), &alice]);
+    by_python(&["fetch_by_htsget_package", &whole, "BAM", text(&fetched), &alice]);
     served.end(15);
     godwit().args(["audit", "verify", text(&ruled.audit)]).succeeds();
     let text = std::fs::read_to_string(&ruled.audit).expect("it is there");
@@ -419,7 +419,7 @@ fn tickets_end_with_the_rule_and_the_file_that_they_were_given_for() {
     let ticket: Value = serde_json::from_str(&ticket.body).expect("it is JSON");
     let part = &ticket["htsget"]["urls"][1];
     let (url, headers) = (part["url"].as_str().expect("it is text"), part["headers"].to_string());
-    let status = || by_python(&["status_of", url, &headers]);
+    let status = || by_python(&["http_status", url, &headers]);
     assert_eq!(status(), "200");
     ruled.rule(SOME);
     wait_until("the new rules are in force", || status() == "403 PermissionDenied");

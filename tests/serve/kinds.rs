@@ -39,7 +39,7 @@ fn packed(path: &Path) {
 /// What a server gives of a dataset by Flight: rows, parts, columns.
 fn fetched(served: &Served, dataset: &str) -> String {
     let command = format!("{{\"dataset\":\"{dataset}\"}}");
-    lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, "fetched", &command])).join(";")
+    lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, "fetch_dataset", &command])).join(";")
 }
 
 #[test]

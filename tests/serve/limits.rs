@@ -56,7 +56,7 @@ fn a_caller_has_so_many_calls_open_and_others_have_theirs() {
     // Who asks how the server is, is answered.
     assert_eq!(ask(&served, "/healthz", &["--header", &alice]).status, 200);
     let counted = by_python(&[
-        "samples",
+        "metric_samples",
         &format!("http://{}/metrics", served.address),
         "text/plain",
         bob.rsplit(' ').next().expect("a token"),

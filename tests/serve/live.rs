@@ -73,7 +73,7 @@ fn reads_that_are_aligned_are_asked_while_their_run_goes_on() {
     let served = Served::start(&data, &[]);
     let words = [
         served.address.as_str(),
-        "fetched",
+        "fetch_dataset",
         "{\"dataset\":\"run/sample.live\",\"columns\":[\"name\",\"duplicate\"],\"parts\":3}",
     ];
     let fetched = run_python("flight_clients.py", Path::new("-"), &words);
@@ -95,7 +95,7 @@ fn reads_that_are_aligned_are_asked_while_their_run_goes_on() {
     expected.retain(|name, _| live.contains_key(name));
     assert!(live == expected, "what was live is not what became of it");
     // Its outputs have taken its place.
-    let words = [served.address.as_str(), "listed"];
+    let words = [served.address.as_str(), "list_datasets"];
     let names = run_python("flight_clients.py", Path::new("-"), &words);
     assert!(names.contains("run/sample.bam") && !names.contains(".live"), "{names}");
     godwit()

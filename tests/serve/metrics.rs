@@ -22,7 +22,7 @@ fn root() -> std::path::PathBuf {
 
 /// Values by name and labels, the type of the answer, and the families.
 fn samples(served: &Served, accept: &str, token: &str) -> (BTreeMap<String, f64>, String, BTreeSet<String>) {
-    let told = by_python(&["samples", &format!("http://{}/metrics", served.address), accept, token]);
+    let told = by_python(&["metric_samples", &format!("http://{}/metrics", served.address), accept, token]);
     let mut lines = told.lines();
     let kind = lines.next().expect("the type comes first").to_owned();
     let (mut values, mut families) = (BTreeMap::new(), BTreeSet::new());

@@ -126,7 +126,7 @@ fn rows_of_a_bucket_are_those_of_a_directory() {
     let served = [Served::start(&directory, &[]), Served::start_with(Path::new(there), "127.0.0.1:0", &[], &settings)];
     assert!(served[1].greeting.contains(" of s3://genomes/some where at "), "{}", served[1].greeting);
     let [here, there] = [&served[0], &served[1]]
-        .map(|served| lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, "listed"])));
+        .map(|served| lines(&run_python("flight_clients.py", Path::new("-"), &[&served.address, "list_datasets"])));
     assert!(there.len() == 14, "{there:?}");
     assert_eq!(here, there);
     for command in [
@@ -138,7 +138,7 @@ fn rows_of_a_bucket_are_those_of_a_directory() {
         r#"{"dataset":"b.bcf","regions":["chr1:3000-5000"]}"#,
         r#"{"dataset":"t.csv"}"#,
     ] {
-        let words = [served[0].address.as_str(), "alike", &served[1].address, command];
+        let words = [served[0].address.as_str(), "assert_same_on_servers", &served[1].address, command];
         let rows = lines(&run_python("flight_clients.py", Path::new("-"), &words));
         assert_ne!(rows, ["0"], "{command}");
     }
@@ -211,7 +211,7 @@ fn an_object_that_takes_the_place_of_another_is_noticed() {
     s3.put(&bam, "bucket/x.bam");
     let served = Served::start_with(Path::new("s3://bucket"), "127.0.0.1:0", &[], &s3.settings());
     let count = |file: &Path| samtools(file, &[]).len().to_string();
-    let words = [served.address.as_str(), "before_and_after", "{\"dataset\":\"x.bam\"}"];
+    let words = [served.address.as_str(), "fetch_before_and_after_change", "{\"dataset\":\"x.bam\"}"];
     let marks = [directory.join("asked"), directory.join("changed")];
     let words: Vec<&str> = words.into_iter().chain(marks.iter().map(|mark| text(mark))).collect();
     std::thread::scope(|scope| {

@@ -29,7 +29,7 @@ fn a_packed_genome_has_the_rows_of_its_fasta_and_names_the_reference_that_it_lac
     let named = Served::start(&root, &["--reference", directory.join("ref.fa").to_str().expect("it is text")]);
     let same = |served: &Served, rest: &str| {
         let commands = ["one.fa", "one.gwp"].map(|name| format!("{{\"dataset\":\"{name}\"{rest}}}"));
-        let found = ask(served, &["same_rows", &commands[0], &commands[1]]);
+        let found = ask(served, &["assert_same_rows", &commands[0], &commands[1]]);
         found.first().and_then(|rows| rows.parse::<u64>().ok()).unwrap_or_else(|| panic!("{rest}: {found:?}"))
     };
     assert!(same(&named, "") >= 7);
@@ -40,15 +40,15 @@ fn a_packed_genome_has_the_rows_of_its_fasta_and_names_the_reference_that_it_lac
     let several = ",\"regions\":[\"chr2:1-5\",\"chr1:140000-140001\",\"chr1:1-70000\",\"chr1:65537-65540\"],\"columns\":[\"contig\",\"bases\"]";
     assert_eq!(same(&named, several), 4);
     assert_eq!(same(&named, ",\"regions\":[\"chr3:400000-400010\"]"), 0);
-    let unknown = ask(&named, &["unreadable", r#"{"dataset":"one.gwp","regions":["chr9:1-5"]}"#]).join(" ");
+    let unknown = ask(&named, &["fetch_error", r#"{"dataset":"one.gwp","regions":["chr9:1-5"]}"#]).join(" ");
     assert!(unknown.contains("no contig \"chr9\""), "{unknown}");
     let member = [r#"{"dataset":"one.fa"}"#, r#"{"dataset":"all/one.gwp"}"#];
-    assert_eq!(ask(&named, &["same_rows", member[0], member[1]]).len(), 1);
+    assert_eq!(ask(&named, &["assert_same_rows", member[0], member[1]]).len(), 1);
     // Another one: the digest is told. Below the root, it is found, and nothing is written there.
     let digest = run(&["collection", "list", "root/all"]).stdout;
     let digest = digest.lines().next().and_then(|line| line.split('\t').nth(1)).expect("it is told").to_owned();
     let lacking = Served::start(&root, &[]);
-    let told = ask(&lacking, &["unreadable", member[1]]).join(" ");
+    let told = ask(&lacking, &["fetch_error", member[1]]).join(" ");
     assert!(told.contains(&digest) && told.contains("--reference"), "{told}");
     fs::copy(directory.join("ref.fa"), root.join("theirs.fa")).expect("it can be copied");
     assert!(same(&lacking, "") >= 7);
@@ -59,6 +59,6 @@ fn a_packed_genome_has_the_rows_of_its_fasta_and_names_the_reference_that_it_lac
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     fs::write(&path, bytes).expect("it can be written");
-    let told = ask(&lacking, &["unreadable", r#"{"dataset":"one.gwp"}"#]).join(" ");
+    let told = ask(&lacking, &["fetch_error", r#"{"dataset":"one.gwp"}"#]).join(" ");
     assert!(told.contains("damaged"), "{told}");
 }

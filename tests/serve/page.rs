@@ -152,7 +152,7 @@ fn a_reader_in_a_browser_sees_datasets_plots_and_rows() {
     let told = read(&served, &["keyboard", "sample.bam"]).expect("it was there a moment ago");
     assert_eq!(told[0], "Skip to the dataset");
     assert_eq!(told[2..], ["main", "0 without a name", "0 pixels too wide"], "{told:?}");
-    let told = read(&served, &["audited", "sample.bam"]).expect("it was there a moment ago");
+    let told = read(&served, &["accessibility_violations", "sample.bam"]).expect("it was there a moment ago");
     let (audits, spoiled): (Vec<&String>, Vec<&String>) = told.iter().partition(|line| !line.contains("spoiled"));
     assert!(audits.len() == 10 && audits.iter().all(|line| line.ends_with(": True []")), "{audits:#?}");
     assert!(spoiled.len() == 2 && spoiled.iter().all(|line| line.contains("html-has-lang")), "{spoiled:#?}");
@@ -162,7 +162,7 @@ fn a_reader_in_a_browser_sees_datasets_plots_and_rows() {
 fn a_reader_in_a_browser_shows_a_token_and_sees_what_the_rules_let_him() {
     needs!("python3");
     let (served, [_, bob]) = ruled();
-    let Some(told) = read(&served, &["guarded", &bob, "people.csv"]) else {
+    let Some(told) = read(&served, &["check_authentication", &bob, "people.csv"]) else {
         skip!("browser", "Chromium is not installed");
     };
     assert_eq!(told[0], "0 datasets");

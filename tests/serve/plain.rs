@@ -73,12 +73,12 @@ fn what_is_read_from_datasets_is_what_the_engine_gives() {
             let engines = format!("{sql} WHERE 1 = 1");
             assert_eq!(plain, rows(&served, &engines), "{sql}");
             // Stock clients compare columns to the letter.
-            run_python("flight_clients.py", Path::new("-"), &[&served.address, "same_columns", &sql, &engines]);
+            run_python("flight_clients.py", Path::new("-"), &[&served.address, "assert_same_columns", &sql, &engines]);
         }
         let counted = format!("SELECT count(*) FROM {called}");
         let computed = format!("{counted} WHERE 1 = 1");
         assert_eq!(rows(&served, &counted), rows(&served, &computed), "{counted}");
-        run_python("flight_clients.py", Path::new("-"), &[&served.address, "same_columns", &counted, &computed]);
+        run_python("flight_clients.py", Path::new("-"), &[&served.address, "assert_same_columns", &counted, &computed]);
         if !has_regions {
             continue;
         }
@@ -135,7 +135,7 @@ fn rows_of_a_dataset_that_has_changed_are_those_it_has_now() {
     let served = Served::start(&root, &[]);
     let (asked, changed) = (root.join("asked"), root.join("changed"));
     let told = std::thread::scope(|scope| {
-        let words = [&served.address, "before_and_after", "SELECT n FROM a", text(&asked), text(&changed)];
+        let words = [&served.address, "fetch_before_and_after_change", "SELECT n FROM a", text(&asked), text(&changed)];
         let client = scope.spawn(move || run_python("flight_clients.py", Path::new("-"), &words));
         godwit_tests::patience::wait_until("the client has its ticket", || asked.exists() || client.is_finished());
         let other = root.join("other");

@@ -13,7 +13,7 @@ use crate::run::formats::{aligned, lines, python, run_python, script};
 
 fn told(served: &Served, words: &[&str]) -> Vec<String> {
     let words: Vec<&str> = [served.address.as_str()].into_iter().chain(words.iter().copied()).collect();
-    lines(&run_python("putting.py", Path::new("-"), &words))
+    lines(&run_python("uploads.py", Path::new("-"), &words))
 }
 
 fn writable(root: &Path, words: &[&str]) -> Served {
@@ -32,7 +32,7 @@ fn what_is_put_comes_back_as_it_was() {
     needs!("python3");
     let root = scratch::directory("puts-types");
     let served = writable(&root, &[]);
-    let told = told(&served, &["round_trip"]);
+    let told = told(&served, &["check_round_trip"]);
     assert_eq!(told[0], "{'dataset': 'some/types.parquet', 'rows': 5000}");
     assert_eq!(told[1], told[2], "SQL counts what was put");
     assert_eq!(told[3], "{'dataset': 'empty.parquet', 'rows': 0} 0 True");
@@ -49,7 +49,7 @@ fn what_is_put_comes_back_as_it_was() {
 fn one_that_is_there_is_kept_replaced_or_appended_to_as_is_said() {
     needs!("python3");
     let root = scratch::directory("puts-existing");
-    let told = told(&writable(&root, &[]), &["existing"]);
+    let told = told(&writable(&root, &[]), &["upload_over_existing"]);
     let said = |rows: u64| format!("{{'dataset': 't.parquet', 'rows': {rows}}}");
     assert_eq!(told[0], format!("{} [1, 1, 1]", said(3)));
     assert!(told[1].contains("there is a dataset t.parquet already") && told[1].ends_with("[1, 1, 1]"), "{}", told[1]);
@@ -74,7 +74,7 @@ fn one_that_is_there_is_kept_replaced_or_appended_to_as_is_said() {
 fn what_is_put_again_under_its_name_is_kept_once() {
     needs!("python3");
     let root = scratch::directory("puts-again");
-    let told = told(&writable(&root, &[]), &["again"]);
+    let told = told(&writable(&root, &[]), &["upload_twice"]);
     let rows = |rows: &str| format!("{{'dataset': 't.parquet', 'rows': 2}} [{rows}]");
     let (one, two, three) = ("1, 2", "1, 2, 1, 2", "1, 2, 1, 2, 1, 2");
     assert_eq!(told[..6], [one, one, two, two, three, three].map(rows));
@@ -92,19 +92,19 @@ fn names_that_lead_elsewhere_and_files_of_others_are_refused() {
     let served = writable(&root, &[]);
     let bad =
         ["../out", "a/../../out", "/tmp/out", ".hidden", "a/.godwit-puts/b", "x.bed", "", "a.parquet/b", "run", "a//b"];
-    let words: Vec<&str> = ["named"].into_iter().chain(bad).collect();
+    let words: Vec<&str> = ["upload_under_names"].into_iter().chain(bad).collect();
     let lines = told(&served, &words);
     let (taken, refused): (Vec<_>, Vec<_>) = lines[..bad.len()].iter().partition(|line| line.contains("'rows'"));
     assert_eq!(taken, ["{'dataset': 'a/b.parquet', 'rows': 1}"].map(String::from).iter().collect::<Vec<_>>());
     assert_eq!(refused.len(), bad.len() - 1);
     assert!(lines[bad.len()].contains("no columns") && lines[bad.len() + 1].contains("two columns"), "{lines:?}");
     for name in ["x.bed", "run", "run.parquet", "../puts-names/x", "temporary/none"] {
-        let told = told(&served, &["dropped", name]).join("");
+        let told = told(&served, &["drop_datasets", name]).join("");
         assert!(told.contains("Error") || told.starts_with("Arrow"), "{name}: {told}");
     }
     assert!(root.join("x.bed").exists() && root.join("run.parquet").exists());
     let read_only = Served::start(&root, &[]);
-    let told = told(&read_only, &["named", "t"]);
+    let told = told(&read_only, &["upload_under_names", "t"]);
     assert!(told[0].contains("--writable"), "{}", told[0]);
     drop(read_only);
     std::fs::create_dir(root.join("temporary")).expect("it can be made");
@@ -116,7 +116,7 @@ fn names_that_lead_elsewhere_and_files_of_others_are_refused() {
 fn adbc_ingests_in_all_its_modes() {
     needs!("python3");
     let root = scratch::directory("puts-adbc");
-    let told = told(&writable(&root, &[]), &["ingested"]);
+    let told = told(&writable(&root, &[]), &["ingest_by_adbc"]);
     let words: Vec<&str> = told[0].split(' ').collect();
     let [appended, "3", "3", created, "3", "6"] = words[..] else { panic!("{}", told[0]) };
     assert!(appended.ends_with("Error") && created.ends_with("Error"), "{}", told[0]);
@@ -128,7 +128,7 @@ fn adbc_ingests_in_all_its_modes() {
 fn whoever_reads_while_a_dataset_is_replaced_sees_one_state_of_it() {
     needs!("python3");
     let root = scratch::directory("puts-replaced");
-    let told = told(&writable(&root, &[]), &["replaced_while_read", "40"]);
+    let told = told(&writable(&root, &[]), &["read_while_replaced", "40"]);
     assert_eq!(told, ["True True"]);
 }
 
@@ -148,7 +148,7 @@ fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
         let served = writable(&root, &[]);
         let python = python().expect("tools/python-packages.sh made it");
         let mut command: Command = python.command();
-        command.arg(script("putting.py")).args(["-", &served.address, "half", "lost"]).stdout(Stdio::piped());
+        command.arg(script("uploads.py")).args(["-", &served.address, "upload_half", "lost"]).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().expect("it can be started");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("it is piped")).read_line(&mut line).expect("it prints");
@@ -156,7 +156,7 @@ fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
         if victim == "client" {
             child.kill().expect("it can be killed");
             patience::wait_until("the server forgets it", || left(&root).is_empty());
-            assert_eq!(told(&served, &["named"]).last().map(String::as_str), Some("[]"));
+            assert_eq!(told(&served, &["upload_under_names"]).last().map(String::as_str), Some("[]"));
         } else {
             patience::wait_until("the upload has begun", || !left(&root).is_empty());
             served.end(libc::SIGKILL);
@@ -167,7 +167,7 @@ fn a_server_or_client_that_is_killed_leaves_no_half_of_a_dataset() {
     }
     let again = writable(&root, &[]);
     assert!(left(&root).is_empty(), "the next server clears up");
-    assert_eq!(told(&again, &["named"]).last().map(String::as_str), Some("[]"));
+    assert_eq!(told(&again, &["upload_under_names"]).last().map(String::as_str), Some("[]"));
     assert!(!root.join("lost.parquet").exists());
 }
 
@@ -176,11 +176,11 @@ fn messages_of_200_megabytes_are_taken_and_larger_than_the_limit_refused() {
     needs!("python3");
     let root = scratch::directory("puts-large");
     assert_eq!(
-        told(&writable(&root, &[]), &["large", "200"]),
+        told(&writable(&root, &[]), &["upload_large_message", "200"]),
         ["{'dataset': 'large.parquet', 'rows': 25000000} ['large.parquet']", "True"]
     );
     let other = scratch::directory("puts-limit");
-    let told = told(&writable(&other, &["--message-limit", "100M"]), &["large", "200"]);
+    let told = told(&writable(&other, &["--message-limit", "100M"]), &["upload_large_message", "200"]);
     assert!(told.len() == 1 && told[0].contains("over") && told[0].ends_with(" []"), "{told:?}");
     assert!(left(&other).is_empty());
 }
@@ -198,17 +198,17 @@ fn temporary_datasets_stay_in_memory_as_long_as_there_is_room_and_end_with_the_s
         files.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).count()
     };
     for (rows, on_disk) in [(10_000, 0), (200_000, 2)] {
-        let told = told(&served, &["temporary", &rows.to_string()]);
+        let told = told(&served, &["upload_temporary", &rows.to_string()]);
         assert_eq!(told[0], format!("{{'dataset': 'temporary/mine.parquet', 'rows': {rows}}}"));
         assert_eq!(told[2..], ["['temporary/mine.parquet'] True", "True"]);
         assert_eq!(spilled(), on_disk, "{rows} rows");
         let memory = std::fs::read_dir("/dev/shm").expect("it is there").flatten();
         let ours = memory.filter(|entry| entry.file_name().to_string_lossy().starts_with("godwit-temporary-")).count();
         assert!(ours > 0);
-        assert_eq!(self::told(&served, &["dropped", "temporary/mine"]), ["[]"]);
+        assert_eq!(self::told(&served, &["drop_datasets", "temporary/mine"]), ["[]"]);
         assert_eq!(spilled(), 0);
     }
-    assert_eq!(told(&served, &["temporary", "200000"])[3], "True");
+    assert_eq!(told(&served, &["upload_temporary", "200000"])[3], "True");
     assert_eq!(served.end(libc::SIGTERM).0, Some(0));
     let left: Vec<_> = std::fs::read_dir(&scratch).expect("it is there").flatten().map(|entry| entry.path()).collect();
     assert!(left.iter().all(|path| !path.to_string_lossy().contains("godwit-temporary")), "{left:?}");
@@ -253,7 +253,7 @@ fn regions_are_looked_up_over_one_exchange() {
         let counted = Tool::need("samtools").run(words.into_iter().chain(regions.iter().map(AsRef::as_ref)));
         String::from_utf8(counted.stdout).expect("samtools prints text").trim().to_owned()
     });
-    let words: Vec<&str> = ["looked_up", "sample.bam"].into_iter().chain(questions).collect();
+    let words: Vec<&str> = ["look_up_regions", "sample.bam"].into_iter().chain(questions).collect();
     assert_eq!(told(&served, &words), expected);
 }
 
@@ -262,6 +262,6 @@ fn what_runs_is_ended_from_another_connection() {
     needs!("bwa", "samtools", "python3");
     let (_, out) = aligned();
     let served = Served::start(&out, &[]);
-    let told = told(&served, &["ended", "sample.bam"]);
+    let told = told(&served, &["cancel_statement", "sample.bam"]);
     assert_eq!(told, ["True 1 False True FlightCancelledError", "FlightCancelledError 0"]);
 }

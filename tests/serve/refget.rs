@@ -23,9 +23,9 @@ pub fn md5_of(bases: &str) -> String {
 fn the_compliance_suite_of_ga4gh_finds_nothing_wrong() {
     needs!("python3");
     let directory = scratch::directory("refget-suite");
-    by_python(&["refget_sequences", text(&directory)]);
+    by_python(&["write_refget_sequences", text(&directory)]);
     let served = Served::start(&directory, &[]);
-    let told = by_python(&["refget_suite", &format!("http://{}/", served.address)]);
+    let told = by_python(&["run_refget_suite", &format!("http://{}/", served.address)]);
     let results: Vec<(&str, &str)> = told.lines().filter_map(|line| line.split_once(' ')).collect();
     let failed: Vec<&(&str, &str)> = results.iter().filter(|(result, _)| *result == "-1").collect();
     assert!(failed.is_empty(), "{failed:?}");

@@ -34,12 +34,12 @@ fn read(path: &Path) -> String {
 }
 
 fn python(words: &[&str]) -> String {
-    run_python("rules_clients.py", Path::new("-"), words).trim().to_owned()
+    run_python("policy_clients.py", Path::new("-"), words).trim().to_owned()
 }
 
 /// Datasets of many kinds below a directory, whose cells can all be told from one another.
 fn marked_data(root: &Path, seed: &str) {
-    python(&["make", text(root), seed]);
+    python(&["write_datasets", text(root), seed]);
     let samtools = Tool::need("samtools");
     samtools.run(["view", "-b", "--no-PG", "-o", text(&root.join("r.bam")), text(&root.join("r.sam"))]);
     samtools.run(["index", text(&root.join("r.bam"))]);
@@ -55,7 +55,7 @@ fn asked(seed: &str, questions: &str) -> Vec<u64> {
     let root = directory.join("root");
     std::fs::create_dir(&root).expect("it can be made");
     marked_data(&root, seed);
-    python(&["policy", text(&directory), seed]);
+    python(&["write_policy", text(&directory), seed]);
     let names: Vec<String> = ["admin".to_owned()].into_iter().chain((0..10).map(|n| format!("c{n}"))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (of, file) = tokens(&directory, &names);
@@ -66,7 +66,7 @@ fn asked(seed: &str, questions: &str) -> Vec<u64> {
     let served = Served::start(&root, &words);
     let scratch = scratch::directory("rules-copies");
     let told = python(&[
-        "ask",
+        "run_random_requests",
         &served.address,
         text(&root),
         seed,
@@ -413,7 +413,7 @@ fn only_who_may_write_writes() {
     let json = directory.join("tokens.json");
     write(&json, &serde_json::to_string(&of).expect("names are text"));
     let served = Served::start(&root, &["--writable", "--tokens", text(&file), "--policy", text(&policy)]);
-    let told = python(&[&["put", &served.address, text(&json)], &names[..]].concat());
+    let told = python(&[&["check_uploads", &served.address, text(&json)], &names[..]].concat());
     let refused = "FlightUnauthorizedError";
     let expected = [
         "alice done done done ArrowKeyError done".to_owned(),

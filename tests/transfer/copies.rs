@@ -177,7 +177,7 @@ fn pyarrow_fetches_a_file_in_pieces_from_each_of_its_servers() {
     let command = "godwit.files.info {\"path\":\"f\",\"piece_bytes\":2000000}";
     let fetch = |address: &str, others: &[&str]| {
         let target = directory.join("fetched");
-        let words = [&[address, "pieces", command, text(&target)], others].concat();
+        let words = [&[address, "copy_in_ranges", command, text(&target)], others].concat();
         let told = lines(&run_python("flight_clients.py", Path::new("-"), &words));
         assert!(fs::read(&target).expect("it is there") == content(7_000_001));
         told

@@ -1,5 +1,5 @@
-// What the NCBI applications share beyond the public headers: libblast_app_util has these functions, its header is not
-// installed. Signatures are those of the toolkit's src/app/blast/blast_app_util.hpp, version 30.
+// Functions of the NCBI applications without a public header. The library libblast_app_util exports them, but its header is
+// not installed. The signatures are those of the toolkit's src/app/blast/blast_app_util.hpp, version 30.
 #pragma once
 
 #include <algo/blast/api/local_db_adapter.hpp>
@@ -14,9 +14,9 @@
 
 BEGIN_NCBI_SCOPE
 
-/// Chooses the next batch size of blastn from the extensions that the last one needed.
+/// The control of blastn's batch size. It computes the next size from the number of extensions in the previous batch.
 class CBatchSizeMixer {
-    // The layout is the library's, whose member function works on it.
+    // The layout must equal that of the library, which implements `GetBatchSize`.
     const double k_MixIn = 0.3;
     Int4 m_TargetHits = 1000000;
     double m_Ratio = -1.0;
@@ -46,15 +46,16 @@ string GetCmdlineArgs(const CNcbiArguments& arguments);
 string GetSubjectFile(const CArgs& args);
 
 BEGIN_SCOPE(blast)
-/// How many parts the preliminary search cuts the queries of a batch into. Of src/algo/blast/api/split_query_aux_priv.hpp.
+/// Returns the number of parts into which the preliminary search splits the queries of a batch. The toolkit declares it in
+/// src/algo/blast/api/split_query_aux_priv.hpp.
 Uint4 SplitQuery_CalculateNumChunks(EBlastProgramType program, size_t* chunk_size, size_t concatenated_query_length,
                                     size_t num_queries);
 END_SCOPE(blast)
 
 END_NCBI_SCOPE
 
-/// The command line of one of the programs, NULL for any other name.
-inline ncbi::CRef<ncbi::blast::CBlastAppArgs> ArgumentsOf(const std::string& program) {
+/// Returns the command-line arguments that a BLAST+ program accepts, or NULL for any other name.
+inline ncbi::CRef<ncbi::blast::CBlastAppArgs> ProgramArguments(const std::string& program) {
     using namespace ncbi::blast;
     ncbi::CRef<CBlastAppArgs> arguments;
     if (program == "blastp") arguments.Reset(new CBlastpAppArgs());

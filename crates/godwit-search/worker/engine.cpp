@@ -16,15 +16,16 @@ CEngine::CEngine(const string& program, CRef<CBlastAppArgs> arguments, const CAr
     : m_Program(program), m_Arguments(arguments), m_RowFields(row_fields) {
     m_Options.Reset(&*m_Arguments->SetOptions(args));
     const CBlastOptions& options = m_Options->GetOptions();
-    // With it, what is kept of a subject would depend on the subjects before it, which workers do not see. No program of this
+    // This option makes the hits of a subject depend on earlier subjects, which another worker may search. No program of this
     // version of the libraries sets it.
     if (options.GetLowScorePerc() > 0) throw std::logic_error("the NCBI libraries keep hits by those of earlier subjects");
-    m_Raw = options.GetCullingLimit() > 0 || options.GetBestHitOverhang() > 0 || options.GetSubjectBestHit();
+    m_KeepsUnfilteredHits =
+        options.GetCullingLimit() > 0 || options.GetBestHitOverhang() > 0 || options.GetSubjectBestHit();
 
     InitializeSubject(m_Arguments->GetBlastDatabaseArgs(), m_Options, false, m_Database, m_Scope);
     m_SeqDb = m_Arguments->GetBlastDatabaseArgs()->GetSearchDatabase()->GetSeqDb();
-    g_Watch.database = &*m_SeqDb;
-    GuideIterator(m_Database->MakeSeqSrc());
+    g_Hooks.database = &*m_SeqDb;
+    InstallRangeIterator(m_Database->MakeSeqSrc());
 
     CRef<CQueryOptionsArgs> query = m_Arguments->GetQueryOptionsArgs();
     SDataLoaderConfig loader = InitializeQueryDataLoaderConfiguration(query->QueryIsProtein(), m_Database);
@@ -48,7 +49,7 @@ void CEngine::MakeFormatter(const CArgs& args, const string& command_line) {
     m_IsArchive = format->ArchiveFormatRequested(args);
     m_IsSam = format->GetFormattedOutputChoice() == CFormattingArgs::eSAM;
     m_Formatter.reset(new CBlastFormat(
-        options, *m_Database, format->GetFormattedOutputChoice(), query->GetParseDeflines(), m_Printed,
+        options, *m_Database, format->GetFormattedOutputChoice(), query->GetParseDeflines(), m_FormatterOutput,
         format->GetNumDescriptions(), format->GetNumAlignments(), *m_Scope, options.GetMatrixName(), format->ShowGis(),
         format->DisplayHtmlOutput(), options.GetQueryGeneticCode(), options.GetDbGeneticCode(),
         options.GetSumStatisticsMode(), false, m_Database->GetFilteringAlgorithm(), format->GetCustomOutputFormatSpec(),
@@ -62,13 +63,13 @@ void CEngine::MakeFormatter(const CArgs& args, const string& command_line) {
 
 uint32_t CEngine::SequenceCount() const { return uint32_t(m_SeqDb->GetNumOIDs()); }
 
-vector<pair<uint32_t, uint64_t>> CEngine::Cuts(uint32_t count) const {
+vector<pair<uint32_t, uint64_t>> CEngine::RangeStarts(uint32_t count) const {
     const uint32_t sequences = SequenceCount();
     const double share = double(m_SeqDb->GetVolumeLength()) / count;
     vector<pair<uint32_t, uint64_t>> cuts = {{0, 0}};
     Uint8 passed = 0;
     for (uint32_t oid = 0; oid < sequences; ++oid) {
-        // A sequence longer than a share makes for fewer ranges, not for empty ones.
+        // A sequence longer than a share results in fewer ranges, not in empty ranges.
         if (double(passed) >= share * double(cuts.size()) && cuts.size() < count && oid > cuts.back().first) {
             cuts.push_back({oid, 0});
         }
@@ -102,21 +103,21 @@ BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool
         if (m_Queries.NotEmpty()) {
             m_Prelim.Reset();
             m_Data.Reset();
-            m_Before += uint32_t(m_Queries->Size());
+            m_EarlierQueries += uint32_t(m_Queries->Size());
             m_Factory.Reset();
             m_Queries.Reset();
             m_Formatter->ResetScopeHistory();
             QueryBatchCleanup();
         }
-        m_Info.last = m_Input->End();
-        if (m_Info.last) return m_Info;
+        m_Info.is_last = m_Input->End();
+        if (m_Info.is_last) return m_Info;
         m_Input->SetBatchSize(m_NextBatch < sizes.size() ? sizes[m_NextBatch] : sizes.back());
         m_Queries.Reset(&*m_Input->GetNextSeqBatch(*m_Scope));
     } while (m_NextBatch++ < number);
     m_Info.queries = uint32_t(m_Queries->Size());
-    m_Info.last = m_Input->End();
+    m_Info.is_last = m_Input->End();
     if (!to_share) return m_Info;
-    // Masks are a part of the search here as they are there.
+    // Masking the queries counts as search time, as in Search and ReportAlone.
     StageClock clock(m_Seconds.search);
     Prepare();
     CBlastOptions& options = m_Options->SetOptions();
@@ -125,7 +126,7 @@ BatchInfo CEngine::OpenBatch(uint32_t number, const vector<int32_t>& sizes, bool
     size_t chunk = SplitQuery_GetChunkSize(options.GetProgram());
     m_Split = options.GetGappedMode() && SplitQuery_CalculateNumChunks(options.GetProgramType(), &chunk, m_Info.residues,
                                                                        data->GetNumQueries()) > 1;
-    m_Info.whole = m_Split || m_Raw || m_IsArchive;
-    m_Info.alone = m_Prelim->CheckInternalData() != 0;
+    m_Info.has_joint_hits = m_Split || m_KeepsUnfilteredHits || m_IsArchive;
+    m_Info.is_unsplittable = m_Prelim->CheckInternalData() != 0;
     return m_Info;
 }

@@ -1,4 +1,5 @@
-// One BLAST+ program over parts of one database: the stages of CLocalBlast, taken apart where hits can be moved.
+// A BLAST+ program that searches ranges of one database. It runs the stages of CLocalBlast separately, so that hits can move
+// between processes after the preliminary search.
 #pragma once
 
 #include <map>
@@ -12,85 +13,90 @@
 
 #include "hits.hpp"
 
-// The formatter counts the queries it has printed, in order to number and separate them. Ours prints any query at any time,
-// so these counts are set before each; they are private members with no other door.
+// The formatter counts the queries that it has printed, to number and separate them. This worker prints queries in any order
+// and therefore sets the counts before each query. The counts are private members without a public setter.
 #define private public
 #include <algo/blast/format/blast_format.hpp>
 #undef private
 
-/// A batch of queries, as the program itself cuts them.
+/// A batch of queries, with the boundaries that the BLAST+ program itself chooses.
 struct BatchInfo {
     uint32_t queries;
     uint64_t residues;
-    bool last;
-    /// Hits of one query cannot be told from the others' before the traceback.
-    bool whole;
-    /// The engine refuses the queries; only CLocalBlast knows what it reports then.
-    bool alone;
+    bool is_last;
+    /// Before the traceback, the hits cannot be separated by query.
+    bool has_joint_hits;
+    /// The engine rejects the queries, so the batch cannot be searched by ranges. CLocalBlast produces the report then.
+    bool is_unsplittable;
 };
 
-/// A part of the database to search.
+/// A range of the database to search.
 struct Range {
-    /// Ordinals [first, last).
+    /// Ordinals [first, last), 0-based.
     uint32_t first, last;
-    /// By query of the batch: the e-value above which a subject cannot be kept, where others have filled the query's list.
-    std::map<int32_t, double> worst;
+    /// By query of the batch: the e-value above which a subject is dropped. Only queries whose list is already full have an
+    /// entry.
+    std::map<int32_t, double> evalue_thresholds;
 };
 
-/// What came of searching one range.
+/// The result of searching one range.
 struct RangeHits {
     int64_t extensions = 0;
-    /// Subjects that a query's list holds; 0 where lists are kept in another way, or there are none.
-    uint32_t most = 0;
-    /// Subjects that were worse than `worst`.
-    uint64_t dropped = 0;
-    /// Of each query, or one for all where the batch is whole.
+    /// Maximum number of subjects in the list of a query; 0 if it is not known (unfiltered hits, split queries) or if no
+    /// query has a list.
+    uint32_t list_capacity = 0;
+    /// Number of subjects that were dropped because of `evalue_thresholds`.
+    uint64_t dropped_subjects = 0;
+    /// Hits as bytes (hits.hpp): one element for each query, or a single element if the batch has joint hits.
     std::vector<std::string> hits;
 };
 
 /// CPU seconds of this process, by stage.
 struct StageSeconds {
     double search = 0, traceback = 0, format = 0;
-    /// From the end of one range to the first subject of the next, of so many ranges; a part of `search`.
+    /// From the end of a range to the first subject of the next, summed over `ranges_started` ranges; included in `search`.
     double range_starts = 0;
     uint64_t ranges_started = 0;
 };
 
 class CEngine {
 public:
-    /// Opens database and queries. Throws what the NCBI libraries throw.
+    /// Opens the database and the queries. Throws the exceptions of the NCBI libraries, and std::logic_error if the options
+    /// make hits depend on those of earlier subjects.
     CEngine(const std::string& program, ncbi::CRef<ncbi::blast::CBlastAppArgs> arguments, const ncbi::CArgs& args,
             const std::string& command_line, const std::string& row_fields);
 
     uint32_t SequenceCount() const;
-    /// Ranges of ordinals, of about equal numbers of letters: where each begins and its letters, and the end.
-    std::vector<std::pair<uint32_t, uint64_t>> Cuts(uint32_t count) const;
-    /// The volumes of the database, by paths without endings.
+    /// Splits the database into at most `count` ranges of ordinals with about equal numbers of letters. Returns the first
+    /// ordinal and the letters of each range, then the end with 0 letters.
+    std::vector<std::pair<uint32_t, uint64_t>> RangeStarts(uint32_t count) const;
+    /// Returns the paths of the database volumes, without file extensions.
     std::vector<std::string> Volumes() const;
     bool QueriesAreEmpty() const { return m_QueriesAreEmpty; }
 
-    /// Reads batches until the one of that number, counted from 0, each of its size; the last size is good for all further
-    /// ones. A batch that is not there has no queries. Without `to_share` it is only good for ReportAlone.
+    /// Reads batches up to the batch `number` (0-based). `sizes` has the size of each batch; the last size applies to all
+    /// later batches. Returns a batch without queries if the input has fewer batches. If `to_share` is false, the batch is
+    /// only valid for ReportAlone.
     BatchInfo OpenBatch(uint32_t number, const std::vector<int32_t>& sizes, bool to_share);
-    /// Letters in a batch, after batches with that many extensions each.
+    /// Returns the size of the next batch in letters, given the number of extensions of each earlier batch.
     int32_t BatchSize(const std::vector<int32_t>& extensions) const;
-    /// Whether sizes depend on what was found.
+    /// Returns true if the size of a batch depends on the extensions of earlier batches.
     bool BatchSizesVary() const { return m_SizesVary; }
 
-    /// Searches a range; `next` is called at its end with what was found and says whether it set another.
+    /// Searches a range. At its end, calls `next` with the result; `next` returns true if it has set a further range.
     void Search(Range range, const std::function<bool(RangeHits&&, Range&)>& next);
 
-    /// The report on queries [first, last) of the batch, from hits of all ranges.
+    /// Writes the report on queries [first, last) of the batch into `report`, from the hits of all ranges.
     void Report(uint32_t first, uint32_t last, const std::string& hits, std::string& report);
-    /// The report on these queries, by one pass over the whole database.
+    /// Writes the report on these queries into `report`, by one pass over the whole database.
     void ReportAlone(uint32_t first, uint32_t last, std::string& report);
     std::string Prolog();
     std::string Epilog(uint32_t queries);
-    /// What SAM's header names of the last report, a line for each sequence with its name before it.
+    /// Moves out the SAM header lines of the last report: for each sequence, its name and its line.
     std::string TakeHeaderLines();
-    /// The alignments of the last report as rows (src/protocol.rs), where fields were asked for.
+    /// Moves out the alignments of the last report as rows (src/protocol.rs); empty if no row fields were requested.
     std::string TakeRows();
-    /// SAM's header with these lines.
+    /// Returns the SAM header with these lines.
     std::string Header(const std::string& lines);
 
     StageSeconds Seconds() const { return m_Seconds; }
@@ -98,12 +104,12 @@ public:
 private:
     void MakeFormatter(const ncbi::CArgs& args, const std::string& command_line);
     void Prepare();
-    void Iterate();
-    void TakeStream(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
-    void FreshStream();
-    void Give(std::vector<HitList>& hits);
-    void Print(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);
-    void PutRows(const ncbi::blast::CSearchResults& results, uint32_t query, FrameWriter& to);
+    void RunPreliminarySearch();
+    void CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into);
+    void ResetHspStream();
+    void SubmitHits(std::vector<HitList>& hits);
+    void FormatReport(const ncbi::blast::CSearchResultSet& results, uint32_t first, uint32_t last, std::string& report);
+    void AppendRows(const ncbi::blast::CSearchResults& results, uint32_t query, FrameWriter& to);
 
     std::string m_Program;
     ncbi::CRef<ncbi::blast::CBlastAppArgs> m_Arguments;
@@ -111,26 +117,27 @@ private:
     ncbi::CRef<ncbi::blast::CLocalDbAdapter> m_Database;
     ncbi::CRef<ncbi::objects::CScope> m_Scope;
     ncbi::CRef<ncbi::CSeqDB> m_SeqDb;
-    /// Owned by m_Input too.
+    /// Also owned by m_Input.
     ncbi::CRef<ncbi::blast::CBlastFastaInputSource> m_Fasta;
     std::unique_ptr<ncbi::blast::CBlastInput> m_Input;
     bool m_SizesVary = false;
     int32_t m_OwnBatchSize = 0;
-    std::ostringstream m_Printed;
+    std::ostringstream m_FormatterOutput;
     std::unique_ptr<ncbi::CBlastFormat> m_Formatter;
     bool m_IsArchive = false;
     bool m_IsSam = false;
     std::string m_HeaderLines;
-    /// Fields of rows, as -outfmt has them; empty where none are asked for.
+    /// Fields of the rows, in the syntax of -outfmt; empty if no rows are requested.
     std::string m_RowFields;
     std::string m_Rows;
-    /// Hits are moved as the engine writes them, for its writer keeps them in a way of its own (culling, best hits).
-    bool m_Raw = false;
+    /// Hits are collected before the engine's HSP writer receives them, because options of culling or best hits make this
+    /// writer filter them.
+    bool m_KeepsUnfilteredHits = false;
     bool m_QueriesAreEmpty = false;
 
     uint32_t m_NextBatch = 0;
-    /// Queries before this batch.
-    uint32_t m_Before = 0;
+    /// Number of queries in the batches before this one.
+    uint32_t m_EarlierQueries = 0;
     ncbi::CRef<ncbi::blast::CBlastQueryVector> m_Queries;
     ncbi::CRef<ncbi::blast::IQueryFactory> m_Factory;
     BatchInfo m_Info = {};

@@ -1,5 +1,6 @@
-// How the worker and its coordinator talk: frames of one byte of kind, eight bytes of length and that many bytes, numbers
-// little-endian, over two file descriptors. src/protocol.rs is the other end and documents every frame.
+// The frames between a worker and the head, over two file descriptors. A frame has one byte for its kind, eight bytes for
+// the length of its body, and the body. Numbers are little-endian. src/protocol.rs is the head's end and documents every
+// frame.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,12 @@
 
 #include <unistd.h>
 
-/// The coordinator is gone, or speaks nonsense: nothing is left to do.
-struct Disconnected : std::runtime_error {
+/// The head has closed its end or has sent an invalid frame. The worker stops.
+struct DisconnectedError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// Appends numbers and strings to bytes.
+/// A buffer to which numbers and strings are appended.
 class FrameWriter {
     std::string m_Bytes;
 
@@ -33,7 +34,7 @@ public:
     std::string Take() { return std::move(m_Bytes); }
 };
 
-/// Takes numbers and strings from bytes.
+/// A reader of numbers and strings from bytes. It does not own the bytes.
 class FrameReader {
     const char* m_Next;
     const char* m_End;
@@ -43,21 +44,21 @@ public:
     bool AtEnd() const { return m_Next == m_End; }
     template <typename T> T Get() {
         T value;
-        if (size_t(m_End - m_Next) < sizeof value) throw Disconnected("a frame ends early");
+        if (size_t(m_End - m_Next) < sizeof value) throw DisconnectedError("a frame ends early");
         memcpy(&value, m_Next, sizeof value);
         m_Next += sizeof value;
         return value;
     }
     std::string GetText() {
         const uint64_t length = Get<uint64_t>();
-        if (uint64_t(m_End - m_Next) < length) throw Disconnected("a frame ends early");
+        if (uint64_t(m_End - m_Next) < length) throw DisconnectedError("a frame ends early");
         std::string text(m_Next, length);
         m_Next += length;
         return text;
     }
 };
 
-/// One end of the conversation.
+/// The worker's end of the connection to the head.
 class Channel {
     int m_In;
     int m_Out;
@@ -66,7 +67,7 @@ class Channel {
         while (length > 0) {
             const ssize_t got = read(m_In, to, length);
             if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) throw Disconnected("the coordinator is gone");
+            if (got <= 0) throw DisconnectedError("the coordinator is gone");
             to += got;
             length -= size_t(got);
         }
@@ -76,7 +77,7 @@ class Channel {
         while (length > 0) {
             const ssize_t put = write(m_Out, from, length);
             if (put < 0 && errno == EINTR) continue;
-            if (put <= 0) throw Disconnected("the coordinator is gone");
+            if (put <= 0) throw DisconnectedError("the coordinator is gone");
             from += put;
             length -= size_t(put);
         }
@@ -94,7 +95,7 @@ public:
         WriteAll(body.data(), body.size());
     }
 
-    /// Returns the kind.
+    /// Receives a frame: writes its body into `body` and returns its kind.
     char Receive(std::string& body) {
         char head[9];
         ReadAll(head, sizeof head);

@@ -83,7 +83,7 @@ std::vector<HitList> GetHits(const std::string& bytes) {
         hit.list = list;
         hits.push_back(hit);
     }
-    // One process would have met the subjects in this order.
+    // A search by a single process finds the subjects in this order.
     std::stable_sort(hits.begin(), hits.end(), [](const HitList& left, const HitList& right) {
         return left.chunk != right.chunk ? left.chunk < right.chunk : left.list->oid < right.list->oid;
     });

@@ -1,4 +1,4 @@
-// Lists of HSPs of the preliminary search as bytes: 66 a HSP and 24 a list.
+// HSP lists of the preliminary search as bytes: 24 bytes for a list and 66 bytes for each of its HSPs.
 #pragma once
 
 #include <vector>
@@ -7,17 +7,17 @@
 
 #include "frames.hpp"
 
-/// The HSPs of one subject, as the preliminary search left them.
+/// The HSPs of one subject after the preliminary search.
 struct HitList {
     BlastHSPList* list;
-    /// Which part of a query that was split; 0 where none was.
+    /// Index of the part of a split query; 0 if no query was split.
     uint32_t chunk;
 };
 
 /// Appends a list to the bytes of a message.
 ///
-/// Throws where the list carries what only other programs than ours fill in.
+/// Throws std::logic_error if an HSP has a traceback, a pattern or mapping data, which no supported program produces.
 void PutHits(FrameWriter& to, const BlastHSPList& list, uint32_t chunk);
 
-/// Reads all lists there are, in ascending order of chunk and subject. The caller owns them.
+/// Reads all lists from `bytes` and sorts them by chunk and subject. The caller owns the lists.
 std::vector<HitList> GetHits(const std::string& bytes);

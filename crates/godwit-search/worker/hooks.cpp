@@ -7,11 +7,11 @@
 #include <algo/blast/core/blast_diagnostics.h>
 #include <algo/blast/core/blast_seqsrc_impl.h>
 
-Watch g_Watch;
+EngineHooks g_Hooks;
 
 namespace {
 
-/// The library's function of a name.
+/// Returns the library's function `name`. Aborts the process if the libraries do not have it.
 template <typename Function> Function* Original(const char* name) {
     void* found = dlsym(RTLD_NEXT, name);
     if (found == NULL) {
@@ -24,27 +24,27 @@ template <typename Function> Function* Original(const char* name) {
 Int4 NextSubject(void*, BlastSeqSrcIterator* iterator) {
     if (iterator->current_pos == UINT_MAX) {
         iterator->current_pos = 0;
-        g_Watch.next = g_Watch.begin;
+        g_Hooks.next = g_Hooks.begin;
     }
     for (;;) {
-        int oid = g_Watch.next;
-        if (oid < g_Watch.end && g_Watch.database->CheckOrFindOID(oid) && oid < g_Watch.end) {
-            g_Watch.next = oid + 1;
-            if (g_Watch.is_new && g_Watch.begun) g_Watch.begun();
-            g_Watch.is_new = false;
+        int oid = g_Hooks.next;
+        if (oid < g_Hooks.end && g_Hooks.database->CheckOrFindOID(oid) && oid < g_Hooks.end) {
+            g_Hooks.next = oid + 1;
+            if (g_Hooks.is_at_range_start && g_Hooks.on_first_subject) g_Hooks.on_first_subject();
+            g_Hooks.is_at_range_start = false;
             return oid;
         }
-        g_Watch.next = g_Watch.end;
-        if (!g_Watch.advance || !g_Watch.advance()) return BLAST_SEQSRC_EOF;
+        g_Hooks.next = g_Hooks.end;
+        if (!g_Hooks.on_range_end || !g_Hooks.on_range_end()) return BLAST_SEQSRC_EOF;
     }
 }
 
-/// Passes over the database begin with a new iterator, and need no other sign.
+/// Does nothing: each pass over the database starts with a new iterator, which NextSubject recognizes.
 void ResetNothing(void*) {}
 
 }  // namespace
 
-void GuideIterator(BlastSeqSrc* source) {
+void InstallRangeIterator(BlastSeqSrc* source) {
     _BlastSeqSrcImpl_SetIterNext(source, NextSubject);
     _BlastSeqSrcImpl_SetResetChunkIterator(source, ResetNothing);
 }
@@ -53,15 +53,15 @@ extern "C" {
 
 void Blast_UngappedStatsUpdate(BlastUngappedStats* stats, Int4 total_hits, Int4 extended_hits, Int4 saved_hits) {
     static auto* const original = Original<decltype(Blast_UngappedStatsUpdate)>("Blast_UngappedStatsUpdate");
-    g_Watch.extensions += saved_hits;
+    g_Hooks.extensions += saved_hits;
     original(stats, total_hits, extended_hits, saved_hits);
 }
 
 int BlastHSPStreamWrite(BlastHSPStream* stream, BlastHSPList** list) {
     static auto* const original = Original<decltype(BlastHSPStreamWrite)>("BlastHSPStreamWrite");
-    g_Watch.stream = stream;
-    if (g_Watch.take && list != NULL && *list != NULL) {
-        g_Watch.take(*list);
+    g_Hooks.stream = stream;
+    if (g_Hooks.on_hits && list != NULL && *list != NULL) {
+        g_Hooks.on_hits(*list);
         *list = NULL;
         return kBlastHSPStream_Success;
     }
@@ -70,7 +70,7 @@ int BlastHSPStreamWrite(BlastHSPStream* stream, BlastHSPList** list) {
 
 int BlastHSPStreamMerge(SSplitQueryBlk* split, Uint4 chunk, BlastHSPStream* stream, BlastHSPStream* combined) {
     static auto* const original = Original<decltype(BlastHSPStreamMerge)>("BlastHSPStreamMerge");
-    if (g_Watch.merge) g_Watch.merge(chunk, stream);
+    if (g_Hooks.on_merge) g_Hooks.on_merge(chunk, stream);
     return original(split, chunk, stream, combined);
 }
 

@@ -1,7 +1,8 @@
-// What is seen and given between the stages of the NCBI engine, which itself stays as it is.
+// Hooks between the stages of the NCBI engine, which itself is not modified.
 //
-// The engine is a set of shared libraries that call each other through the dynamic linker. Three of those calls go through
-// functions of the same names in this program, which look, and call the library's.
+// The engine is a set of shared libraries that call each other through the dynamic linker. Three of these calls reach
+// functions of the same names in this program. These functions call the hooks and then the library's function, except
+// where a hook replaces it.
 #pragma once
 
 #include <functional>
@@ -11,40 +12,42 @@
 #include <algo/blast/core/blast_seqsrc.h>
 #include <objtools/blast/seqdb_reader/seqdb.hpp>
 
-/// What the engine is made to search, and what it is seen doing.
-struct Watch {
-    /// The database that subjects come from.
+/// The range that the engine searches, the callbacks of the search, and its counters.
+struct EngineHooks {
+    /// The database of the subjects.
     ncbi::CSeqDB* database = NULL;
-    /// Subjects to search: ordinals [begin, end). A new pass over the database starts at `begin`.
+    /// Subjects to search: ordinals [begin, end), 0-based. A new pass over the database starts at `begin`; `next` is the
+    /// next candidate.
     int begin = 0;
     int next = 0;
     int end = 0;
-    /// Called when the range is done; returns whether it set another.
-    std::function<bool()> advance;
-    /// No subject of the range was given yet.
-    bool is_new = false;
-    /// Called with the first subject of a range.
-    std::function<void()> begun;
+    /// Called at the end of the range; returns true if it has set a further range.
+    std::function<bool()> on_range_end;
+    /// True until the engine receives the first subject of the range.
+    bool is_at_range_start = false;
+    /// Called immediately before the engine receives the first subject of a range.
+    std::function<void()> on_first_subject;
 
-    /// The ungapped extensions that were kept since this was last set to 0; as BlastUngappedStats counts good_init_extends.
+    /// Number of ungapped extensions that the engine has kept since this counter was last set to 0. BlastUngappedStats has
+    /// the same count as good_init_extends.
     int64_t extensions = 0;
-    /// The stream that hits were last written to.
+    /// The stream to which the engine last wrote hits.
     BlastHSPStream* stream = NULL;
-    /// Takes each list before any stream does, and frees it; empty: lists go to the stream.
-    std::function<void(BlastHSPList*)> take;
-    /// Called with the stream of a part of a split query before it is merged with the others.
-    std::function<void(uint32_t chunk, BlastHSPStream* stream)> merge;
+    /// Receives each list in place of the stream and frees it. If this is empty, the stream receives the lists.
+    std::function<void(BlastHSPList*)> on_hits;
+    /// Called with the stream of a part of a split query, before the engine merges it with the others.
+    std::function<void(uint32_t chunk, BlastHSPStream* stream)> on_merge;
 
-    /// From here on [first, last) is searched.
+    /// Sets the subjects to search: ordinals [first, last).
     void SetRange(int first, int last) {
         begin = next = first;
         end = last;
-        is_new = true;
+        is_at_range_start = true;
     }
 };
 
-/// Of this process, which searches with one thread.
-extern Watch g_Watch;
+/// The hooks of this process, which searches with one thread.
+extern EngineHooks g_Hooks;
 
-/// Makes the iterator of a source of sequences go over the range of `g_Watch`.
-void GuideIterator(BlastSeqSrc* source);
+/// Makes `source` iterate over the range of `g_Hooks`.
+void InstallRangeIterator(BlastSeqSrc* source);

@@ -1,9 +1,9 @@
-// godwit-blast: the NCBI engine as a worker that is told what to search and what to report.
+// godwit-blast: a worker that runs the NCBI engine. The head requests searches and reports from it.
 //
 //     godwit-blast PROGRAM [arguments of PROGRAM, without -out]
 //
-// It speaks over standard input and output (frames.hpp; src/protocol.rs says what each frame is) and is started by godwit
-// alone. `godwit-blast --version` prints the version of the BLAST+ engine it links.
+// The worker exchanges frames over standard input and output (frames.hpp; src/protocol.rs documents each frame). Only godwit
+// starts it. `godwit-blast --version` prints the version of the BLAST+ engine that it links.
 #include <ncbi_pch.hpp>
 
 #include <map>
@@ -25,14 +25,14 @@ USING_SCOPE(blast);
 
 namespace {
 
-/// Reports that are not written yet: in memory, and above a limit in a file without a name.
-class ReportShelf {
-    struct Place {
+/// Reports that are not written yet: in memory up to a limit in bytes, and above it in an unnamed scratch file.
+class ReportStore {
+    struct StoredReport {
         string memory;
         off_t start = -1;
         uint64_t bytes = 0;
     };
-    map<uint64_t, Place> m_Places;
+    map<uint64_t, StoredReport> m_Reports;
     uint64_t m_InMemory = 0;
     uint64_t m_Limit;
     string m_Directory;
@@ -40,10 +40,10 @@ class ReportShelf {
     off_t m_Spilled = 0;
 
 public:
-    ReportShelf(uint64_t limit, const string& directory) : m_Limit(limit), m_Directory(directory) {}
+    ReportStore(uint64_t limit, const string& directory) : m_Limit(limit), m_Directory(directory) {}
 
-    void Put(uint64_t key, string&& report) {
-        Place place;
+    void Add(uint64_t key, string&& report) {
+        StoredReport place;
         place.bytes = report.size();
         if (m_InMemory + report.size() > m_Limit) {
             if (m_Spill < 0) m_Spill = open(m_Directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -55,15 +55,16 @@ public:
             m_InMemory += report.size();
             place.memory = std::move(report);
         }
-        m_Places[key] = std::move(place);
+        m_Reports[key] = std::move(place);
     }
 
-    /// Writes a report, which is then forgotten, as far as it has pages to itself: on network file systems two machines that
-    /// write one page undo each other's work. What is left goes to `edges`.
+    /// Writes a report to `file` and removes it from the store. Writes only pages that the report fills completely: on
+    /// network file systems, two hosts that write to one page overwrite each other's bytes. Appends the remaining bytes to
+    /// `edges`.
     void Write(uint64_t key, int file, uint64_t offset, uint64_t page, vector<pair<uint64_t, string>>& edges) {
-        const auto found = m_Places.find(key);
-        if (found == m_Places.end()) throw logic_error("a report was asked for that was never made");
-        Place& place = found->second;
+        const auto found = m_Reports.find(key);
+        if (found == m_Reports.end()) throw logic_error("a report was asked for that was never made");
+        StoredReport& place = found->second;
         string report = std::move(place.memory);
         if (place.start >= 0) {
             report.resize(place.bytes);
@@ -73,15 +74,15 @@ public:
         } else {
             m_InMemory -= report.size();
         }
-        m_Places.erase(found);
+        m_Reports.erase(found);
         const uint64_t end = offset + report.size();
         const uint64_t from = min((offset + page - 1) / page * page, end);
         const uint64_t to = max(end / page * page, from);
         WriteAt(file, report.data() + (from - offset), to - from, off_t(from));
         if (from > offset) edges.push_back({offset, report.substr(0, from - offset)});
         if (end > to) edges.push_back({to, report.substr(to - offset)});
-        // What is in the scratch file was all written when nothing is on the shelf.
-        if (m_Places.empty()) m_Spilled = 0;
+        // When the store is empty, all reports of the scratch file are written and its space can be reused.
+        if (m_Reports.empty()) m_Spilled = 0;
     }
 
     static void WriteAt(int file, const char* bytes, size_t length, off_t offset) {
@@ -103,8 +104,8 @@ public:
         SetFullVersion(version);
     }
 
-    /// Says that this cannot go on, and why.
-    void Fail(char kind, const string& message) {
+    /// Sends the frame X: the worker stops because of a failure of this kind.
+    void SendFailure(char kind, const string& message) {
         FrameWriter to;
         to.Put<char>(kind);
         to.PutText(message);
@@ -113,46 +114,46 @@ public:
 
 private:
     void Init() override {
-        m_Arguments = ArgumentsOf(m_Program);
+        m_Arguments = ProgramArguments(m_Program);
         HideStdArgs(fHideLogfile | fHideConffile | fHideFullVersion | fHideXmlHelp | fHideDryRun);
         CArgDescriptions* options = m_Arguments->SetCommandLine();
         try {
-            // The application would print its usage over the same, and end.
+            // For the same error, CNcbiApplication would print its usage and exit.
             unique_ptr<CArgs> accepted(options->CreateArgs(GetArguments()));
         } catch (const CArgException& error) {
-            Fail('u', error.GetMsg());
+            SendFailure('u', error.GetMsg());
             throw;
         }
         SetupArgDescriptions(options);
     }
 
-    // Each kind of failure has the letter that src/protocol.rs knows: u usage, i input, d database, e engine.
+    // Each kind of failure has a letter, as in src/protocol.rs: u usage, i input, d database, e engine.
     int Run() override {
         try {
             Serve();
             return 0;
-        } catch (const Disconnected&) {
+        } catch (const DisconnectedError&) {
             return 1;
         } catch (const CInputException& error) {
-            Fail('i', error.GetMsg());
+            SendFailure('i', error.GetMsg());
         } catch (const CObjReaderException& error) {
-            Fail('i', error.GetMsg());
+            SendFailure('i', error.GetMsg());
         } catch (const CArgException& error) {
-            Fail('u', error.GetMsg());
+            SendFailure('u', error.GetMsg());
         } catch (const CInvalidDataException& error) {
-            Fail('u', error.GetMsg());
+            SendFailure('u', error.GetMsg());
         } catch (const CSeqDBException& error) {
-            Fail('d', error.GetMsg());
+            SendFailure('d', error.GetMsg());
         } catch (const CBlastException& error) {
-            Fail(error.GetErrCode() == CBlastException::eInvalidOptions ? 'u' : 'e', error.GetMsg());
+            SendFailure(error.GetErrCode() == CBlastException::eInvalidOptions ? 'u' : 'e', error.GetMsg());
         } catch (const CException& error) {
-            Fail('e', error.GetMsg());
+            SendFailure('e', error.GetMsg());
         } catch (const std::bad_alloc&) {
-            Fail('e', "out of memory");
+            SendFailure('e', "out of memory");
         } catch (const std::invalid_argument& error) {
-            Fail('u', error.what());
+            SendFailure('u', error.what());
         } catch (const std::exception& error) {
-            Fail('e', error.what());
+            SendFailure('e', error.what());
         }
         return 1;
     }
@@ -160,14 +161,14 @@ private:
     void Serve() {
         SetDiagPostLevel(eDiag_Warning);
         string body;
-        if (m_Channel.Receive(body) != 'I') throw Disconnected("no greeting");
+        if (m_Channel.Receive(body) != 'I') throw DisconnectedError("no greeting");
         FrameReader greeting(body);
         const uint32_t ranges = greeting.Get<uint32_t>();
         const uint64_t limit = greeting.Get<uint64_t>();
         const string scratch = greeting.GetText();
         const string command_line = greeting.GetText();
         const string row_fields = greeting.GetText();
-        m_Shelf.reset(new ReportShelf(limit, scratch));
+        m_ReportStore.reset(new ReportStore(limit, scratch));
         m_Engine.reset(new CEngine(m_Program, m_Arguments, GetArgs(), command_line, row_fields));
         FrameWriter to;
         const vector<string> volumes = m_Engine->Volumes();
@@ -176,7 +177,7 @@ private:
         to.Put<uint8_t>(m_Engine->QueriesAreEmpty());
         to.Put<uint8_t>(m_Engine->BatchSizesVary());
         to.Put<int32_t>(m_Engine->QueriesAreEmpty() ? 0 : m_Engine->BatchSize({}));
-        const auto cuts = m_Engine->Cuts(ranges);
+        const auto cuts = m_Engine->RangeStarts(ranges);
         to.Put<uint32_t>(uint32_t(cuts.size()));
         for (const auto& [first, letters] : cuts) {
             to.Put<uint32_t>(first);
@@ -186,25 +187,25 @@ private:
         for (;;) {
             const char kind = m_Channel.Receive(body);
             if (kind == 'Q') return;
-            Answer(kind, body);
+            HandleRequest(kind, body);
         }
     }
 
-    void Answer(char kind, const string& body) {
+    void HandleRequest(char kind, const string& body) {
         FrameReader from(body);
         switch (kind) {
             case 'B': return OpenBatch(from);
             case 'R': return Search(from);
             case 'E': return;
             case 'O': return Report(from);
-            case 'A': return BatchAlone(from);
-            case 'M': return Mix(from);
+            case 'A': return ReportWholeBatch(from);
+            case 'M': return SendNextBatchSize(from);
             case 'P': return m_Channel.Send('P', m_Engine->Prolog());
             case 'Z': return m_Channel.Send('Z', m_Engine->Epilog(from.Get<uint32_t>()));
             case 'F': return m_Channel.Send('F', m_Engine->Header(body));
-            case 'W': return Write(from);
-            case 'S': return Stages();
-            default: throw Disconnected("an unknown frame");
+            case 'W': return WriteReports(from);
+            case 'S': return SendStageSeconds();
+            default: throw DisconnectedError("an unknown frame");
         }
     }
 
@@ -214,13 +215,13 @@ private:
         FrameWriter to;
         to.Put<uint32_t>(info.queries);
         to.Put<uint64_t>(info.residues);
-        to.Put<uint8_t>(info.last);
-        to.Put<uint8_t>(info.whole);
-        to.Put<uint8_t>(info.alone);
+        to.Put<uint8_t>(info.is_last);
+        to.Put<uint8_t>(info.has_joint_hits);
+        to.Put<uint8_t>(info.is_unsplittable);
         m_Channel.Send('B', to.Bytes());
     }
 
-    /// As gzip has it.
+    /// Returns the CRC-32 of gzip.
     static uint32_t Checksum(const string& bytes) {
         CChecksum sum(CChecksum::eCRC32ZIP);
         sum.AddChars(bytes.data(), bytes.size());
@@ -233,32 +234,32 @@ private:
         return numbers;
     }
 
-    void Mix(FrameReader& from) {
+    void SendNextBatchSize(FrameReader& from) {
         FrameWriter to;
         to.Put<int32_t>(m_Engine->BatchSize(Numbers(from)));
         m_Channel.Send('M', to.Bytes());
     }
 
-    /// A range, behind the item that it is.
-    static Range RangeOf(FrameReader& from) {
+    /// Reads a range, which follows the number of its item in the frame.
+    static Range ReadRange(FrameReader& from) {
         Range range;
         range.first = from.Get<uint32_t>();
         range.last = from.Get<uint32_t>();
         for (uint32_t left = from.Get<uint32_t>(); left > 0; --left) {
             const uint32_t query = from.Get<uint32_t>();
-            range.worst[int32_t(query)] = from.Get<double>();
+            range.evalue_thresholds[int32_t(query)] = from.Get<double>();
         }
         return range;
     }
 
     void Search(FrameReader& from) {
         uint64_t item = from.Get<uint64_t>();
-        m_Engine->Search(RangeOf(from), [&](RangeHits&& found, Range& range) {
+        m_Engine->Search(ReadRange(from), [&](RangeHits&& found, Range& range) {
             FrameWriter to;
             to.Put<uint64_t>(item);
             to.Put<int64_t>(found.extensions);
-            to.Put<uint32_t>(found.most);
-            to.Put<uint64_t>(found.dropped);
+            to.Put<uint32_t>(found.list_capacity);
+            to.Put<uint64_t>(found.dropped_subjects);
             to.Put<uint32_t>(uint32_t(found.hits.size()));
             for (const string& hits : found.hits) to.PutText(hits);
             m_Channel.Send('H', to.Bytes());
@@ -266,13 +267,13 @@ private:
             if (m_Channel.Receive(body) != 'R') return false;
             FrameReader next(body);
             item = next.Get<uint64_t>();
-            range = RangeOf(next);
+            range = ReadRange(next);
             return true;
         });
     }
 
-    /// Opens a batch and reports it, by one pass over the whole database.
-    void BatchAlone(FrameReader& from) {
+    /// Opens a batch and reports on it by one pass over the whole database.
+    void ReportWholeBatch(FrameReader& from) {
         const uint64_t key = from.Get<uint64_t>();
         const BatchInfo info = m_Engine->OpenBatch(uint32_t(key), Numbers(from), false);
         string report;
@@ -280,12 +281,12 @@ private:
         FrameWriter to;
         to.Put<uint64_t>(key);
         to.Put<uint32_t>(info.queries);
-        to.Put<uint8_t>(info.last);
+        to.Put<uint8_t>(info.is_last);
         to.Put<uint64_t>(report.size());
         to.Put<uint32_t>(Checksum(report));
         to.PutText(m_Engine->TakeHeaderLines());
         to.PutText(m_Engine->TakeRows());
-        if (info.queries > 0) m_Shelf->Put(key, std::move(report));
+        if (info.queries > 0) m_ReportStore->Add(key, std::move(report));
         m_Channel.Send('A', to.Bytes());
     }
 
@@ -308,11 +309,11 @@ private:
         to.Put<uint32_t>(Checksum(report));
         to.PutText(m_Engine->TakeHeaderLines());
         to.PutText(m_Engine->TakeRows());
-        m_Shelf->Put(key, std::move(report));
+        m_ReportStore->Add(key, std::move(report));
         m_Channel.Send('O', to.Bytes());
     }
 
-    void Write(FrameReader& from) {
+    void WriteReports(FrameReader& from) {
         const string path = from.GetText();
         const int file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
         if (file < 0) throw runtime_error("cannot open " + path + ": " + strerror(errno));
@@ -320,9 +321,9 @@ private:
         vector<pair<uint64_t, string>> edges;
         while (!from.AtEnd()) {
             const uint64_t key = from.Get<uint64_t>();
-            m_Shelf->Write(key, file, from.Get<uint64_t>(), page, edges);
+            m_ReportStore->Write(key, file, from.Get<uint64_t>(), page, edges);
         }
-        // Where other machines write to it too, the one who names it cannot make this one's pages durable.
+        // If other hosts write to the file too, the host that renames it cannot make the pages of this host durable.
         if (page > 1 && fsync(file) != 0) throw runtime_error("cannot write " + path + ": " + strerror(errno));
         if (close(file) != 0) throw runtime_error("cannot write " + path + ": " + strerror(errno));
         FrameWriter to;
@@ -334,7 +335,7 @@ private:
         m_Channel.Send('W', to.Bytes());
     }
 
-    void Stages() {
+    void SendStageSeconds() {
         const StageSeconds stages = m_Engine->Seconds();
         rusage used;
         getrusage(RUSAGE_SELF, &used);
@@ -354,7 +355,7 @@ private:
     Channel& m_Channel;
     CRef<CBlastAppArgs> m_Arguments;
     unique_ptr<CEngine> m_Engine;
-    unique_ptr<ReportShelf> m_Shelf;
+    unique_ptr<ReportStore> m_ReportStore;
 };
 
 }  // namespace
@@ -364,11 +365,11 @@ int main(int argc, const char* argv[]) {
         cout << CBlastVersion().Print() << endl;
         return 0;
     }
-    if (argc < 2 || ArgumentsOf(argv[1]).Empty()) {
+    if (argc < 2 || ProgramArguments(argv[1]).Empty()) {
         cerr << "usage: godwit-blast blastp|blastn|blastx|tblastn|tblastx ARGUMENTS.. (it is started by godwit search)" << endl;
         return 2;
     }
-    // What the libraries print must not get into the conversation.
+    // Output of the libraries must not get between the frames, so it goes to standard error.
     const int in = fcntl(0, F_DUPFD_CLOEXEC, 3);
     const int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
     const int nothing = open("/dev/null", O_RDONLY);

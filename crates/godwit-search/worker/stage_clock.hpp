@@ -3,13 +3,13 @@
 
 #include <ctime>
 
-/// Adds the CPU time of a scope.
+/// A clock that adds the CPU seconds of its scope to a total.
 class StageClock {
     double& m_Total;
     double m_Start;
 
 public:
-    /// CPU seconds of this process so far.
+    /// Returns the CPU seconds of this process so far.
     static double Now() {
         timespec now;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

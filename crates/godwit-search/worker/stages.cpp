@@ -1,4 +1,4 @@
-// The stages of a search: hits out of the engine, hits into it, the report.
+// The stages of a search: collecting hits from the engine, submitting hits to it, and formatting the report.
 #include <ncbi_pch.hpp>
 
 #include <algo/blast/api/objmgr_query_data.hpp>
@@ -19,155 +19,158 @@ USING_SCOPE(align_format);
 
 namespace {
 
-/// Empties the watch on the way out, errors included.
-class WatchScope {
+/// A guard that clears the hooks at the end of its scope, also after an exception.
+class HooksScope {
 public:
-    ~WatchScope() {
-        g_Watch.advance = nullptr;
-        g_Watch.take = nullptr;
-        g_Watch.merge = nullptr;
-        g_Watch.begun = nullptr;
-        g_Watch.stream = NULL;
+    ~HooksScope() {
+        g_Hooks.on_range_end = nullptr;
+        g_Hooks.on_hits = nullptr;
+        g_Hooks.on_merge = nullptr;
+        g_Hooks.on_first_subject = nullptr;
+        g_Hooks.stream = NULL;
     }
 };
 
 }  // namespace
 
 void CEngine::Prepare() {
-    // Each search has a factory of its own: one that is shared loses the masks of low complexity.
+    // Each search has its own query factory, because a shared factory loses the low-complexity masks.
     m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
     m_Data.Reset();
     m_Prelim.Reset(new CBlastPrelimSearch(m_Factory, CRef<CBlastOptions>(&m_Options->SetOptions()), m_Database));
 }
 
-void CEngine::Iterate() {
+void CEngine::RunPreliminarySearch() {
     m_Data = m_Prelim->Run();
 }
 
-/// Takes the hits that a stream has kept for each query.
-void CEngine::TakeStream(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into) {
+/// Moves the hits that a stream has stored for each query to `into`, as bytes.
+void CEngine::CollectHits(BlastHSPStream* stream, uint32_t chunk, const Range& range, RangeHits& into) {
     if (stream == NULL || stream->results == NULL) return;
     for (Int4 query = 0; query < stream->results->num_queries; ++query) {
         BlastHitList*& kept = stream->results->hitlist_array[query];
         if (kept == NULL) continue;
-        // A query that was split has a list for each of its parts, and then one of what these kept.
-        if (!m_Split) into.most = uint32_t(kept->hsplist_max);
-        const auto worst = range.worst.find(query);
+        // A split query has a list for each of its parts, and then a list of the hits that these lists kept.
+        if (!m_Split) into.list_capacity = uint32_t(kept->hsplist_max);
+        const auto worst = range.evalue_thresholds.find(query);
         FrameWriter to;
         for (Int4 index = 0; index < kept->hsplist_count; ++index) {
             BlastHSPList& list = *kept->hsplist_array[index];
-            // blastn leaves 0 there whatever the query is.
+            // blastn leaves 0 in this field for every query.
             list.query_index = query;
-            if (!m_Split && worst != range.worst.end() && list.best_evalue > worst->second) {
-                ++into.dropped;
+            if (!m_Split && worst != range.evalue_thresholds.end() && list.best_evalue > worst->second) {
+                ++into.dropped_subjects;
             } else {
                 PutHits(to, list, chunk);
             }
         }
-        into.hits[m_Info.whole ? 0 : query] += to.Bytes();
+        into.hits[m_Info.has_joint_hits ? 0 : query] += to.Bytes();
         kept = Blast_HitListFree(kept);
     }
 }
 
 void CEngine::Search(Range range, const function<bool(RangeHits&&, Range&)>& next) {
     StageClock clock(m_Seconds.search);
-    WatchScope scope;
-    const size_t groups = m_Info.whole ? 1 : m_Info.queries;
+    HooksScope scope;
+    const size_t groups = m_Info.has_joint_hits ? 1 : m_Info.queries;
     RangeHits found;
     found.hits.resize(groups);
-    g_Watch.extensions = 0;
+    g_Hooks.extensions = 0;
     bool merged = false;
-    // The first range of a batch waits for the tables of its queries; others follow when the one before is done.
+    // The first range of a search is not measured, because its start includes the lookup tables of the queries.
     double ended = -1;
-    g_Watch.begun = [&]() {
+    g_Hooks.on_first_subject = [&]() {
         if (ended < 0) return;
         m_Seconds.range_starts += StageClock::Now() - ended;
         ++m_Seconds.ranges_started;
     };
-    // Hands over what was found, and asks for more.
+    // Passes the result of a range to `next`, which may set a further range.
     const auto deliver = [&]() {
         ended = StageClock::Now();
-        if (!m_Raw && !merged) TakeStream(g_Watch.stream, 0, range, found);
-        found.extensions = g_Watch.extensions;
-        g_Watch.extensions = 0;
+        if (!m_KeepsUnfilteredHits && !merged) CollectHits(g_Hooks.stream, 0, range, found);
+        found.extensions = g_Hooks.extensions;
+        g_Hooks.extensions = 0;
         RangeHits done = std::move(found);
         found = RangeHits();
         found.hits.resize(groups);
         if (!next(std::move(done), range)) return false;
-        g_Watch.SetRange(int(range.first), int(range.last));
+        g_Hooks.SetRange(int(range.first), int(range.last));
         return true;
     };
-    if (m_Raw) {
-        g_Watch.take = [&](BlastHSPList* list) {
+    if (m_KeepsUnfilteredHits) {
+        g_Hooks.on_hits = [&](BlastHSPList* list) {
             FrameWriter to;
             PutHits(to, *list, 0);
             found.hits[0] += to.Bytes();
             Blast_HSPListFree(list);
         };
     }
-    g_Watch.SetRange(int(range.first), int(range.last));
+    g_Hooks.SetRange(int(range.first), int(range.last));
     if (!m_Split) {
         if (m_Prelim.Empty() || m_Data.NotEmpty()) Prepare();
-        g_Watch.advance = deliver;
-        Iterate();
+        g_Hooks.on_range_end = deliver;
+        RunPreliminarySearch();
         return;
     }
-    // The engine goes over the database once for each part of the queries: a range at a time, then.
-    if (m_Raw) throw std::invalid_argument("-culling_limit, -best_hit_* and -subject_besthit with queries of this length");
+    // The engine passes over the database once for each part of the queries, so each range is a search of its own.
+    if (m_KeepsUnfilteredHits) {
+        throw std::invalid_argument("-culling_limit, -best_hit_* and -subject_besthit with queries of this length");
+    }
     for (bool more = true; more;) {
-        g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
+        g_Hooks.on_merge = [&](uint32_t chunk, BlastHSPStream* stream) {
             merged = true;
-            TakeStream(stream, chunk, range, found);
+            CollectHits(stream, chunk, range, found);
         };
         Prepare();
-        Iterate();
-        g_Watch.merge = nullptr;
+        RunPreliminarySearch();
+        g_Hooks.on_merge = nullptr;
         more = deliver();
     }
     m_Data.Reset();
 }
 
-/// A stream as the engine makes it, for one more traceback.
-void CEngine::FreshStream() {
+/// Replaces the HSP stream with a new one, made as the engine makes it, for a further traceback.
+void CEngine::ResetHspStream() {
     const CBlastOptionsMemento* memento = m_Options->GetOptions().CreateSnapshot();
     BlastHSPWriter* writer = CSetupFactory::CreateHspWriter(memento, m_Data->m_Queries, m_Data->m_QueryInfo);
     BlastHSPStream* stream = CSetupFactory::CreateHspStream(memento, size_t(m_Data->m_QueryInfo->num_queries), writer);
     BlastHSPPipe* pipe = CSetupFactory::CreateHspPipe(memento, m_Data->m_QueryInfo);
     BlastHSPStreamRegisterPipe(stream, pipe, eTracebackSearch);
-    // A structure of pointers that it does not own, from `new`; its definition is private to the library.
+    // The memento was allocated with `new` and does not own what its pointers refer to. Its definition is private to
+    // the library.
     operator delete(const_cast<void*>(static_cast<const void*>(memento)));
     m_Data->m_HspStream.Reset(new TBlastHSPStream(stream, BlastHSPStreamFree));
 }
 
-/// Gives lists to the engine as if it had just found them. What a stream keeps it owns.
-void CEngine::Give(vector<HitList>& hits) {
+/// Submits lists to the engine as if it had just found them. A stream owns the lists that it keeps.
+void CEngine::SubmitHits(vector<HitList>& hits) {
     if (!m_Split) {
         if (m_Prelim.Empty()) Prepare();
         if (m_Data.Empty()) {
-            g_Watch.SetRange(0, 0);
-            Iterate();
+            g_Hooks.SetRange(0, 0);
+            RunPreliminarySearch();
         }
-        FreshStream();
+        ResetHspStream();
         BlastHSPStream* stream = m_Data->m_HspStream->GetPointer();
         for (HitList& hit : hits) BlastHSPStreamWrite(stream, &hit.list);
         return;
     }
     size_t next = 0;
-    g_Watch.merge = [&](uint32_t chunk, BlastHSPStream* stream) {
+    g_Hooks.on_merge = [&](uint32_t chunk, BlastHSPStream* stream) {
         for (; next < hits.size() && hits[next].chunk == chunk; ++next) BlastHSPStreamWrite(stream, &hits[next].list);
     };
     Prepare();
-    g_Watch.SetRange(0, 0);
-    Iterate();
+    g_Hooks.SetRange(0, 0);
+    RunPreliminarySearch();
 }
 
 void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string& report) {
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.traceback);
-        WatchScope scope;
+        HooksScope scope;
         vector<HitList> hits = GetHits(bytes);
-        Give(hits);
+        SubmitHits(hits);
         TSearchMessages messages = m_Prelim->GetSearchMessages();
         CRef<IBlastSeqInfoSrc> subjects(m_Database->MakeSeqInfoSrc());
         CBlastTracebackSearch traceback(m_Factory, m_Data, CRef<CBlastOptions>(&m_Options->SetOptions()), subjects, messages);
@@ -175,15 +178,15 @@ void CEngine::Report(uint32_t first, uint32_t last, const string& bytes, string&
         results = traceback.Run();
         results->SetFilteredQueryRegions(m_Prelim->GetFilteredQueryRegions());
     }
-    Print(*results, first, last, report);
+    FormatReport(*results, first, last, report);
 }
 
 void CEngine::ReportAlone(uint32_t first, uint32_t last, string& report) {
     CRef<CSearchResultSet> results;
     {
         StageClock clock(m_Seconds.search);
-        WatchScope scope;
-        g_Watch.SetRange(0, int(SequenceCount()));
+        HooksScope scope;
+        g_Hooks.SetRange(0, int(SequenceCount()));
         m_Prelim.Reset();
         m_Data.Reset();
         m_Factory.Reset(new CObjMgr_QueryFactory(*m_Queries));
@@ -191,17 +194,17 @@ void CEngine::ReportAlone(uint32_t first, uint32_t last, string& report) {
         search.SetNumberOfThreads(1);
         results = search.Run();
     }
-    Print(*results, first, last, report);
+    FormatReport(*results, first, last, report);
 }
 
-void CEngine::Print(const CSearchResultSet& results, uint32_t first, uint32_t last, string& report) {
+void CEngine::FormatReport(const CSearchResultSet& results, uint32_t first, uint32_t last, string& report) {
     StageClock clock(m_Seconds.format);
     if (m_IsArchive) {
         m_Formatter->WriteArchive(*m_Factory, *m_Options, results);
     } else {
         BlastFormatter_PreFetchSequenceData(results, m_Scope, m_Arguments->GetFormattingArgs()->GetFormattedOutputChoice());
         for (uint32_t query = first; query < last; ++query) {
-            const int before = int(m_Before + query);
+            const int before = int(m_EarlierQueries + query);
             m_Formatter->m_QueriesFormatted = before;
             m_Formatter->m_XMLFileCount = before;
             if (m_Formatter->m_BlastXMLIncremental.NotEmpty()) m_Formatter->m_BlastXMLIncremental->m_IterationNum = before;
@@ -216,21 +219,21 @@ void CEngine::Print(const CSearchResultSet& results, uint32_t first, uint32_t la
             lines.PutText(line);
         }
         m_HeaderLines = lines.Take();
-        for (const string& line : sam.m_Body) m_Printed << line << '\n';
+        for (const string& line : sam.m_Body) m_FormatterOutput << line << '\n';
         sam.m_Header.m_Data.clear();
         sam.m_Body.clear();
     }
-    report = m_Printed.str();
-    m_Printed.str(string());
+    report = m_FormatterOutput.str();
+    m_FormatterOutput.str(string());
     if (m_RowFields.empty()) return;
-    // After the report, for this adds scores to the alignments.
+    // The rows are made after the report, because AppendRows adds scores to the alignments.
     FrameWriter rows;
-    for (uint32_t query = first; query < last; ++query) PutRows(results[query], m_Before + query, rows);
+    for (uint32_t query = first; query < last; ++query) AppendRows(results[query], m_EarlierQueries + query, rows);
     m_Rows = rows.Take();
 }
 
-/// As the formatter makes a table, whatever the format of the report.
-void CEngine::PutRows(const CSearchResults& results, uint32_t query, FrameWriter& to) {
+/// Appends the alignments of a query as rows, as CBlastFormat makes its tables, whatever the format of the report is.
+void CEngine::AppendRows(const CSearchResults& results, uint32_t query, FrameWriter& to) {
     if (results.HasErrors() || !results.HasAlignments()) return;
     CConstRef<CSeq_align_set> found = results.GetSeqAlign();
     if (m_Formatter->m_IsUngappedSearch) found.Reset(CDisplaySeqalign::PrepareBlastUngappedSeqalign(*found));
@@ -252,7 +255,7 @@ void CEngine::PutRows(const CSearchResults& results, uint32_t query, FrameWriter
         string printed = line.str();
         line.str(string());
         if (!printed.empty() && printed.back() == '\n') printed.pop_back();
-        // As the table has them, which takes the e-value of a set of alignments for theirs.
+        // The same values as in the table, which has the e-value of a set of alignments for each alignment of the set.
         double evalue = 0, bits = 0;
         int score = 0, in_set = 0, identical = 0;
         list<TGi> numbers;
@@ -268,8 +271,8 @@ string CEngine::TakeRows() { return std::move(m_Rows); }
 
 string CEngine::Prolog() {
     m_Formatter->PrintProlog();
-    string text = m_Printed.str();
-    m_Printed.str(string());
+    string text = m_FormatterOutput.str();
+    m_FormatterOutput.str(string());
     return text;
 }
 
@@ -277,8 +280,8 @@ string CEngine::Epilog(uint32_t queries) {
     m_Formatter->m_QueriesFormatted = int(queries);
     m_Formatter->m_XMLFileCount = int(queries);
     m_Formatter->PrintEpilog(m_Options->GetOptions());
-    string text = m_Printed.str();
-    m_Printed.str(string());
+    string text = m_FormatterOutput.str();
+    m_FormatterOutput.str(string());
     return text;
 }
 
@@ -292,7 +295,7 @@ string CEngine::Header(const string& lines) {
         sam.m_Header.AddSequence(id, from.GetText());
     }
     sam.Flush();
-    string text = m_Printed.str();
-    m_Printed.str(string());
+    string text = m_FormatterOutput.str();
+    m_FormatterOutput.str(string());
     return text;
 }

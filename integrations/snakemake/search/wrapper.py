@@ -1,4 +1,4 @@
-"""Snakemake wrapper of `godwit search`: a command of BLAST+ in parts, with the same bytes."""
+"""Snakemake wrapper of `godwit search`: a command of BLAST+ in parallel parts, with identical output."""
 
 from snakemake.shell import shell
 

@@ -1,14 +1,14 @@
-"""What can go wrong, by the exit codes of the program."""
+"""Errors of the package, one class for each exit code of the program."""
 
 from __future__ import annotations
 
 
 class GodwitError(Exception):
-    """Something was not done; the message is godwit's own.
+    """An error of godwit, with the message of the program or of the server.
 
-    ``exit_code`` is that of the program: 1 a bug, 2 wrong usage, 3 bad data, 4 missing or refused on this machine, 5 an engine
-    failed, 6 a remote or the network failed, 130 interrupted. ``reason`` is the one that a server gave for programs, as
-    ``DATASET_CHANGED``, where it gave one.
+    ``exit_code`` is the exit code of the program: 1 a bug, 2 wrong usage, 3 bad data, 4 missing or refused on this machine, 5 an engine
+    failed, 6 a remote or the network failed, 130 interrupted. ``reason`` is the machine-readable reason that a server sent, for example
+    ``DATASET_CHANGED``; None if it sent none.
     """
 
     exit_code = 1
@@ -21,19 +21,19 @@ class GodwitError(Exception):
 
 
 class UsageError(GodwitError):
-    """Arguments that are wrong, or do not go together."""
+    """Invalid arguments, or arguments that exclude each other."""
 
     exit_code = 2
 
 
 class InputError(GodwitError):
-    """Data that are wrong."""
+    """Invalid data."""
 
     exit_code = 3
 
 
 class MachineError(GodwitError):
-    """Something is missing or refused on this machine."""
+    """A file, library or resource of this machine is missing, or access to it is denied."""
 
     exit_code = 4
 
@@ -45,22 +45,22 @@ class EngineError(GodwitError):
 
 
 class RemoteError(GodwitError):
-    """A server or the network failed, or refused."""
+    """A server or the network failed, or the server rejected the call."""
 
     exit_code = 6
 
 
 class Interrupted(GodwitError):
-    """The work was stopped."""
+    """The work was interrupted."""
 
     exit_code = 130
 
 
-_BY_CODE: dict[int, type[GodwitError]] = {
+_ERROR_BY_EXIT_CODE: dict[int, type[GodwitError]] = {
     kind.exit_code: kind for kind in (UsageError, InputError, MachineError, EngineError, RemoteError, Interrupted)
 }
 
 
-def of_exit(code: int, message: str) -> GodwitError:
-    """The error for a program that ended with ``code``."""
-    return _BY_CODE.get(code, GodwitError)(message, code)
+def error_for_exit_code(code: int, message: str) -> GodwitError:
+    """Returns the error for a program that exited with ``code``."""
+    return _ERROR_BY_EXIT_CODE.get(code, GodwitError)(message, code)

@@ -1,4 +1,4 @@
-"""A pool of servers as one: each client goes to the node that the pool grants, and what it has under way goes on at another when that is lost."""
+"""A pool of servers that acts as one server: the pool grants each client a member, and calls continue at another member if that one is lost."""
 
 from __future__ import annotations
 
@@ -20,86 +20,86 @@ import pyarrow as pa
 from pyarrow import flight
 
 from ._errors import GodwitError, InputError, RemoteError, UsageError
-from ._flight import Connection, ahead, put_rows, translated
+from ._flight_client import Connection, prefetch, translate_error, upload_rows
 
-log = logging.getLogger("godwit")
+logger = logging.getLogger("godwit")
 
 SCHEME = "godwit+pool://"
-# How often a node is asked for a sign of life, over a connection of its own, and how long an answer may take; then it is asked once more,
-# over another one. A machine that lost its power says nothing, and TCP would wait for a quarter of an hour. gRPC's own pings were not
-# sent once a stream stood still.
-LOOK_SECONDS = 0.25
-ANSWER_SECONDS = (0.5, 0.7)
-# A node may take so long to be reached and to say which one to use.
-GRANT_SECONDS = 1.5
-# How long a node that was lost is asked last.
-SUSPECT_SECONDS = 3.0
-# Between two rounds in which no node answered.
-PAUSE_SECONDS = 0.3
-# Nodes that may be lost in a row before a batch comes.
-LOST_AT_MOST = 12
+# Interval of health checks, which have a connection of their own, and timeouts of the first and the second attempt; the second uses a new
+# connection. A machine without power sends nothing, and TCP would wait for 15 minutes. gRPC sent no keepalive pings once a stream had
+# stalled.
+HEALTH_CHECK_INTERVAL_S = 0.25
+HEALTH_CHECK_TIMEOUTS_S = (0.5, 0.7)
+# Timeout for connecting to a member and for its response to PoolGrant.
+GRANT_TIMEOUT_S = 1.5
+# Period after a loss in which a member is tried last.
+SUSPECT_PERIOD_S = 3.0
+# Pause between two rounds in which no member responded.
+RETRY_INTERVAL_S = 0.3
+# Members that may be lost in a row without a batch in between.
+MAX_LOST_MEMBERS = 12
 
 T = TypeVar("T")
 
 
-def nodes_of(url: str, pool: str | Path | None) -> tuple[str, list[str]]:
-    """The name of a pool and the addresses of its nodes: of its file, or all addresses that the name has."""
+def pool_member_urls(url: str, pool: str | Path | None) -> tuple[str, list[str]]:
+    """Returns the name of a pool and the URLs of its members: those of its file, or all addresses to which the name resolves."""
     name = url.removeprefix(SCHEME).rstrip("/")
     if not name or "/" in name:
-        raise UsageError(f"{url} is no pool; write {SCHEME}NAME")
+        raise UsageError(f"{url} is not the URL of a pool; write {SCHEME}NAME")
     if pool is None:
         host, _, port = name.partition(":")
         try:
             found = socket.getaddrinfo(host, int(port or 8815), type=socket.SOCK_STREAM)
         except (OSError, ValueError) as error:
-            raise RemoteError(f"cannot find {name}: {error}; check the name, or give pool=FILE") from error
+            raise RemoteError(f"cannot find {name}: {error}; check the name, or set pool=FILE") from error
         hosts = dict.fromkeys(str(address[0]) for *_, address in found)
         return name, [f"grpc+tls://{f'[{address}]' if ':' in address else address}:{port or 8815}" for address in hosts]
     try:
         import tomllib
     except ModuleNotFoundError as error:
-        raise UsageError("files of pools are read by Python 3.11 or later") from error
+        raise UsageError("reading the file of a pool requires Python 3.11 or later") from error
     try:
-        described = tomllib.loads(Path(pool).read_text())
-        named, nodes = described["name"], [node["url"] for node in described["node"]]
+        description = tomllib.loads(Path(pool).read_text())
+        declared_name, urls = description["name"], [member["url"] for member in description["node"]]
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{pool} describes no pool: {error}") from error
-    if named != name:
-        raise UsageError(f"{pool} describes the pool {named}, not {name}")
-    return name, nodes
+        raise UsageError(f"{pool} does not describe a pool: {error}") from error
+    if declared_name != name:
+        raise UsageError(f"{pool} describes the pool {declared_name}, not {name}")
+    return name, urls
 
 
-class _Lost(Exception):
-    """A node is gone, or going; the cause says how that was found out."""
+class _MemberLost(Exception):
+    """A member is lost or is shutting down; the cause is the error that showed it."""
 
 
-class _Seat(Connection):
-    """A connection to a node that is looked after until it is closed or lost."""
+class _MemberConnection(Connection):
+    """A connection to a pool member, with a health check until it is closed or lost."""
 
-    def __init__(self, node: str, token: str | None, ca: bytes | None, grant: str):
+    def __init__(self, url: str, token: str | None, ca: bytes | None, grant: str):
         transport = {
-            # Otherwise connections to one node are one, with what went wrong on it before.
+            # Otherwise gRPC shares one connection to a member, with the failures that it had before.
             "grpc.use_local_subchannel_pool": 1,
             "grpc.initial_reconnect_backoff_ms": 200,
         }
-        super().__init__(node, token, ca, transport)
+        super().__init__(url, token, ca, transport)
         self.headers.append((b"godwit-grant", grant.encode()))
         self.options = flight.FlightCallOptions(headers=self.headers)
-        self.gone, self.closed = threading.Event(), threading.Event()
+        self.lost_event, self.closed = threading.Event(), threading.Event()
         self._transport = transport
         self._readers: set[Any] = set()
         self._lock = threading.Lock()
 
-    def look_after(self) -> None:
-        threading.Thread(target=self._look, name="godwit-look", daemon=True).start()
+    def start_health_check(self) -> None:
+        threading.Thread(target=self._check_health, name="godwit-health", daemon=True).start()
 
-    def _look(self) -> None:
+    def _check_health(self) -> None:
         client: flight.FlightClient | None = None
-        while not self.closed.wait(LOOK_SECONDS):
-            for seconds in ANSWER_SECONDS:
+        while not self.closed.wait(HEALTH_CHECK_INTERVAL_S):
+            for seconds in HEALTH_CHECK_TIMEOUTS_S:
                 try:
                     client = client or Connection(self.url, self.token, self.ca, self._transport).client
-                    # A node that answers at all is there, whatever it says.
+                    # Any response shows that the member is up.
                     list(client.do_action(flight.Action("PoolStatus", b"look"), flight.FlightCallOptions(headers=self.headers, timeout=seconds)))
                     break
                 except (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError, GodwitError):
@@ -107,12 +107,12 @@ class _Seat(Connection):
                 except (flight.FlightError, pa.ArrowException, OSError):
                     break
             else:
-                self.give_up()
+                self.mark_lost()
                 return
 
-    def give_up(self) -> None:
-        """Whoever waits for this node is told that it is lost."""
-        self.gone.set()
+    def mark_lost(self) -> None:
+        """Marks the member as lost and cancels the calls that wait for it."""
+        self.lost_event.set()
         with self._lock:
             readers = list(self._readers)
         for reader in readers:
@@ -124,13 +124,13 @@ class _Seat(Connection):
         super().close()
 
     @contextlib.contextmanager
-    def reading(self, reader: Any) -> Iterator[Any]:
-        """A reader that is ended where the node is lost."""
+    def cancel_on_loss(self, reader: Any) -> Iterator[Any]:
+        """Cancels a reader if the member is lost."""
         with self._lock:
             self._readers.add(reader)
         try:
-            if self.gone.is_set():
-                raise _Lost from flight.FlightUnavailableError("it does not answer")
+            if self.lost_event.is_set():
+                raise _MemberLost from flight.FlightUnavailableError("it does not answer")
             yield reader
         finally:
             with self._lock:
@@ -138,256 +138,260 @@ class _Seat(Connection):
             with contextlib.suppress(flight.FlightError, pa.ArrowException):
                 reader.cancel()
 
-    def waited_for(self, question: Callable[[], T]) -> T:
-        """An answer, waited for as long as the node is there; who asked is left behind on a thread where it is lost."""
+    def call_until_lost(self, operation: Callable[[], T]) -> T:
+        """Runs an operation on a thread and waits for its result until the member is lost; then the thread is abandoned."""
         answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
 
-        def ask() -> None:
+        def run() -> None:
             try:
-                answers.put((True, question()))
+                answers.put((True, operation()))
             except BaseException as error:
                 answers.put((False, error))
 
-        threading.Thread(target=ask, name="godwit-ask", daemon=True).start()
+        threading.Thread(target=run, name="godwit-call", daemon=True).start()
         while True:
             try:
-                well, answer = answers.get(timeout=0.05)
+                succeeded, answer = answers.get(timeout=0.05)
             except queue.Empty:
-                if self.gone.is_set():
-                    raise _Lost from flight.FlightUnavailableError("it does not answer")
+                if self.lost_event.is_set():
+                    raise _MemberLost from flight.FlightUnavailableError("it does not answer")
                 continue
-            if well:
+            if succeeded:
                 return answer  # type: ignore[no-any-return]
             raise answer
 
 
 class PoolConnection(Connection):
-    """A connection to whichever node of a pool is granted."""
+    """A connection to the member that the pool grants."""
 
-    # More than are fetched at a time: the part that was under way is fetched again when its node is lost.
-    parts = 32
+    # More parts than are fetched concurrently: if a member is lost, only the part in progress is fetched again.
+    default_parts = 32
 
-    def __init__(self, url: str, nodes: list[str], token: str | None, ca: bytes | None, wait: float):
-        self.pool, self.nodes, self.token, self.ca, self.wait = url, nodes, token, ca, wait
-        self._suspects: dict[str, float] = {}
+    def __init__(self, url: str, members: list[str], token: str | None, ca: bytes | None, wait: float):
+        self.pool, self.members, self.token, self.ca, self.wait = url, members, token, ca, wait
+        self._suspected_at: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._seat: _Seat | None = None
+        self._member: _MemberConnection | None = None
 
     @property
     def url(self) -> str:  # type: ignore[override]
-        """The node that is used now: what is handed to other processes goes there."""
-        return self._here().url
+        """The URL of the current member; other processes connect to it."""
+        return self._current_member().url
 
     @property
     def client(self) -> flight.FlightClient:  # type: ignore[override]
-        return self._here().client
+        return self._current_member().client
 
     @property
     def options(self) -> flight.FlightCallOptions:  # type: ignore[override]
-        return self._here().options
+        return self._current_member().options
 
     def close(self) -> None:
         with self._lock:
-            if self._seat is not None:
-                self._seat.close()
-                self._seat = None
+            if self._member is not None:
+                self._member.close()
+                self._member = None
 
-    # Which node.
+    # Choice of the member.
 
-    def _here(self) -> _Seat:
+    def _current_member(self) -> _MemberConnection:
         with self._lock:
-            if self._seat is None:
-                self._seat = self._granted()
-                self._seat.look_after()
-            return self._seat
+            if self._member is None:
+                self._member = self._acquire_member()
+                self._member.start_health_check()
+            return self._member
 
-    def _lost(self, seat: _Seat) -> None:
-        seat.give_up()
-        seat.closed.set()
+    def _replace_member(self, member: _MemberConnection) -> None:
+        member.mark_lost()
+        member.closed.set()
         with self._lock:
-            self._suspects[seat.url] = time.monotonic()
-            # Another thread may have found out first.
-            if self._seat is seat:
-                self._seat = None
-                log.warning("pool %s: %s is lost; going on at another node", self.pool, seat.url)
+            self._suspected_at[member.url] = time.monotonic()
+            # Another thread may have replaced it already.
+            if self._member is member:
+                self._member = None
+                logger.warning("pool %s: %s is lost; going on at another node", self.pool, member.url)
 
-    def _by_trust(self) -> list[str]:
-        def is_suspect(node: str) -> bool:
-            return time.monotonic() - self._suspects.get(node, -SUSPECT_SECONDS) < SUSPECT_SECONDS
+    def _members_by_health(self) -> list[str]:
+        def is_suspect(url: str) -> bool:
+            return time.monotonic() - self._suspected_at.get(url, -SUSPECT_PERIOD_S) < SUSPECT_PERIOD_S
 
-        return sorted(self.nodes, key=is_suspect)
+        return sorted(self.members, key=is_suspect)
 
-    def _granted(self) -> _Seat:
-        """A connection to the node that the pool grants; where none answers, they are asked again for as long as may be waited."""
-        until, told = time.monotonic() + self.wait, False
+    def _acquire_member(self) -> _MemberConnection:
+        """Returns a connection to the member that the pool grants; if no member responds, retries for ``wait`` seconds."""
+        until, is_warned = time.monotonic() + self.wait, False
         grant = secrets.token_hex(8)
         while True:
-            refused: GodwitError | None = None
-            for node in self._by_trust():
+            rejection: GodwitError | None = None
+            for url in self._members_by_health():
                 try:
-                    connection = self._asked_of(node, grant)
-                except _Lost:
-                    self._suspects[node] = time.monotonic()
+                    connection = self._request_grant(url, grant)
+                except _MemberLost:
+                    self._suspected_at[url] = time.monotonic()
                     continue
                 except GodwitError as error:
-                    refused = error
+                    rejection = error
                     continue
                 return connection
-            if refused is not None:
-                raise refused
+            if rejection is not None:
+                raise rejection
             if time.monotonic() >= until:
-                raise RemoteError(f"{self.pool}: none of its {len(self.nodes)} nodes answered for {self.wait:g} s")
-            if not told:
-                told = True
-                log.warning("no node of the pool %s answers; waiting up to %g s", self.pool, self.wait)
-            time.sleep(PAUSE_SECONDS)
+                raise RemoteError(f"{self.pool}: none of its {len(self.members)} nodes answered for {self.wait:g} s")
+            if not is_warned:
+                is_warned = True
+                logger.warning("no node of the pool %s answers; waiting up to %g s", self.pool, self.wait)
+            time.sleep(RETRY_INTERVAL_S)
 
-    def _asked_of(self, node: str, grant: str) -> _Seat:
-        """Asks a node which one to use, and goes there."""
-        avoid = [node for node in self.nodes if time.monotonic() - self._suspects.get(node, -SUSPECT_SECONDS) < SUSPECT_SECONDS]
-        if len(avoid) == len(self.nodes):
+    def _request_grant(self, url: str, grant: str) -> _MemberConnection:
+        """Requests a grant from a member and connects to the member that the grant names."""
+        avoid = [url for url in self.members if time.monotonic() - self._suspected_at.get(url, -SUSPECT_PERIOD_S) < SUSPECT_PERIOD_S]
+        if len(avoid) == len(self.members):
             avoid = []
-        connection = _Seat(node, self.token, self.ca, grant)
+        connection = _MemberConnection(url, self.token, self.ca, grant)
         try:
-            answer = _in_time(connection, "PoolGrant", json.dumps({"id": grant, "avoid": avoid}).encode())
-            wanted = next((place for place in answer.get("locations", []) if place in self.nodes), node)
-            if wanted == node:
+            answer = _call_action_with_timeout(connection, "PoolGrant", json.dumps({"id": grant, "avoid": avoid}).encode())
+            granted = next((location for location in answer.get("locations", []) if location in self.members), url)
+            if granted == url:
                 return connection
         except BaseException:
             connection.close()
             raise
         connection.close()
-        other = _Seat(wanted, self.token, self.ca, grant)
+        other = _MemberConnection(granted, self.token, self.ca, grant)
         try:
-            _in_time(other, "PoolStatus", b"look")
-        except _Lost:
+            _call_action_with_timeout(other, "PoolStatus", b"look")
+        except _MemberLost:
             other.close()
-            self._suspects[wanted] = time.monotonic()
+            self._suspected_at[granted] = time.monotonic()
             raise
         except BaseException:
             other.close()
             raise
         return other
 
-    # What is asked. What a lost node was asked, another is.
+    # Calls. If the member is lost, a call is repeated at another member.
 
-    def _anywhere(self, question: Callable[[_Seat], T]) -> T:
-        for _ in range(LOST_AT_MOST):
-            seat = self._here()
+    def _call_any_member(self, operation: Callable[[_MemberConnection], T]) -> T:
+        for _ in range(MAX_LOST_MEMBERS):
+            member = self._current_member()
             try:
-                return _of_node(lambda seat: seat.waited_for(lambda: question(seat)), seat)
-            except _Lost as lost:
-                self._lost(seat)
+                return _call_member(lambda member: member.call_until_lost(lambda: operation(member)), member)
+            except _MemberLost as lost:
+                self._replace_member(member)
                 cause = lost.__cause__
         raise RemoteError(f"{self.pool}: {cause}") from cause
 
-    def asked(self, question: Callable[[], T]) -> T:
+    def call(self, operation: Callable[[], T]) -> T:
         try:
-            return question()
+            return operation()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
-            raise translated(error, self.pool) from error
+            raise translate_error(error, self.pool) from error
 
-    def info(self, command: bytes) -> flight.FlightInfo:
-        return self._anywhere(lambda seat: seat.client.get_flight_info(flight.FlightDescriptor.for_command(command), seat.options))
+    def get_flight_info(self, command: bytes) -> flight.FlightInfo:
+        return self._call_any_member(lambda member: member.client.get_flight_info(flight.FlightDescriptor.for_command(command), member.options))
 
-    def listed(self) -> list[flight.FlightInfo]:
-        return self._anywhere(lambda seat: list(seat.client.list_flights(options=seat.options)))
+    def list_flights(self) -> list[flight.FlightInfo]:
+        return self._call_any_member(lambda member: list(member.client.list_flights(options=member.options)))
 
-    def action(self, name: str, body: bytes) -> list[bytes]:
-        def act(seat: _Seat) -> list[bytes]:
-            return [result.body.to_pybytes() for result in seat.client.do_action(flight.Action(name, body), seat.options)]
+    def do_action(self, name: str, body: bytes) -> list[bytes]:
+        def act(member: _MemberConnection) -> list[bytes]:
+            return [result.body.to_pybytes() for result in member.client.do_action(flight.Action(name, body), member.options)]
 
-        return self._anywhere(act)
+        return self._call_any_member(act)
 
-    def put(self, command: bytes, reader: pa.RecordBatchReader, again: Callable[[], pa.RecordBatchReader] | None = None) -> bytes:
-        """Puts rows once: where the node is lost, all of them are sent to another under the same name, which keeps them if the first did not.
-        Rows that come only once cannot be sent again."""
+    def upload(self, command: bytes, reader: pa.RecordBatchReader, reread: Callable[[], pa.RecordBatchReader] | None = None) -> bytes:
+        """Uploads rows once: if the member is lost, all rows are sent to another member with the same upload ID, which stores them unless the
+        first member did. Rows that can be read only once cannot be sent again."""
         command = json.dumps({**json.loads(command), "upload": secrets.token_hex(16)}).encode()
         first = [reader]
 
-        def send(seat: _Seat) -> bytes:
-            if not first and again is None:
-                raise GodwitError("the node was lost, and these rows cannot be read again; it was put or it was not: look, or put a table")
-            rows = first.pop() if first else again()  # type: ignore[misc]
-            return put_rows(seat.client, seat.options, command, rows)
+        def send(member: _MemberConnection) -> bytes:
+            if not first and reread is None:
+                raise GodwitError(
+                    "the pool member was lost, and these rows cannot be read again; check whether the dataset was stored, or upload a table"
+                )
+            rows = first.pop() if first else reread()  # type: ignore[misc]
+            return upload_rows(member.client, member.options, command, rows)
 
-        return self._anywhere(send)
+        return self._call_any_member(send)
 
-    def fetch(self, endpoint: flight.FlightEndpoint) -> Iterator[pa.RecordBatch]:
-        """Rows of one endpoint, batch by batch, each once, whichever node it comes from."""
-        come: list[bytes] = []
-        lost = 0
+    def fetch_endpoint(self, endpoint: flight.FlightEndpoint) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of one endpoint, batch by batch, each once, also if the member changes."""
+        received: list[bytes] = []
+        losses = 0
         while True:
-            seat, at = self._here(), 0
+            member, at = self._current_member(), 0
             try:
-                for batch in _rows(seat, endpoint.ticket):
-                    digest = _digest(batch)
+                for batch in _read_batches(member, endpoint.ticket):
+                    digest = _batch_digest(batch)
                     at += 1
-                    if at > len(come):
-                        come.append(digest)
-                        lost = 0
+                    if at > len(received):
+                        received.append(digest)
+                        losses = 0
                         yield batch
-                    elif come[at - 1] != digest:
-                        raise _other_rows(self.pool)
-                if at < len(come):
-                    raise _other_rows(self.pool)
+                    elif received[at - 1] != digest:
+                        raise _changed_rows_error(self.pool)
+                if at < len(received):
+                    raise _changed_rows_error(self.pool)
                 return
-            except _Lost as error:
-                lost += 1
-                if lost >= LOST_AT_MOST:
+            except _MemberLost as error:
+                losses += 1
+                if losses >= MAX_LOST_MEMBERS:
                     raise RemoteError(f"{self.pool}: {error.__cause__}") from error.__cause__
-                self._lost(seat)
+                self._replace_member(member)
 
-    def fetch_all(self, endpoints: list[flight.FlightEndpoint]) -> Iterator[pa.RecordBatch]:
+    def fetch_endpoints(self, endpoints: list[flight.FlightEndpoint]) -> Iterator[pa.RecordBatch]:
         if len(endpoints) == 1:
-            yield from self.fetch(endpoints[0])
+            yield from self.fetch_endpoint(endpoints[0])
             return
-        # There may be many parts: what is fetched again when a node is lost is one of them.
-        yield from ahead([lambda endpoint=endpoint: self.fetch(endpoint) for endpoint in endpoints], os.cpu_count() or 1)  # type: ignore[misc]
+        # Many parts are possible; if a member is lost, only one of them is fetched again.
+        yield from prefetch([lambda endpoint=endpoint: self.fetch_endpoint(endpoint) for endpoint in endpoints], os.cpu_count() or 1)  # type: ignore[misc]
 
 
-def _other_rows(pool: str) -> GodwitError:
+def _changed_rows_error(pool: str) -> GodwitError:
     return InputError(
-        f"{pool}: the rows are not, or not in the same order, those that came before the node was lost; ask again,"
-        " with ORDER BY where it is a statement"
+        f"{pool}: the rows, or their order, differ from those received before the member was lost; run the query again,"
+        " with ORDER BY if it is a statement"
     )
 
 
-def _rows(seat: _Seat, ticket: flight.Ticket) -> Iterator[pa.RecordBatch]:
-    with seat.reading(_of_node(lambda seat: seat.waited_for(lambda: seat.client.do_get(ticket, seat.options)), seat)) as reader:
+def _read_batches(member: _MemberConnection, ticket: flight.Ticket) -> Iterator[pa.RecordBatch]:
+    with member.cancel_on_loss(
+        _call_member(lambda member: member.call_until_lost(lambda: member.client.do_get(ticket, member.options)), member)
+    ) as reader:
         while True:
             try:
-                chunk = _of_node(lambda _: reader.read_chunk(), seat)
+                chunk = _call_member(lambda _: reader.read_chunk(), member)
             except StopIteration:
                 return
             if chunk.data is not None:
                 yield chunk.data
 
 
-def _digest(batch: pa.RecordBatch) -> bytes:
-    """What a batch was: the digest of it as an Arrow stream, with the values that its dictionaries have."""
+def _batch_digest(batch: pa.RecordBatch) -> bytes:
+    """Returns the digest of a batch as an Arrow stream, which includes the values of its dictionaries."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     return hashlib.blake2b(sink.getvalue(), digest_size=16).digest()
 
 
-def _in_time(seat: _Seat, action: str, body: bytes) -> dict[str, Any]:
-    options = flight.FlightCallOptions(headers=seat.headers, timeout=GRANT_SECONDS)
+def _call_action_with_timeout(member: _MemberConnection, action: str, body: bytes) -> dict[str, Any]:
+    options = flight.FlightCallOptions(headers=member.headers, timeout=GRANT_TIMEOUT_S)
 
-    def ask(seat: _Seat) -> dict[str, Any]:
-        answers = list(seat.client.do_action(flight.Action(action, body), options))
+    def run(member: _MemberConnection) -> dict[str, Any]:
+        answers = list(member.client.do_action(flight.Action(action, body), options))
         found = json.loads(answers[0].body.to_pybytes()) if answers else {}
         return found if isinstance(found, dict) else {}
 
-    return _of_node(ask, seat)
+    return _call_member(run, member)
 
 
-def _of_node(question: Callable[[_Seat], T], seat: _Seat) -> T:
-    """An answer of a node; that it is gone is told apart from what it refuses."""
+def _call_member(operation: Callable[[_MemberConnection], T], member: _MemberConnection) -> T:
+    """Runs a call at a member. Raises `_MemberLost` if the member is lost, and another error if it rejects the call."""
     try:
-        return question(seat)
+        return operation(member)
     except (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightCancelledError) as error:
-        raise _Lost from error
+        raise _MemberLost from error
     except (flight.FlightError, pa.ArrowException, OSError) as error:
-        raise translated(error, seat.url) from error
+        raise translate_error(error, member.url) from error

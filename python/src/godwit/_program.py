@@ -1,4 +1,4 @@
-"""The program, and what it says while it works."""
+"""The program `godwit` as a child process, and the events that it prints."""
 
 from __future__ import annotations
 
@@ -11,42 +11,44 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._errors import MachineError, of_exit
+from ._errors import MachineError, error_for_exit_code
 
 Progress = Callable[[dict[str, Any]], None]
 
 
-def program() -> str:
-    """The path of ``godwit``: that of ``GODWIT_PROGRAM``, of this environment, or on the PATH.
+def program_path() -> str:
+    """Returns the path of ``godwit``: that of ``GODWIT_PROGRAM``, of this environment, or on the PATH.
 
-    Raises `MachineError` where there is none.
+    Raises `MachineError` if there is none.
     """
-    if named := os.environ.get("GODWIT_PROGRAM"):
-        return named
-    beside = Path(sys.executable).with_name("godwit")
-    found = str(beside) if beside.exists() else shutil.which("godwit")
+    if configured := os.environ.get("GODWIT_PROGRAM"):
+        return configured
+    in_environment = Path(sys.executable).with_name("godwit")
+    found = str(in_environment) if in_environment.exists() else shutil.which("godwit")
     if found is None:
-        raise MachineError("the program godwit is not in this environment nor on the PATH; `pip install ./python` installs it, or set GODWIT_PROGRAM")
+        raise MachineError(
+            "the program godwit is neither in this environment nor on the PATH; `pip install ./python` installs it, or set GODWIT_PROGRAM"
+        )
     return found
 
 
-def last_error(text: str) -> str:
-    """What the program said last, as one line."""
+def last_error_message(text: str) -> str:
+    """Returns the last error message of the program, as one line."""
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("godwit: error:")]
-    return (errors or lines or ["it said nothing"])[-1].removeprefix("godwit: error:").strip()
+    return (errors or lines or ["it printed no message"])[-1].removeprefix("godwit: error:").strip()
 
 
-def perform(words: Sequence[str | os.PathLike[str]], progress: Progress | None) -> None:
-    """Runs the program with ``--json`` and waits; raises the error for what it ended with.
+def run_program(args: Sequence[str | os.PathLike[str]], progress: Progress | None) -> None:
+    """Runs the program with ``--json`` and waits for it; raises the error for its exit code.
 
     Args:
         words: The verb and its arguments.
-        progress: Is called with each event: a dictionary with ``event`` and what belongs to it.
+        progress: Called with each event: a dictionary with ``event`` and the fields of this event.
     """
-    command = [program(), *(os.fspath(word) for word in words)]
+    command = [program_path(), *(os.fspath(arg) for arg in args)]
     message = ""
-    said: list[str] = []
+    other_lines: list[str] = []
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace") as child:
         assert child.stderr is not None
         try:
@@ -54,34 +56,34 @@ def perform(words: Sequence[str | os.PathLike[str]], progress: Progress | None) 
                 try:
                     event = json.loads(line)
                 except ValueError:
-                    said = [*said[-20:], line]
+                    other_lines = [*other_lines[-20:], line]
                     continue
                 if event.get("event") == "error":
                     message = str(event.get("message", "")).removeprefix("godwit: error:").strip()
                 if progress is not None:
                     progress(event)
         except BaseException:
-            # The program cleans up when it is told to end; leaving it behind would not.
+            # The program cleans up on SIGTERM; an abandoned child would not.
             child.terminate()
             raise
     if child.returncode != 0:
-        raise of_exit(child.returncode, message or last_error("".join(said)))
+        raise error_for_exit_code(child.returncode, message or last_error_message("".join(other_lines)))
 
 
-def bar() -> Progress | None:
-    """A bar of tqdm for share of the input that is aligned, files copied and the like; nothing without tqdm or a terminal to show it on."""
+def progress_bar() -> Progress | None:
+    """Returns a callback that shows the fraction of the work done in a bar of tqdm; None without tqdm. Without a terminal the bar is not shown."""
     try:
         from tqdm.auto import tqdm
     except ImportError:
         return None
-    shown = tqdm(total=1.0, bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}", disable=None)
+    bar = tqdm(total=1.0, bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}", disable=None)
 
     def show(event: dict[str, Any]) -> None:
         if name := event.get("name") or event.get("step"):
-            shown.set_description(str(name), refresh=False)
+            bar.set_description(str(name), refresh=False)
         if (fraction := event.get("fraction")) is not None:
-            shown.update(max(0.0, float(fraction) - shown.n))
+            bar.update(max(0.0, float(fraction) - bar.n))
         if event.get("event") in ("done", "error"):
-            shown.close()
+            bar.close()
 
     return show

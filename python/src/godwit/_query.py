@@ -1,4 +1,4 @@
-"""Rows that were asked for and are not fetched yet."""
+"""Queries: rows that are fetched when they are used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ._flight import Connection
+from ._flight_client import Connection
 
 if TYPE_CHECKING:
     import duckdb
@@ -17,63 +17,63 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """Rows of a dataset or of a statement: nothing is read before they are asked for, and each time they are, they are read anew.
+    """Rows of a dataset or of a statement. Each use of a `Query` reads the rows again; before that, nothing is read.
 
-    Whatever takes Arrow streams takes a `Query` as it is: ``polars.DataFrame(query)``, ``pyarrow.table(query)``,
+    Every library that accepts Arrow streams accepts a `Query`: ``polars.DataFrame(query)``, ``pyarrow.table(query)``,
     ``duckdb.from_arrow(query.to_reader())``.
     """
 
     def __init__(self, connection: Connection, command: bytes, text: str, columns: list[str] | None = None):
-        """``columns``: the order that was asked for, where the server has another."""
+        """``columns``: the requested order, if the server has another one."""
         self._connection = connection
         self._columns = columns
         self._command = command
-        self._text = text
-        self._known: pa.Schema | None = None
+        self._description = text
+        self._schema: pa.Schema | None = None
 
     def __repr__(self) -> str:
-        return f"<godwit.Query {self._text}>"
+        return f"<godwit.Query {self._description}>"
 
-    def _info(self) -> flight.FlightInfo:
-        info = self._connection.info(self._command)
+    def _get_flight_info(self) -> flight.FlightInfo:
+        info = self._connection.get_flight_info(self._command)
         schema = info.schema
         if self._columns is not None:
             schema = pa.schema([schema.field(name) for name in self._columns], schema.metadata)
-        self._known = schema
+        self._schema = schema
         return info
 
-    def _rows(self, info: flight.FlightInfo) -> Iterator[pa.RecordBatch]:
-        batches = self._connection.fetch_all(info.endpoints)
+    def _fetch(self, info: flight.FlightInfo) -> Iterator[pa.RecordBatch]:
+        batches = self._connection.fetch_endpoints(info.endpoints)
         return batches if self._columns is None else (batch.select(self._columns) for batch in batches)
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types of the columns; nothing is read for them."""
-        if self._known is None:
-            self._info()
-        return self._known
+        """Names and types of the columns, without reading rows."""
+        if self._schema is None:
+            self._get_flight_info()
+        return self._schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches as they come, in the order of the rows, fetched ahead over as many streams as the server offers."""
-        yield from self._rows(self._info())
+        """Yields batches in the order of the rows, prefetched over as many streams as the server offers."""
+        yield from self._fetch(self._get_flight_info())
 
     __iter__ = to_batches
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same as a reader of pyarrow, which DuckDB and others take."""
-        info = self._info()
-        return pa.RecordBatchReader.from_batches(self.schema, self._rows(info))
+        """Returns a reader of pyarrow, which DuckDB and other libraries accept."""
+        info = self._get_flight_info()
+        return pa.RecordBatchReader.from_batches(self.schema, self._fetch(info))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The Arrow PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a table of pyarrow."""
+        """Returns all rows as a table of pyarrow."""
         return self.to_reader().read_all()
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a frame of polars."""
+        """Returns all rows as a data frame of polars."""
         import polars
 
         frame = polars.from_arrow(self.to_arrow())
@@ -81,11 +81,11 @@ class Query:
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a frame of pandas."""
+        """Returns all rows as a data frame of pandas."""
         return self.to_arrow().to_pandas()
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """All rows as a relation of DuckDB."""
+        """Returns all rows as a relation of DuckDB."""
         import duckdb
 
         return (connection or duckdb.default_connection()).from_arrow(self.to_arrow())

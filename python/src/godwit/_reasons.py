@@ -1,7 +1,7 @@
-"""Reasons of failed calls, which decide where the message does not.
+"""Machine-readable reasons of failed calls. Programs decide by the reason, not by the message.
 
-A server sends a `google.rpc.Status` in the details of a status, with a `google.rpc.ErrorInfo` whose domain is ``godwit``. pyarrow keeps
-them from its exceptions for most codes, and shows them to a middleware of the client.
+A server sends a `google.rpc.Status` in the details of a status, with a `google.rpc.ErrorInfo` whose domain is ``godwit``. pyarrow omits
+the details from its exceptions for most codes, but passes them to a middleware of the client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ERROR_INFO = b"type.googleapis.com/google.rpc.ErrorInfo"
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:
-    """A number of a protobuf message, and where the next field begins."""
+    """Returns a varint of a protobuf message, and the position behind it."""
     value = shift = 0
     while shift < 64:
         byte = message[at]
@@ -30,7 +30,7 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _texts(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Numbers and values of the fields of a protobuf message that are bytes. Others are numbers here, and are passed over."""
+    """Yields numbers and values of the length-delimited fields of a protobuf message. Varint fields are skipped; other types are errors."""
     at = 0
     while at < len(message):
         key, at = _number(message, at)
@@ -45,7 +45,7 @@ def _texts(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def reason_in(details: bytes) -> str | None:
-    """The reason in the details of a status, as ``DATASET_CHANGED``; None where there is none of godwit."""
+    """Returns the reason in the details of a status, for example ``DATASET_CHANGED``; None if there is none of godwit."""
     try:
         for number, detail in _texts(details):
             fields = dict(_texts(detail)) if number == 3 else {}
@@ -58,7 +58,7 @@ def reason_in(details: bytes) -> str | None:
     return None
 
 
-# The reason of the call that this thread made or read last: its error is raised in the same thread.
+# The reason of the last call that this thread made or read: its error is raised in the same thread.
 _last = threading.local()
 
 
@@ -69,7 +69,7 @@ class _Reader(flight.ClientMiddleware):  # type: ignore[misc]
 
 
 class ReasonReader(flight.ClientMiddlewareFactory):  # type: ignore[misc]
-    """The middleware with which `reason_of` knows the reasons of a client's calls."""
+    """The middleware that records the reasons of a client's calls for `reason_of`."""
 
     def start_call(self, info: object) -> flight.ClientMiddleware:
         _last.reason = None
@@ -77,7 +77,7 @@ class ReasonReader(flight.ClientMiddlewareFactory):  # type: ignore[misc]
 
 
 def reason_of(error: BaseException) -> str | None:
-    """The reason of an error that a call of a client with a `ReasonReader` has just raised; None where it has none."""
+    """Returns the reason of an error that a call of a client with a `ReasonReader` has just raised; None if it has none."""
     last: str | None = getattr(_last, "reason", None)
     _last.reason = None
     details = getattr(error, "extra_info", None)

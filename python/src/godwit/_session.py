@@ -1,4 +1,4 @@
-"""A server that is asked: one that is there, or one of our own for a directory."""
+"""Sessions: connections to a running server, or to a local server that is started for a directory."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from ._errors import RemoteError, UsageError, of_exit
-from ._flight import Connection, as_reader, dataset_command, in_order, statement_command
-from ._pool import SCHEME, PoolConnection, nodes_of
-from ._program import last_error, program
+from ._errors import RemoteError, UsageError, error_for_exit_code
+from ._flight_client import Connection, dataset_command, in_schema_order, statement_command, to_batch_reader
+from ._pool import SCHEME, PoolConnection, pool_member_urls
+from ._program import last_error_message, program_path
 from ._query import Query
 
-# Which file `reads("S")` means where several have that name: the first of these.
-PREFERRED = (".bam", ".cram", ".parquet", ".arrow", ".sam", ".vcf.gz", ".bcf", ".vcf")
-# A server that is not ready by then is broken; a listing of many files takes a while.
-READY_SECONDS = 120
+# The suffix that `reads("S")` prefers if several files have that name: the first of these.
+PREFERRED_SUFFIXES = (".bam", ".cram", ".parquet", ".arrow", ".sam", ".vcf.gz", ".bcf", ".vcf")
+# A server that is not ready after this time has failed; listing many files takes a while.
+READY_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset as a listing has it."""
+    """A dataset of a listing."""
 
     name: str
-    """Its path below the root."""
+    """The path below the root."""
     kind: str
     """``reads``, ``variants`` or ``table``."""
     rows: int | None
-    """How many, where that is known without reading it."""
+    """Number of rows; None if it is not known without reading the dataset."""
     bytes: int | None
-    """Of the file."""
+    """Size of the file in bytes; None if it is not known."""
     schema: pa.Schema
-    """Names and types of its columns."""
+    """Names and types of the columns."""
 
     @property
     def stem(self) -> str:
-        """The name without directory and ending."""
+        """The name without directory and suffix."""
         return Path(self.name).name.split(".")[0]
 
 
 class Session:
-    """Datasets of one server. Ends with ``close()``, or at the end of a ``with``."""
+    """Datasets of one server. Closed by ``close()``, or at the end of a ``with`` block."""
 
-    def __init__(self, connection: Connection, server: _Server | None = None):
+    def __init__(self, connection: Connection, server: _LocalServer | None = None):
         self._connection = connection
         self._server = server
 
@@ -67,60 +67,59 @@ class Session:
         return f"<godwit.Session at {self._connection.url}>"
 
     def close(self) -> None:
-        """Closes the connection, and ends the server where it is our own."""
+        """Closes the connection, and stops the server if the session started it."""
         self._connection.close()
         if self._server is not None:
             self._server.stop()
 
     def datasets(self) -> list[Dataset]:
-        """All datasets that the server shows."""
-
-        return [_dataset(b"/".join(info.descriptor.path).decode(), info) for info in self._connection.listed()]
+        """Lists all datasets of the server that the client is allowed to see."""
+        return [_dataset_from_info(b"/".join(info.descriptor.path).decode(), info) for info in self._connection.list_flights()]
 
     def reads(self, name: str, **options: Any) -> Query:
-        """Aligned reads of a dataset; the options are those of `table`, and columns those of docs/formats/alignments.md."""
-        return self._rows("reads", name, **options)
+        """Returns the aligned reads of a dataset. Options are those of `table`; docs/formats/alignments.md describes the columns."""
+        return self._query_dataset("reads", name, **options)
 
     def variants(self, name: str, **options: Any) -> Query:
-        """Variants of a dataset; the options are those of `table`, and columns those of docs/formats/variants.md."""
-        return self._rows("variants", name, **options)
+        """Returns the variants of a dataset. Options are those of `table`; docs/formats/variants.md describes the columns."""
+        return self._query_dataset("variants", name, **options)
 
     def table(self, name: str, **options: Any) -> Query:
-        """Rows of any dataset.
+        """Returns the rows of any dataset.
 
         Args:
-            name: Its path, or its name without directory and ending.
-            region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed, with commas or without.
+            name: Path of the dataset, or its name without directory and suffix.
+            region: ``chr20:1-1000`` or several: rows that overlap one of them, each once. 1-based and closed; commas in numbers are optional.
                 Braces quote a name: ``{HLA-A*01:01:01:01}:1-1000``.
-            columns: Which, in this order; all where nothing is said.
+            columns: Names of the columns, in this order (default: all).
             where: A condition in SQL.
-            parts: Streams to fetch over; as many as there are processors where nothing is said, and more of a pool, not all at a time.
+            parts: Number of streams to fetch over (default: the number of processors; for a pool 32, not all concurrently).
         """
-        return self._rows(None, name, **options)
+        return self._query_dataset(None, name, **options)
 
     def sql(self, statement: str) -> Query:
-        """Rows of a SELECT statement."""
+        """Returns the rows of a SELECT statement."""
         return Query(self._connection, statement_command(statement), statement)
 
     def put(self, name: str, data: Any, mode: str = "create", *, temporary: bool = False) -> None:
-        """Puts a table on a server that lets clients write: whole, or not at all.
+        """Uploads a table to a writable server; it is stored completely or not at all.
 
         Args:
-            name: Under which it is kept.
+            name: Name of the dataset.
             data: Anything with the Arrow stream interface (a table of pyarrow, a frame of polars or pandas, a `Query`), or batches.
-            mode: ``create`` (there must be none of that name), ``replace`` or ``append``.
-            temporary: Kept in memory, until the server ends.
+            mode: ``create`` (fails if the name exists), ``replace`` or ``append``.
+            temporary: Whether the server keeps it in memory only, until it stops.
         """
         if mode not in ("create", "replace", "append"):
             raise UsageError(f"mode is create, replace or append, not {mode!r}")
-        again = None if isinstance(data, pa.RecordBatchReader | Iterator) else lambda: as_reader(data)
-        self._connection.put(dataset_command(name, put=mode, temporary=temporary or None), as_reader(data), again)
+        reread = None if isinstance(data, pa.RecordBatchReader | Iterator) else lambda: to_batch_reader(data)
+        self._connection.upload(dataset_command(name, put=mode, temporary=temporary or None), to_batch_reader(data), reread)
 
     def drop(self, name: str) -> None:
-        """Removes a dataset that was put."""
-        self._connection.action("DropDataset", name.encode())
+        """Removes an uploaded dataset."""
+        self._connection.do_action("DropDataset", name.encode())
 
-    def _rows(
+    def _query_dataset(
         self,
         kind: str | None,
         name: str,
@@ -130,56 +129,56 @@ class Session:
         where: str | None = None,
         parts: int | None = None,
     ) -> Query:
-        found = self._named(kind, name)
+        found = self._find_dataset(kind, name)
         dataset = found.name
         regions = None if region is None else [region] if isinstance(region, str) else list(region)
         text = f"{dataset}" + (f" {' '.join(regions)}" if regions else "")
         if where is None:
-            ordered = in_order(columns, found.schema)
-            command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or self._connection.parts)
+            ordered = in_schema_order(columns, found.schema)
+            command = dataset_command(dataset, columns=ordered, regions=regions, parts=parts or self._connection.default_parts)
             return Query(self._connection, command, text, list(columns) if columns is not None and list(columns) != ordered else None)
-        listed = ", ".join(_identifier(column) for column in columns) if columns is not None else "*"
-        overlap = " OR ".join(f"region('{_escaped(region)}')" for region in regions or [])
+        listed = ", ".join(_quote_identifier(column) for column in columns) if columns is not None else "*"
+        overlap = " OR ".join(f"region('{_escape_literal(region)}')" for region in regions or [])
         conditions = f"({where})" + (f" AND ({overlap})" if overlap else "")
-        return self.sql(f"SELECT {listed} FROM {_identifier(dataset)} WHERE {conditions}")
+        return self.sql(f"SELECT {listed} FROM {_quote_identifier(dataset)} WHERE {conditions}")
 
-    def _named(self, kind: str | None, name: str) -> Dataset:
-        """A dataset by its path or its name."""
-        # A path is asked for alone: a listing looks into every file there is. A server knows stems as well, and prefers others.
+    def _find_dataset(self, kind: str | None, name: str) -> Dataset:
+        """Returns a dataset by its path or its name."""
+        # A path is requested alone, because a listing opens every file. The server resolves stems as well, but prefers other suffixes.
         if "." in name:
             with contextlib.suppress(UsageError):
-                found = _dataset(name, self._connection.info(dataset_command(name)))
+                found = _dataset_from_info(name, self._connection.get_flight_info(dataset_command(name)))
                 if kind in (None, found.kind):
                     return found
         listed = [dataset for dataset in self.datasets() if kind is None or dataset.kind == kind]
         for dataset in listed:
             if dataset.name == name:
                 return dataset
-        alike = [dataset for dataset in listed if dataset.stem == name]
-        if not alike:
+        same_stem = [dataset for dataset in listed if dataset.stem == name]
+        if not same_stem:
             what = "dataset" if kind is None else f"dataset of {kind}"
             raise UsageError(f"there is no {what} {name!r}; there are {', '.join(sorted(dataset.name for dataset in listed)) or 'none'}")
-        for ending in PREFERRED:
-            fitting = [dataset for dataset in alike if dataset.name.endswith(ending)]
-            if len(fitting) == 1:
-                return fitting[0]
-        if len(alike) == 1:
-            return alike[0]
-        raise UsageError(f"{name!r} is the name of {', '.join(sorted(dataset.name for dataset in alike))}; say which by its path")
+        for ending in PREFERRED_SUFFIXES:
+            preferred = [dataset for dataset in same_stem if dataset.name.endswith(ending)]
+            if len(preferred) == 1:
+                return preferred[0]
+        if len(same_stem) == 1:
+            return same_stem[0]
+        raise UsageError(f"{name!r} is the name of {', '.join(sorted(dataset.name for dataset in same_stem))}; name one by its path")
 
 
-def _dataset(name: str, info: flight.FlightInfo) -> Dataset:
-    def known(number: int) -> int | None:
+def _dataset_from_info(name: str, info: flight.FlightInfo) -> Dataset:
+    def none_if_negative(number: int) -> int | None:
         return number if number >= 0 else None
 
-    return Dataset(name, info.app_metadata.decode(), known(info.total_records), known(info.total_bytes), info.schema)
+    return Dataset(name, info.app_metadata.decode(), none_if_negative(info.total_records), none_if_negative(info.total_bytes), info.schema)
 
 
-def _identifier(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _escaped(text: str) -> str:
+def _escape_literal(text: str) -> str:
     return text.replace("'", "''")
 
 
@@ -191,28 +190,28 @@ def connect(
     pool: str | os.PathLike[str] | None = None,
     wait: float = 900,
 ) -> Session:
-    """Asks a server, or a pool of them.
+    """Connects to a server or to a pool of servers.
 
     Args:
         url: ``grpc+tls://HOST:PORT`` or ``grpc+tcp://HOST:PORT``; ``godwit+pool://NAME`` for several servers as one.
-        token: What `godwit token` printed.
-        ca: A file of certificates to trust, PEM; those of the system where nothing is said.
-        pool: The file that describes the pool; all addresses of the name where nothing is said.
-        wait: Seconds that a pool is waited for of which no node answers.
+        token: Token that `godwit token` printed.
+        ca: File of trusted certificates, PEM (default: those of the system).
+        pool: File that describes the pool (default: all addresses to which the name resolves).
+        wait: Seconds to wait for a pool of which no member responds.
 
     Raises:
-        RemoteError: It cannot be reached, or refuses.
+        RemoteError: The server cannot be reached, or rejects the call.
     """
     trusted = Path(ca).read_bytes() if ca is not None else None
     connection: Connection
     if url.startswith(SCHEME):
-        name, nodes = nodes_of(url, None if pool is None else Path(pool))
-        connection = PoolConnection(name, nodes, token, trusted, wait)
+        name, members = pool_member_urls(url, None if pool is None else Path(pool))
+        connection = PoolConnection(name, members, token, trusted, wait)
     else:
         connection = Connection(url, token, trusted)
     session = Session(connection)
     try:
-        session._connection.action("Status", b"")
+        session._connection.do_action("Status", b"")
     except BaseException:
         session.close()
         raise
@@ -220,19 +219,19 @@ def connect(
 
 
 def open_directory(path: str | os.PathLike[str], *, reference: str | os.PathLike[str] | None = None, writable: bool = False) -> Session:
-    """The datasets below a directory: a run of godwit, or any files that it reads.
+    """Opens the datasets below a directory: the output of a godwit run, or any files that godwit reads.
 
-    A server is started for it, which only this process is let in to, and ends with it.
+    Starts a local server that accepts only this process; it stops when the session is closed or the process exits.
 
     Args:
         path: The directory.
-        reference: The reference that CRAM files were made with, FASTA.
-        writable: Whether `Session.put` may write to it.
+        reference: Reference of the CRAM files, FASTA.
+        writable: Whether `Session.put` may write to the directory.
 
     Raises:
-        MachineError: There is no such directory, or no program.
+        MachineError: The directory or the program does not exist.
     """
-    server = _Server(Path(path), reference, writable)
+    server = _LocalServer(Path(path), reference, writable)
     try:
         return Session(Connection(server.url, server.token, None), server)
     except BaseException:
@@ -240,50 +239,61 @@ def open_directory(path: str | os.PathLike[str], *, reference: str | os.PathLike
         raise
 
 
-class _Server:
-    """A server of our own on the loopback device; who asks has to show a token that nobody else knows."""
+class _LocalServer:
+    """A server on the loopback device that accepts only a token that this process created."""
 
     def __init__(self, root: Path, reference: str | os.PathLike[str] | None, writable: bool):
-        self._private = tempfile.TemporaryDirectory(prefix="godwit-python-")
-        tokens = Path(self._private.name) / "tokens"
-        made = subprocess.run([program(), "token", "python", "--tokens", tokens], capture_output=True, text=True, check=False)
-        if made.returncode != 0:
-            raise of_exit(made.returncode, last_error(made.stderr))
-        self.token = made.stdout.strip()
-        command: list[str | os.PathLike[str]] = [program(), "serve", "--root", root, "--listen", "127.0.0.1:0", "--tokens", tokens, "--drain", "0s"]
+        self._directory = tempfile.TemporaryDirectory(prefix="godwit-python-")
+        tokens = Path(self._directory.name) / "tokens"
+        created = subprocess.run([program_path(), "token", "python", "--tokens", tokens], capture_output=True, text=True, check=False)
+        if created.returncode != 0:
+            raise error_for_exit_code(created.returncode, last_error_message(created.stderr))
+        self.token = created.stdout.strip()
+        command: list[str | os.PathLike[str]] = [
+            program_path(),
+            "serve",
+            "--root",
+            root,
+            "--listen",
+            "127.0.0.1:0",
+            "--tokens",
+            tokens,
+            "--drain",
+            "0s",
+        ]
         command += ["--reference", reference] if reference is not None else []
         command += ["--writable"] if writable else []
-        # What it says goes to a file: nobody reads on once it is ready, and a full pipe would stop it.
-        self._said = Path(self._private.name) / "said"
-        with self._said.open("w") as said:
-            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True)
-        # Whoever forgets to close a session leaves no server behind.
-        self._end = weakref.finalize(self, _end, self._child, self._private)
-        self.url = self._greeting()
+        # stderr goes to a file: no thread reads it once the server is ready, and a full pipe would block the server.
+        self._stderr_path = Path(self._directory.name) / "stderr"
+        with self._stderr_path.open("w") as stderr:
+            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        # Stops the server if a session is never closed.
+        self._end = weakref.finalize(self, _terminate, self._child, self._directory)
+        self.url = self._wait_for_url()
 
-    def _greeting(self) -> str:
-        """Where it is, once it says so."""
-        said: queue.Queue[str] = queue.Queue()
+    def _wait_for_url(self) -> str:
+        """Returns the URL of the server, which it prints when it is ready."""
+        first_lines: queue.Queue[str] = queue.Queue()
         stdout = self._child.stdout
         assert stdout is not None
-        threading.Thread(target=lambda: said.put(stdout.readline()), daemon=True).start()
+        threading.Thread(target=lambda: first_lines.put(stdout.readline()), daemon=True).start()
         try:
-            line = said.get(timeout=READY_SECONDS)
+            line = first_lines.get(timeout=READY_TIMEOUT_S)
         except queue.Empty:
             self.stop()
-            raise RemoteError(f"the server for this session was not ready within {READY_SECONDS} s") from None
+            raise RemoteError(f"the server for this session was not ready within {READY_TIMEOUT_S} s") from None
         if "://" not in line:
             code = self._child.wait()
-            words = last_error(self._said.read_text(errors="replace"))
+            message = last_error_message(self._stderr_path.read_text(errors="replace"))
             self.stop()
-            raise of_exit(code, words)
+            raise error_for_exit_code(code, message)
         return line.split()[-1]
 
     def stop(self) -> None:
         self._end()
 
 
-def _end(child: subprocess.Popen[str], private: tempfile.TemporaryDirectory[str]) -> None:
+def _terminate(child: subprocess.Popen[str], directory: tempfile.TemporaryDirectory[str]) -> None:
     child.terminate()
     if child.stdout is not None:
         child.stdout.close()
@@ -292,4 +302,4 @@ def _end(child: subprocess.Popen[str], private: tempfile.TemporaryDirectory[str]
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    private.cleanup()
+    directory.cleanup()

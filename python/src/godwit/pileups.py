@@ -1,4 +1,4 @@
-"""Reads around candidates as tensors, straight from a server: what a network that judges variants looks at.
+"""Pileups of reads around candidates as tensors, from a server: the input of a network that classifies variants.
 
 ::
 
@@ -18,23 +18,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ._errors import UsageError
-from ._flight import Connection, as_reader, region_text
+from ._flight_client import Connection, format_region, to_batch_reader
 
 if TYPE_CHECKING:
     from ._session import Session
 
 CHANNELS = ("base", "quality", "mapping_quality", "strand", "inserted")
-# Codes of bases; 0 is no read.
+# Codes of bases; 0 means that there is no read.
 A, C, G, T, N, DELETED = range(1, 7)
 FORWARD, REVERSE = 1, 2
-# Unmapped, secondary, failed, duplicate: what `samtools mpileup` leaves out.
+# Unmapped, secondary, QC-failed, duplicate: the flags that `samtools mpileup` excludes.
 LEFT_OUT = 0x4 | 0x100 | 0x200 | 0x400
 
-_CODES = np.full(256, N, np.uint8)
+_BASE_CODES = np.full(256, N, np.uint8)
 for _letter, _code in zip(b"ACGTacgt", (A, C, G, T) * 2, strict=True):
-    _CODES[_letter] = _code
-_CIGAR = re.compile(r"(\d+)([MIDNSHP=X])")
-_COLUMNS = ["contig", "position", "end_position", "flags", "mapping_quality", "cigar", "bases", "qualities"]
+    _BASE_CODES[_letter] = _code
+_CIGAR_PATTERN = re.compile(r"(\d+)([MIDNSHP=X])")
+_READ_COLUMNS = ["contig", "position", "end_position", "flags", "mapping_quality", "cigar", "bases", "qualities"]
 
 Array = npt.NDArray[Any]
 
@@ -42,41 +42,41 @@ Array = npt.NDArray[Any]
 class Pileups:
     """Pileups of the reads that overlap a window around each candidate, in blocks of candidates.
 
-    A block is a dictionary of arrays: ``pileup``, of unsigned bytes, has for each candidate the channels of `CHANNELS`, each a row for each
-    read and a column for each position of the reference, the candidate's own in the middle. Reads stand in their order; where there are more than
-    ``depth``, as many are taken, evenly. The other arrays are the columns of numbers of the candidates.
+    A block is a dictionary of arrays. ``pileup``, of unsigned bytes, has the channels of `CHANNELS` for each candidate; a channel has a row for
+    each read and a column for each position of the reference, with the candidate in the middle. Reads are in the order of the dataset; of more than
+    ``depth`` reads, ``depth`` evenly spaced ones are selected. The other arrays are the numeric columns of the candidates.
 
-    - ``base``: A, C, G, T, another are 1 to 5, a deleted one 6; 0 where there is no read, or it skips the position.
-    - ``quality``: that of the base, 0 where it is deleted.
-    - ``mapping_quality``: that of the read, where it has a base or a deletion.
+    - ``base``: 1 to 4 for A, C, G, T, 5 for other bases, 6 for a deletion; 0 if there is no read, or it skips the position.
+    - ``quality``: quality of the base, 0 for a deletion.
+    - ``mapping_quality``: that of the read, if it has a base or a deletion there.
     - ``strand``: 1 forward, 2 reverse.
-    - ``inserted``: bases that the read has between this position and the next, at most 255.
+    - ``inserted``: number of bases that the read has between this position and the next, at most 255.
 
-    Holds no connection: it can be sent to other processes.
+    Holds no connection, so it can be sent to other processes.
 
     Args:
-        session: Whose server is asked.
-        reads: The dataset of reads, by its path or name.
-        candidates: A table with ``contig`` and ``position`` (0-based), and numbers such as labels, which are given back; anything with the Arrow
-            stream interface.
-        width: Columns of a pileup, an odd number.
-        depth: Rows of a pileup.
-        block: Candidates of a block, whose reads are asked for together.
-        left_out: Reads with one of these flags are left out.
+        session: Session of the server that has the reads.
+        reads: Path or name of the dataset of reads.
+        candidates: Table with ``contig`` and ``position`` (0-based), and numeric columns such as labels, which are returned; any object with the
+            Arrow stream interface.
+        width: Number of columns of a pileup, odd.
+        depth: Number of rows of a pileup.
+        block: Number of candidates of a block, whose reads are requested together.
+        left_out: Reads with one of these flags are excluded.
     """
 
     def __init__(
         self, session: Session, reads: str, candidates: Any, *, width: int = 101, depth: int = 64, block: int = 64, left_out: int = LEFT_OUT
     ):
         if width % 2 == 0 or width < 1 or depth < 1 or block < 1:
-            raise UsageError(f"width is an odd number, and depth and block are at least 1; not {width}, {depth} and {block}")
-        table = as_reader(candidates).read_all().combine_chunks()
-        if lacking := {"contig", "position"} - set(table.schema.names):
-            raise UsageError(f"the candidates have no column {' and '.join(sorted(lacking))}")
+            raise UsageError(f"width is an odd number, and depth and block are at least 1, not {width}, {depth} and {block}")
+        table = to_batch_reader(candidates).read_all().combine_chunks()
+        if missing := {"contig", "position"} - set(table.schema.names):
+            raise UsageError(f"the candidates have no column {' and '.join(sorted(missing))}")
         connection = session._connection
-        self._access = (connection.url, connection.token, connection.ca)
-        # Looked for once: a listing looks into every file.
-        self._reads = session._named("reads", reads).name
+        self._credentials = (connection.url, connection.token, connection.ca)
+        # Resolved once, because a listing opens every file.
+        self._reads = session._find_dataset("reads", reads).name
         self._contigs = table["contig"].to_pylist()
         self._positions = table["position"].to_numpy().astype(np.int64)
         is_number = [pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_boolean(field.type) for field in table.schema]
@@ -85,40 +85,40 @@ class Pileups:
         self._block, self._left_out = block, left_out
 
     def __len__(self) -> int:
-        """Blocks."""
+        """Returns the number of blocks."""
         return -(-len(self._contigs) // self._block)
 
     @property
     def kinds(self) -> dict[str, np.dtype[Any]]:
-        """Types of the arrays beside the pileups."""
+        """Types of the arrays other than ``pileup``, by name."""
         return {name: values.dtype for name, values in self._others.items()}
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         return self.blocks(range(len(self)))
 
     def blocks(self, which: Sequence[int]) -> Iterator[dict[str, Array]]:
-        """Some of the blocks, by their numbers."""
+        """Yields blocks by number."""
         from ._session import Session
 
-        with Session(Connection(*self._access)) as session:
+        with Session(Connection(*self._credentials)) as session:
             for block in which:
-                yield self._filled(session, slice(block * self._block, (block + 1) * self._block))
+                yield self._fill_block(session, slice(block * self._block, (block + 1) * self._block))
 
-    def _filled(self, session: Session, rows: slice) -> dict[str, Array]:
+    def _fill_block(self, session: Session, rows: slice) -> dict[str, Array]:
         contigs, positions = self._contigs[rows], self._positions[rows]
         half = self.width // 2
-        # Regions are 1-based and closed, and begin within the contig.
-        places = zip(contigs, positions, strict=True)
-        regions = [region_text(contig, max(0, position - half) + 1, position + half + 1) for contig, position in places]
-        reads = _Reads(session.reads(self._reads, region=regions, columns=_COLUMNS, parts=1).to_arrow(), self._left_out)
+        # Regions are 1-based and closed, and start within the contig.
+        centers = zip(contigs, positions, strict=True)
+        regions = [format_region(contig, max(0, position - half) + 1, position + half + 1) for contig, position in centers]
+        reads = _ReadLayout(session.reads(self._reads, region=regions, columns=_READ_COLUMNS, parts=1).to_arrow(), self._left_out)
         pileup = np.zeros((len(contigs), len(CHANNELS), self.depth, self.width), np.uint8)
         for at, (contig, position) in enumerate(zip(contigs, positions, strict=True)):
-            reads.fill(pileup[at], contig, int(position) - half)
+            reads.fill_pileup(pileup[at], contig, int(position) - half)
         return {"pileup": pileup} | {name: values[rows] for name, values in self._others.items()}
 
 
-class _Reads:
-    """Reads of some regions, in their order, each laid out on the reference when it is first needed."""
+class _ReadLayout:
+    """Reads of some regions, in their order. Each read is aligned to the reference when it is first used."""
 
     def __init__(self, table: pa.Table, left_out: int):
         flags = table["flags"].to_numpy()
@@ -129,19 +129,19 @@ class _Reads:
         self._reverse = (table["flags"].to_numpy() & 0x10) != 0
         self._mapping_qualities = table["mapping_quality"].to_numpy()
         self._cigars, self._bases, self._qualities = (table[name].combine_chunks() for name in ("cigar", "bases", "qualities"))
-        self._laid: dict[int, tuple[Array, Array, Array]] = {}
+        self._aligned: dict[int, tuple[Array, Array, Array]] = {}
 
-    def fill(self, pileup: Array, contig: str, start: int) -> None:
-        """A pileup that begins at ``start``, 0-based; before the contig there is nothing."""
+    def fill_pileup(self, pileup: Array, contig: str, start: int) -> None:
+        """Fills a pileup that starts at ``start``, 0-based. Positions before the contig stay 0."""
         depth, width = pileup.shape[1:]
         inside = np.flatnonzero((self._contigs == contig) & (self._starts < start + width) & (self._ends > start))
         if len(inside) > depth:
             inside = inside[np.linspace(0, len(inside) - 1, depth).round().astype(int)]
         for row, at in enumerate(inside.tolist()):
-            laid = self._laid.get(at)
-            if laid is None:
-                laid = self._laid[at] = self._lay(at)
-            bases, qualities, inserted = laid
+            aligned = self._aligned.get(at)
+            if aligned is None:
+                aligned = self._aligned[at] = self._align_to_reference(at)
+            bases, qualities, inserted = aligned
             first = int(self._starts[at])
             begin, end = max(first, start), min(first + len(bases), start + width)
             if begin >= end:
@@ -154,13 +154,13 @@ class _Reads:
             pileup[3, row, here] = is_there * (REVERSE if self._reverse[at] else FORWARD)
             pileup[4, row, here] = inserted[there]
 
-    def _lay(self, at: int) -> tuple[Array, Array, Array]:
-        """Codes of bases, qualities and inserted bases of a read, for each position of the reference from its first on."""
+    def _align_to_reference(self, at: int) -> tuple[Array, Array, Array]:
+        """Returns base codes, qualities and numbers of inserted bases of a read, for each position of the reference from its start."""
         cigar, bases, qualities = self._cigars[at].as_py(), self._bases[at].as_py(), self._qualities[at].as_py()
-        steps = [(int(count), kind) for count, kind in _CIGAR.findall(cigar or "")]
+        steps = [(int(count), kind) for count, kind in _CIGAR_PATTERN.findall(cigar or "")]
         length = sum(count for count, kind in steps if kind in "MDN=X")
         codes, scores, inserted = np.zeros(length, np.uint8), np.zeros(length, np.uint8), np.zeros(length, np.uint8)
-        read = _CODES[np.frombuffer(bases.encode(), np.uint8)] if bases else None
+        read = _BASE_CODES[np.frombuffer(bases.encode(), np.uint8)] if bases else None
         scored = np.frombuffer(qualities, np.uint8) if qualities else None
         of_read = of_reference = 0
         for count, kind in steps:

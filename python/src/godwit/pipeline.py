@@ -1,7 +1,7 @@
-"""Steps: functions of yours that ``godwit align --step MODULE:FUNCTION`` runs on every partition, between marking and writing.
+"""Steps: user functions that ``godwit align --step MODULE:FUNCTION`` runs on every partition, between marking and writing.
 
-A step takes the sorted table of a partition and, if it wants, the `Partition`. It returns the table itself, a mask of the rows to keep, or a table of
-the same columns with rows left out or changed. Nothing of this module is needed for that; it is for what a plain function cannot say.
+A step takes the sorted table of a partition and, optionally, the `Partition`. It returns the table itself, a mask of the rows to keep, or a table of
+the same columns with rows removed or changed. A plain function is sufficient; this module adds options that a function cannot express.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def step(*, columns: Iterable[str] | None = None, frame: Literal["pyarrow", "polars", "pandas"] | None = None) -> Callable[[Function], Function]:
-    """Says how a function is called; it stays the function that it is.
+    """Decorates a function with the options of a step; the function itself is unchanged.
 
     Args:
-        columns: The columns it is given; all of them where nothing is said. Fewer cost less. A function that is given some columns returns the table
-            itself or a mask.
-        frame: The library whose table it is given; by the annotation of its first parameter where nothing is said, and pyarrow where there is none.
+        columns: Columns of the table that it receives (default: all). Fewer columns cost less. A function that receives some columns must return the
+            table itself or a mask.
+        frame: Library of the table that it receives (default: that of the annotation of its first parameter, or else pyarrow).
     """
 
     def describe(function: Function) -> Function:
@@ -34,10 +34,10 @@ def step(*, columns: Iterable[str] | None = None, frame: Literal["pyarrow", "pol
 
 
 def name_of(function: str | Callable[..., Any]) -> str:
-    """What ``--step`` takes for a function: ``MODULE:FUNCTION``. It has to be one that another process can import."""
+    """Returns the name of a function for ``--step``: ``MODULE:FUNCTION``. Other processes must be able to import it."""
     if isinstance(function, str):
         return function
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not module or module == "__main__" or "<" in name or not name:
-        raise ValueError(f"{function!r} cannot be imported by the processes of a run: put it into a module, as a function of its own")
+        raise ValueError(f"{function!r} cannot be imported by the processes of a run: define it in a module, at the top level")
     return f"{module}:{name}"

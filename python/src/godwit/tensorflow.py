@@ -1,4 +1,4 @@
-"""Rows of a query for TensorFlow: a `tf.data.Dataset` of batches, shared among workers, shuffled by blocks, fetched ahead.
+"""Rows of a query for TensorFlow: a `tf.data.Dataset` of batches, divided among workers, shuffled by blocks, prefetched.
 
 ::
 
@@ -17,8 +17,8 @@ from typing import Any
 import tensorflow as tf
 
 from . import _training
-from ._parts import Parts
 from ._query import Query
+from ._query_parts import QueryParts
 from .pileups import CHANNELS, Pileups
 
 
@@ -32,39 +32,39 @@ def dataset(
     prefetch: int = 2,
     worker: tuple[int, int] = (0, 1),
 ) -> tf.data.Dataset:
-    """Batches of a query's rows as tensors by name; numbers, where a null is NaN, and lists of one length as rows of a matrix.
+    """Returns batches of a query's rows as tensors by name: numbers, with NaN for a null, and fixed-size lists as rows of a matrix.
 
-    Each time it is gone through, with ``shuffle``, is an epoch with an order of its own.
+    With ``shuffle``, each iteration is an epoch with its own order.
 
     Args:
-        query: Which rows and columns; its ``parts=`` are what workers share.
-        rows: Of a batch; the last may be smaller.
-        shuffle: Whether parts come in another order each epoch, and rows of several blocks are mixed.
-        seed: Of the order.
-        mixed_blocks: How many blocks of rows, as they come over the network, are mixed.
-        prefetch: Parts that are fetched at a time, and batches that are ready.
-        worker: Which this is, and of how many.
+        query: Rows and columns; its ``parts=`` are divided among the workers.
+        rows: Rows of a batch; the last may be smaller.
+        shuffle: Whether each epoch has another order of parts, and rows of several blocks are mixed.
+        seed: Seed of the order.
+        mixed_blocks: Number of consecutive blocks of rows that are mixed.
+        prefetch: Number of parts that are fetched concurrently, and of prefetched batches.
+        worker: Number of this worker, from 0, and number of workers.
     """
-    parts = Parts(query)
+    parts = QueryParts(query)
     epochs = itertools.count()
 
     def batches() -> Iterator[dict[str, Any]]:
-        drawn_by = (seed, next(epochs)) if shuffle else None
-        which = _training.share(len(parts), *worker, drawn_by)
-        for batch in _training.batches(parts, which, rows, drawn_by, mixed_blocks, prefetch):
-            yield _training.numbers(batch)
+        shuffle_seed = (seed, next(epochs)) if shuffle else None
+        which = _training.parts_of_worker(len(parts), *worker, shuffle_seed)
+        for batch in _training.batches(parts, which, rows, shuffle_seed, mixed_blocks, prefetch):
+            yield _training.to_arrays(batch)
 
-    # A batch without rows has the types; what is not a number is refused here.
-    empty = _training.numbers(_training.empty(parts.schema))
+    # An empty batch determines the types; columns that are not numeric are rejected here.
+    empty = _training.to_arrays(_training.empty_batch(parts.schema))
     signature = {name: tf.TensorSpec((None, *array.shape[1:]), tf.as_dtype(array.dtype)) for name, array in empty.items()}
     return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(max(1, prefetch))
 
 
 def pileups(of: Pileups, *, worker: tuple[int, int] = (0, 1), prefetch: int = 2) -> tf.data.Dataset:
-    """Pileups of reads around candidates, as `godwit.pileups.Pileups` gives them, with tensors."""
+    """Returns the blocks of `godwit.pileups.Pileups` as tensors."""
 
     def blocks() -> Iterator[dict[str, Any]]:
-        yield from of.blocks(_training.share(len(of), *worker, None))
+        yield from of.blocks(_training.parts_of_worker(len(of), *worker, None))
 
     signature = {"pileup": tf.TensorSpec((None, len(CHANNELS), of.depth, of.width), tf.uint8)}
     signature |= {name: tf.TensorSpec((None,), tf.as_dtype(kind)) for name, kind in of.kinds.items()}

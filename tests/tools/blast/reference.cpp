@@ -27,7 +27,7 @@ public:
 
 private:
     void Init() override {
-        m_Arguments = ArgumentsOf(m_Program);
+        m_Arguments = ProgramArguments(m_Program);
         HideStdArgs(fHideLogfile | fHideConffile | fHideFullVersion | fHideXmlHelp | fHideDryRun);
         SetupArgDescriptions(m_Arguments->SetCommandLine());
     }
@@ -107,7 +107,7 @@ private:
 };
 
 int main(int argc, const char* argv[]) {
-    if (argc < 2 || ArgumentsOf(argv[1]).Empty()) {
+    if (argc < 2 || ProgramArguments(argv[1]).Empty()) {
         NcbiCerr << "usage: reference blastp|blastn|blastx|tblastn|tblastx ARGUMENTS.." << NcbiEndl;
         return 2;
     }

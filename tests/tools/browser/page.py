@@ -1,7 +1,7 @@
-"""Opens the page of a server in Chromium, as a reader with a mouse or without one, and says what is seen.
+"""Opens the page of a server in Chromium, like a user with or without a mouse, and prints what the page shows.
 
-Arguments: the program of Chromium, the address of the page, a directory for pictures, what to do, and words for it. Each line that is
-printed is one thing that was seen. Whatever the browser complains about is a failure.
+Arguments: the program of Chromium, the address of the page, a directory for screenshots, a command, and its arguments. Each printed line is
+one observation. Every error message of the browser is a failure.
 """
 
 import pathlib
@@ -10,39 +10,39 @@ import sys
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 
 
-class Reader:
-    """A page, and what the browser says of it."""
+class BrowserPage:
+    """A page in a browser, with the error messages of its console."""
 
     def __init__(self, browser, url, pictures, scheme="light"):
         self.context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
         self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE_MS)
+        self.page.set_default_timeout(TIMEOUT_MS)
         self.complaints = []
-        self.page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        self.page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.url, self.pictures = url, pathlib.Path(pictures)
 
-    def picture(self, name):
+    def save_screenshot(self, name):
         self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
 
-    def end(self, *expected):
-        """Nothing was complained about but what was expected."""
-        others = [text for text in self.complaints if not any(word in text for word in expected)]
+    def assert_no_errors(self, *expected):
+        """Asserts that the browser reported no errors except the expected ones."""
+        others = [text for text in self.complaints if not any(expected_text in text for expected_text in expected)]
         assert not others, others
         self.context.close()
 
 
-def seen(page, name):
-    """What is shown of a dataset, once it is."""
+def visible_text(page, name):
+    """Waits until the page shows a dataset; returns the text of its facts."""
     expect(page.locator("#name")).to_have_text(name)
     return page.locator("#facts").inner_text().replace("\n", " ")
 
 
 def run_examples(page):
-    """Every example that is offered runs."""
+    """Runs every example that the page offers."""
     titles = page.get_by_label("Examples").locator("option").all_inner_texts()
     assert len(titles) > 2, titles
     for title in titles:
@@ -54,27 +54,27 @@ def run_examples(page):
 
 
 def datasets(browser, url, pictures, reads, variants):
-    """Reads with their plots and the genome browser, variants, SQL, and what is wrong in it."""
+    """Opens reads with their plots and the genome browser, variants, and SQL statements with and without errors."""
     for scheme in ("light", "dark"):
-        reader = Reader(browser, url, pictures, scheme)
-        page = reader.page
+        browser_page = BrowserPage(browser, url, pictures, scheme)
+        page = browser_page.page
         page.goto(url)
         expect(page.locator("#who")).to_have_text("No authentication")
         run_examples(page)
         page.get_by_role("button", name=reads).click()
-        print(seen(page, reads))
+        print(visible_text(page, reads))
         run_examples(page)
         expect(page.locator("#plots figure")).to_have_count(2)
         print(*[plot.get_attribute("aria-label") for plot in page.locator("#plots svg").all()], sep="\n")
-        # igv.js draws in a shadow of its own; there it is when a track has its name.
+        # igv.js draws in its own shadow DOM; it is ready when a track has its name.
         expect(page.locator("#genome .igv-track-label").first).to_be_visible()
-        reader.picture(f"reads-{scheme}")
+        browser_page.save_screenshot(f"reads-{scheme}")
         page.get_by_role("button", name=variants).click()
-        print(seen(page, variants))
+        print(visible_text(page, variants))
         run_examples(page)
         expect(page.locator("#plots figure").first).to_be_visible()
         expect(page.locator("#genome .igv-track-label").first).to_be_visible()
-        reader.picture(f"variants-{scheme}")
+        browser_page.save_screenshot(f"variants-{scheme}")
         page.get_by_label("Statement").fill(f"SELECT count(*) AS reads, NULL AS none FROM reads('{reads}')")
         page.get_by_role("button", name="Run").click()
         expect(page.locator("#result td")).to_have_count(2)
@@ -83,14 +83,14 @@ def datasets(browser, url, pictures, reads, variants):
         page.keyboard.press("Control+Enter")
         expect(page.locator("#problem")).to_be_visible()
         print(page.locator("#problem").inner_text().splitlines()[0])
-        reader.picture(f"sql-{scheme}")
-        reader.end("400 (Bad Request)", "404 (Not Found)")
+        browser_page.save_screenshot(f"sql-{scheme}")
+        browser_page.assert_no_errors("400 (Bad Request)", "404 (Not Found)")
 
 
 def keyboard(browser, url, pictures, reads):
-    """Without a mouse, by an address that names a place, and on a narrow screen."""
-    reader = Reader(browser, url, pictures)
-    page = reader.page
+    """Uses the page by keyboard, by an address with a region, and on a narrow screen."""
+    browser_page = BrowserPage(browser, url, pictures)
+    page = browser_page.page
     page.goto(url)
     expect(page.get_by_role("button", name=reads)).to_be_visible()
     page.keyboard.press("Tab")
@@ -100,7 +100,7 @@ def keyboard(browser, url, pictures, reads):
         if page.evaluate("document.activeElement.firstChild?.textContent") == reads:
             break
     page.keyboard.press("Enter")
-    print(seen(page, reads))
+    print(visible_text(page, reads))
     expect(page.locator("#plots figure")).to_have_count(2)
     print(page.evaluate("document.activeElement.id"))
     page.goto(f"{url}#dataset={reads}&region=chr1:1000-3000")
@@ -114,23 +114,23 @@ def keyboard(browser, url, pictures, reads):
     page.set_viewport_size({"width": 400, "height": 800})
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     print(f"{wide} pixels too wide")
-    reader.picture("narrow")
-    reader.end()
+    browser_page.save_screenshot("narrow")
+    browser_page.assert_no_errors()
 
 
-def audited(browser, url, pictures, reads):
-    """What axe-core finds wrong for readers with other senses and tools, by WCAG 2.2 AA and its own list of good practice, in the states
-    that the page has: a line for each, with the rules and the elements that break them."""
+def accessibility_violations(browser, url, pictures, reads):
+    """Prints the accessibility violations that axe-core finds, by WCAG 2.2 AA and its best practices, in each state of the page: a line for
+    each state, with the rules and the elements that break them."""
     del pictures
     wanted = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
     for scheme in ("light", "dark"):
-        reader = Reader(browser, url, ".", scheme)
-        page = reader.page
+        browser_page = BrowserPage(browser, url, ".", scheme)
+        page = browser_page.page
 
         def audit(state):
             found = Axe().run(page, options=wanted).response
             broken = [f"{rule['id']} at {node['target']}" for rule in found["violations"] for node in rule["nodes"]]
-            # Axe cannot decide about some of what igv.js draws, in a shadow of its own (a list in place of a selector).
+            # Axe is undecided about some elements of igv.js in its shadow DOM (a list instead of a selector).
             unsure = [
                 f"{rule['id']} may be at {node['target']}"
                 for rule in found["incomplete"]
@@ -156,16 +156,16 @@ def audited(browser, url, pictures, reads):
         audit("problem")
         page.set_viewport_size({"width": 400, "height": 800})
         audit("narrow")
-        # A page that is worse on purpose: an audit that finds nothing there would find nothing here.
+        # A page with deliberate violations: an audit that finds none there could not find any.
         page.evaluate("document.querySelector('#statement').parentElement.querySelector('label')?.remove(); document.documentElement.removeAttribute('lang')")
         print(f"{scheme}, spoiled: {sorted({rule['id'] for rule in Axe().run(page, options=wanted).response['violations']})}")
-        reader.end("404 (Not Found)")
+        browser_page.assert_no_errors("404 (Not Found)")
 
 
-def guarded(browser, url, pictures, token, *wanted):
-    """Who shows no token sees nothing; who shows one sees what is for him."""
-    reader = Reader(browser, url, pictures)
-    page = reader.page
+def check_authentication(browser, url, pictures, token, *wanted):
+    """Checks that the page shows nothing without a token, and with a token the data of its user."""
+    browser_page = BrowserPage(browser, url, pictures)
+    page = browser_page.page
     page.goto(url)
     expect(page.get_by_label("Token")).to_be_visible()
     print(page.locator("#datasets li").count(), "datasets")
@@ -180,27 +180,27 @@ def guarded(browser, url, pictures, token, *wanted):
     print(*[text.splitlines()[0] for text in page.locator("#datasets li").all_inner_texts()])
     for name in wanted:
         page.get_by_role("button", name=name).click()
-        print(seen(page, name))
+        print(visible_text(page, name))
         columns = page.locator("#columns tr td:first-child")
         expect(columns.first).to_be_attached()
         print(*columns.all_text_contents())
-    reader.picture("guarded")
+    browser_page.save_screenshot("guarded")
     assert token not in page.content() and token not in page.url
     page.get_by_role("button", name="Sign out").click()
     expect(page.locator("#who")).to_have_text("Signed out.")
     assert page.locator("#datasets li").count() == 0 and not page.locator("#dataset").is_visible()
-    assert not any(name in page.content() for name in wanted), "what was shown stays"
-    reader.end("401 (Unauthorized)")
+    assert not any(name in page.content() for name in wanted), "the page still shows data after signing out"
+    browser_page.assert_no_errors("401 (Unauthorized)")
 
 
 def run(browser, url, pictures):
-    """The page of a run that is under way, from when somebody looks to the end of the run."""
-    reader = Reader(browser, url, pictures)
-    page = reader.page
+    """Follows the page of a running run until its end."""
+    browser_page = BrowserPage(browser, url, pictures)
+    page = browser_page.page
     page.goto(url)
     expect(page.get_by_role("status")).to_have_text("The run is under way.")
     print("under way", flush=True)
-    expect(page.get_by_role("status")).to_have_text("The run is over.", timeout=PATIENCE_MS)
+    expect(page.get_by_role("status")).to_have_text("The run is over.", timeout=TIMEOUT_MS)
     print(*[page.locator(f"#{name}").inner_text() for name in ("done", "failed", "working", "again")])
     table = page.get_by_role("table", name="Samples")
     for row in table.locator("tbody tr").all():
@@ -211,18 +211,18 @@ def run(browser, url, pictures):
     print(float(page.locator("#rate").inner_text()) > 0, page.locator("#notes li").count(), page.locator("#notes").inner_text())
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     print(f"{wide} pixels too wide")
-    reader.picture("run")
-    # The server of the page is gone once it has told of the end; its icon is asked for and there is none.
-    reader.end("404 (Not Found)")
+    browser_page.save_screenshot("run")
+    # The server stops after it has reported the end of the run; there is no icon, so its request fails.
+    browser_page.assert_no_errors("404 (Not Found)")
 
 
 def main():
-    program, url, pictures, what, *words = sys.argv[1:]
+    program, url, pictures, command, *args = sys.argv[1:]
     with sync_playwright() as playwright:
-        # Without a sandbox of its own, which needs rights that a container does not have: the only page is ours.
+        # No sandbox, because it requires privileges that a container does not have; the only page is our own.
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        steps = {"datasets": datasets, "keyboard": keyboard, "audited": audited, "guarded": guarded, "run": run}
-        steps[what](browser, url, pictures, *words)
+        commands = {"datasets": datasets, "keyboard": keyboard, "accessibility_violations": accessibility_violations, "check_authentication": check_authentication, "run": run}
+        commands[command](browser, url, pictures, *args)
         browser.close()
 
 

@@ -1,6 +1,6 @@
-"""Asks a server with clients of others: pyarrow.flight, ADBC, polars and DuckDB through ADBC.
+"""Queries a server with third-party clients: pyarrow.flight, ADBC, polars and DuckDB through ADBC.
 
-Arguments: a directory that is not used, the address HOST:PORT, what to do, and words for it. Prints what was found, a line each.
+Arguments: an unused directory, the address HOST:PORT, a command, and its arguments. Prints the results, one per line.
 """
 
 import base64
@@ -16,19 +16,19 @@ def connect(address):
     return flight.connect(f"grpc+tcp://{address}")
 
 
-def described(command):
-    """The descriptor of a dataset by the JSON of a command, or else of a statement (FlightSql.proto, CommandStatementQuery)."""
+def descriptor_for(command):
+    """Returns the descriptor of a JSON command, or else of a statement (FlightSql.proto, CommandStatementQuery)."""
     if command.startswith("{"):
         return flight.FlightDescriptor.for_command(command.encode())
 
-    def field(number, content):
+    def protobuf_field(number, content):
         length, varint = len(content), b""
         while length > 127:
             varint, length = varint + bytes([length & 127 | 128]), length >> 7
         return bytes([number << 3 | 2]) + varint + bytes([length]) + content
 
     name = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
-    return flight.FlightDescriptor.for_command(field(1, name) + field(2, field(1, command.encode())))
+    return flight.FlightDescriptor.for_command(protobuf_field(1, name) + protobuf_field(2, protobuf_field(1, command.encode())))
 
 
 def rows(client, info):
@@ -36,14 +36,14 @@ def rows(client, info):
     return pyarrow.concat_tables(tables)
 
 
-def listed(address):
-    """Names, kinds and numbers of rows of all datasets."""
+def list_datasets(address):
+    """Prints names, numbers of rows and numbers of columns of all datasets."""
     for info in connect(address).list_flights():
         print(b"/".join(info.descriptor.path).decode(), info.total_records, len(info.schema))
 
 
-def fetched(address, command):
-    """Rows of a dataset by the JSON of a command: their number, that of their parts, their columns."""
+def fetch_dataset(address, command):
+    """Fetches a dataset by a JSON command; prints the numbers of rows and of parts, and the columns."""
     client = connect(address)
     info = client.get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
     schema = client.get_schema(flight.FlightDescriptor.for_command(command.encode())).schema
@@ -52,8 +52,8 @@ def fetched(address, command):
     print(table.num_rows, len(info.endpoints), ",".join(table.column_names))
 
 
-def alike(address, other, command):
-    """Rows of a dataset of two servers, which are the same."""
+def assert_same_on_servers(address, other, command):
+    """Asserts that two servers return the same rows of a dataset."""
     tables = []
     for client in [connect(address), connect(other)]:
         info = client.get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
@@ -62,8 +62,8 @@ def alike(address, other, command):
     print(tables[0].num_rows)
 
 
-def same_rows(address, command, other):
-    """Rows of two datasets of a server by the JSON of two commands, which are the same."""
+def assert_same_rows(address, command, other):
+    """Asserts that two JSON commands to one server return the same rows."""
     client = connect(address)
     tables = []
     for one in (command, other):
@@ -73,19 +73,19 @@ def same_rows(address, command, other):
     print(tables[0].num_rows)
 
 
-def same_columns(address, *statements):
-    """Statements whose columns are the same, as they are told and as they come."""
+def assert_same_columns(address, *statements):
+    """Asserts that statements have the same columns, in the advertised schemas and in the rows."""
     client = connect(address)
     schemas = []
     for statement in statements:
-        info = client.get_flight_info(described(statement))
-        schemas += [info.schema, client.get_schema(described(statement)).schema, rows(client, info).schema]
+        info = client.get_flight_info(descriptor_for(statement))
+        schemas += [info.schema, client.get_schema(descriptor_for(statement)).schema, rows(client, info).schema]
     for schema in schemas:
         assert schema.equals(schemas[0], check_metadata=True), (statements, schema, schemas[0])
 
 
-def unreadable(address, command):
-    """What is said of a dataset whose rows cannot be read."""
+def fetch_error(address, command):
+    """Prints the error of a dataset whose rows cannot be read."""
     client = connect(address)
     try:
         rows(client, client.get_flight_info(flight.FlightDescriptor.for_command(command.encode())))
@@ -93,10 +93,10 @@ def unreadable(address, command):
         print(error)
 
 
-def before_and_after(address, command, asked, changed):
-    """Rows of a dataset by a ticket, and by the same and a new one after the dataset has changed."""
+def fetch_before_and_after_change(address, command, asked, changed):
+    """Fetches a dataset by a ticket, and after a change of the dataset by the same ticket and by a new one."""
     client = connect(address)
-    descriptor = described(command)
+    descriptor = descriptor_for(command)
     info = client.get_flight_info(descriptor)
     print(rows(client, info).num_rows)
     open(asked, "w").close()
@@ -109,8 +109,8 @@ def before_and_after(address, command, asked, changed):
     print(rows(client, client.get_flight_info(descriptor)).num_rows)
 
 
-def pieces(address, command, target, *others):
-    """A file as it is, written to a target piece by piece, each from another of the locations that its endpoint names."""
+def copy_in_ranges(address, command, target, *others):
+    """Copies a file in ranges, each from another location of its endpoint."""
     info = connect(address).get_flight_info(flight.FlightDescriptor.for_command(command.encode()))
     asked = 0
     with open(target, "wb") as out:
@@ -126,8 +126,8 @@ def pieces(address, command, target, *others):
     print(len(info.endpoints), asked, info.total_bytes)
 
 
-def refused(address, *tickets):
-    """What the server says of tickets that it did not make."""
+def check_forged_tickets(address, *tickets):
+    """Prints the errors of the server for tickets that it did not issue."""
     client = connect(address)
     for ticket in tickets:
         try:
@@ -139,7 +139,7 @@ def refused(address, *tickets):
             print(type(error).__name__, str(error).split(".")[0])
 
 
-def by_adbc(address, *statements):
+def query_adbc(address, *statements):
     import adbc_driver_flightsql.dbapi
 
     with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection, connection.cursor() as cursor:
@@ -149,8 +149,8 @@ def by_adbc(address, *statements):
                 print(*row)
 
 
-def with_parameters(address, statement, *values):
-    """One statement, prepared once and run with each value."""
+def query_prepared(address, statement, *values):
+    """Prepares one statement and runs it with each value."""
     import adbc_driver_flightsql.dbapi
 
     with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection, connection.cursor() as cursor:
@@ -159,8 +159,8 @@ def with_parameters(address, statement, *values):
             print(*cursor.fetchone())
 
 
-def objects(address):
-    """What ADBC finds of catalogs, tables and columns."""
+def adbc_objects(address):
+    """Prints the catalogs, tables and columns that ADBC lists."""
     import adbc_driver_flightsql.dbapi
 
     with adbc_driver_flightsql.dbapi.connect(f"grpc://{address}") as connection:
@@ -172,7 +172,7 @@ def objects(address):
                     print(catalog["catalog_name"], schema["db_schema_name"], table["table_name"], len(table["table_columns"]))
 
 
-def by_polars(address, statement):
+def query_polars(address, statement):
     import adbc_driver_flightsql.dbapi
     import polars
 
@@ -181,8 +181,8 @@ def by_polars(address, statement):
             print(*row)
 
 
-def by_duckdb(address, statement):
-    """DuckDB asks what ADBC fetched."""
+def query_duckdb(address, statement):
+    """Queries by DuckDB the rows that ADBC fetched."""
     import adbc_driver_flightsql.dbapi
     import duckdb
 
@@ -193,8 +193,8 @@ def by_duckdb(address, statement):
             print(*row)
 
 
-def guarded(address, certificate, header):
-    """What a server that asks for a token, and may be encrypted, has."""
+def query_authenticated(address, certificate, header):
+    """Lists and fetches the datasets of a server that requires a token, with or without TLS."""
     options, where = {}, f"grpc+tcp://{address}"
     if certificate != "-":
         options["tls_root_certs"], where = open(certificate, "rb").read(), f"grpc+tls://{address}"
@@ -208,28 +208,28 @@ def guarded(address, certificate, header):
         print(type(error).__name__)
 
 
-def by_handshake(address, *callers):
-    """For each NAME:PASSWORD, what a handshake of basic authentication gives: whether it is a bearer's token and another one than the password,
-    what is seen with it, and with it as somebody else. The tokens go to a file named by the first word."""
-    kept, *callers = callers
-    for caller in callers:
-        name, password = caller.split(":", 1)
+def authenticate_by_handshake(address, *credentials):
+    """Authenticates by a handshake with each NAME:PASSWORD. Asserts that the result is a bearer token that differs from the password; prints the
+    datasets for this token, and for the token as the password of another user. The first argument is the file for the tokens."""
+    tokens_path, *credentials = credentials
+    for credential in credentials:
+        name, password = credential.split(":", 1)
         client = connect(address)
         try:
-            key, shown = client.authenticate_basic_token(name, password)
+            key, token = client.authenticate_basic_token(name, password)
         except flight.FlightError as error:
             print(name, type(error).__name__)
             continue
-        assert key == b"authorization" and shown.startswith(b"Bearer ") and password.encode() not in shown, (key, shown)
-        with open(kept, "a", encoding="utf8") as out:
-            print(shown.decode(), file=out)
-        print(name, *seen(client, shown))
-        basic = base64.b64encode(b"somebody:" + shown.removeprefix(b"Bearer "))
-        print(name, *seen(client, b"Basic " + basic))
+        assert key == b"authorization" and token.startswith(b"Bearer ") and password.encode() not in token, (key, token)
+        with open(tokens_path, "a", encoding="utf8") as out:
+            print(token.decode(), file=out)
+        print(name, *list_flights(client, token))
+        basic = base64.b64encode(b"somebody:" + token.removeprefix(b"Bearer "))
+        print(name, *list_flights(client, b"Basic " + basic))
 
 
-def seen(client, header):
-    """Names and rows of all that is listed."""
+def list_flights(client, header):
+    """Returns the names of all datasets, and the number of their rows."""
     call = flight.FlightCallOptions(headers=[(b"authorization", header)])
     try:
         infos = list(client.list_flights(options=call))
@@ -239,5 +239,5 @@ def seen(client, header):
         return [type(error).__name__]
 
 
-WORK = {work.__name__: work for work in [by_handshake, same_rows, same_columns, unreadable, guarded, listed, fetched, pieces, alike, before_and_after, refused, by_adbc, with_parameters, objects, by_polars, by_duckdb]}
-WORK[sys.argv[3]](sys.argv[2], *sys.argv[4:])
+COMMANDS = {work.__name__: work for work in [authenticate_by_handshake, assert_same_rows, assert_same_columns, fetch_error, query_authenticated, list_datasets, fetch_dataset, copy_in_ranges, assert_same_on_servers, fetch_before_and_after_change, check_forged_tickets, query_adbc, query_prepared, adbc_objects, query_polars, query_duckdb]}
+COMMANDS[sys.argv[3]](sys.argv[2], *sys.argv[4:])

@@ -1,7 +1,7 @@
-"""Uploads what is no Arrow, or no longer, message by message, on the wire.
+"""Uploads malformed Arrow messages, as gRPC messages.
 
-Arguments: a directory that is not used, the address HOST:PORT, a seed, and how many uploads. Prints how many were refused and how many taken;
-what was taken is fetched again.
+Arguments: an unused directory, the address HOST:PORT, a seed, and the number of uploads. Prints the numbers of rejected, accepted and fetched
+datasets; accepted ones are fetched again.
 """
 
 import collections
@@ -14,8 +14,8 @@ import pyarrow
 from pyarrow import flight
 
 
-def field(number, value):
-    """A field of protobuf: its tag, its length, its bytes."""
+def protobuf_field(number, value):
+    """Returns a length-delimited field of protobuf."""
 
     def varint(value):
         out = bytearray()
@@ -28,8 +28,8 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def messages(packed):
-    """Schema and batches of a table, as header and body."""
+def flight_messages(packed):
+    """Returns the schema and batches of a table as pairs of header and body."""
     text = pyarrow.array([None if row % 7 == 0 else "ACGT" * (row % 5) for row in range(300)])
     table = pyarrow.table(
         {"n": pyarrow.array(range(300), pyarrow.int64()), "text": text, "word": text.dictionary_encode(), "list": pyarrow.array([[row] * (row % 3) for row in range(300)])}
@@ -43,8 +43,8 @@ def messages(packed):
     return [(message.metadata.to_pybytes(), (message.body or pyarrow.py_buffer(b"")).to_pybytes()) for message in reader]
 
 
-def changed(draw, whole):
-    """The messages, not as they were."""
+def mutate_messages(draw, whole):
+    """Returns the messages with random changes."""
     parts = [list(message) for message in whole]
     for _ in range(draw.choice([1, 1, 1, 2, 5])):
         part = draw.choice(parts)
@@ -72,13 +72,13 @@ def main(_, address, seed, uploads):
     draw, counts = random.Random(int(seed)), collections.Counter()
     channel = grpc.insecure_channel(address)
     upload = channel.stream_stream("/arrow.flight.protocol.FlightService/DoPut")
-    whole = [messages(False), messages(True)]
+    whole = [flight_messages(False), flight_messages(True)]
     for number in range(int(uploads)):
         # FlightDescriptor: type = 1 (PATH), path = 3; FlightData: descriptor = 1, header = 2, body = 1000.
-        descriptor = b"\x08\x01" + field(3, f"m{number}".encode())
+        descriptor = b"\x08\x01" + protobuf_field(3, f"m{number}".encode())
         wire = []
-        for at, (header, body) in enumerate(changed(draw, whole[number % 2])):
-            wire.append((field(1, descriptor) if at == 0 else b"") + field(2, header) + field(1000, body))
+        for at, (header, body) in enumerate(mutate_messages(draw, whole[number % 2])):
+            wire.append((protobuf_field(1, descriptor) if at == 0 else b"") + protobuf_field(2, header) + protobuf_field(1000, body))
         if draw.random() < 0.1:
             wire[-1] = draw.randbytes(50)
         try:

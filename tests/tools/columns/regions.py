@@ -1,7 +1,7 @@
 """Counts the records of regions in a Parquet data set with pyarrow, polars and DuckDB.
 
-Arguments: the directory, then regions CONTIG:START-END, 1-based. For each prints: count by pyarrow, by polars, by DuckDB, bytes
-that pyarrow read of rows (the ends of files, which tell where these are, apart), bytes of all files.
+Arguments: the directory, then regions CONTIG:START-END, 1-based. Prints for each region: count by pyarrow, by polars, by DuckDB, bytes
+of row groups that pyarrow read (without the footers), bytes of all files.
 """
 
 import sys
@@ -13,8 +13,8 @@ import pyarrow
 import pyarrow.parquet as parquet
 
 
-class Counting:
-    """A file that counts what is read of it."""
+class CountingFile:
+    """A file that counts the bytes that are read from it."""
 
     total = 0
 
@@ -23,7 +23,7 @@ class Counting:
 
     def read(self, count=-1):
         data = self.file.read(count)
-        Counting.total += len(data)
+        CountingFile.total += len(data)
         return data
 
     def seek(self, *where):
@@ -46,26 +46,26 @@ class Counting:
         return False
 
 
-def bounds(group, name):
+def statistics_bounds(group, name):
     column = next(group.column(at) for at in range(group.num_columns) if group.column(at).path_in_schema == name)
     return column.statistics.min, column.statistics.max
 
 
-def by_pyarrow(files, contig, start, end):
-    """Row groups are chosen by their statistics; then all columns of those are read."""
+def count_by_pyarrow(files, contig, start, end):
+    """Counts records of a region: selects row groups by statistics, then reads all their columns."""
     count, read = 0, 0
     for path in files:
-        file = parquet.ParquetFile(pyarrow.PythonFile(Counting(path), mode="r"), pre_buffer=False)
+        file = parquet.ParquetFile(pyarrow.PythonFile(CountingFile(path), mode="r"), pre_buffer=False)
         for at in range(file.num_row_groups):
             group = file.metadata.row_group(at)
-            contigs = bounds(group, "contig") if group.num_rows else (None, None)
+            contigs = statistics_bounds(group, "contig") if group.num_rows else (None, None)
             if contigs[0] is None or not contigs[0] <= contig <= contigs[1]:
                 continue
-            if contigs[0] == contigs[1] and (bounds(group, "position")[0] >= end or bounds(group, "end_position")[1] <= start):
+            if contigs[0] == contigs[1] and (statistics_bounds(group, "position")[0] >= end or statistics_bounds(group, "end_position")[1] <= start):
                 continue
-            before = Counting.total
+            before = CountingFile.total
             rows = file.read_row_group(at).select(["contig", "position", "end_position"]).to_pylist()
-            read += Counting.total - before
+            read += CountingFile.total - before
             count += sum(row["contig"] == contig and row["position"] < end and row["end_position"] > start for row in rows)
     return count, read
 
@@ -77,7 +77,7 @@ def main():
         contig, span = region.rsplit(":", 1)
         first, last = (int(number) for number in span.split("-"))
         start, end = first - 1, last
-        counted, read = by_pyarrow(files, contig, start, end)
+        counted, read = count_by_pyarrow(files, contig, start, end)
         condition = (
             (polars.col("contig").cast(polars.String) == contig)
             & (polars.col("position") < end)

@@ -1,4 +1,4 @@
-"""Prints the records of a data set in godwit's columns as SAM: a reader written from docs/formats/alignments.md alone."""
+"""Prints the records of a dataset in godwit's columns as SAM. This reader follows docs/formats/alignments.md only."""
 
 import struct
 import sys
@@ -11,7 +11,7 @@ COLUMNS_OF_TAGS = {"NM": "cCsSiI", "AS": "cCsSiI", "XS": "cCsSiI", "MQ": "cCsSiI
 NUMBERS = {"c": "b", "C": "B", "s": "h", "S": "H", "i": "i", "I": "I", "f": "f"}
 
 
-def tables(directory):
+def read_tables(directory):
     for path in sorted(Path(directory).iterdir()):
         if path.suffix == ".parquet":
             yield pyarrow.parquet.read_table(path)
@@ -20,12 +20,12 @@ def tables(directory):
                 yield pyarrow.ipc.open_file(source).read_all()
 
 
-def number(kind, value):
+def parse_number(kind, value):
     return "%g" % value if kind == "f" else str(value)
 
 
-def take_other(data):
-    """The first tag of BAM's tags as SAM text, and the rest."""
+def parse_tag(data):
+    """Returns the first of BAM's tags as SAM text, and the remaining bytes."""
     name, kind = data[:2].decode(), chr(data[2])
     if kind in "ZH":
         end = data.index(0, 3)
@@ -35,14 +35,14 @@ def take_other(data):
     if kind == "B":
         of, count = chr(data[3]), struct.unpack_from("<I", data, 4)[0]
         values = struct.unpack_from(f"<{count}{NUMBERS[of]}", data, 8)
-        text = "".join("," + number(of, value) for value in values)
+        text = "".join("," + parse_number(of, value) for value in values)
         return f"{name}:B:{of}{text}", data[8 + struct.calcsize(f"<{count}{NUMBERS[of]}") :]
     value = struct.unpack_from("<" + NUMBERS[kind], data, 3)[0]
-    text = f"{name}:f:{number(kind, value)}" if kind == "f" else f"{name}:i:{value}"
+    text = f"{name}:f:{parse_number(kind, value)}" if kind == "f" else f"{name}:i:{value}"
     return text, data[3 + struct.calcsize("<" + NUMBERS[kind]) :]
 
 
-def tags(row):
+def format_tags(row):
     layout, others, seen, result = row["tag_layout"], row["other_tags"] or b"", set(), []
     for at in range(0, len(layout), 3):
         name, kind = layout[at : at + 2], layout[at + 2]
@@ -52,7 +52,7 @@ def tags(row):
         value = row[column] if column and column not in seen else None
         seen.add(column)
         if value is None:
-            text, others = take_other(others)
+            text, others = parse_tag(others)
         else:
             text = f"{name}:{'Z' if kind == 'Z' else 'i'}:{value}"
         result.append(text)
@@ -60,7 +60,7 @@ def tags(row):
     return result
 
 
-def line(row):
+def format_line(row):
     contig, mate = row["contig"] or "*", row["mate_contig"] or "*"
     if mate != "*" and mate == contig:
         mate = "="
@@ -70,16 +70,16 @@ def line(row):
         row["mate_position"] + 1, row["template_length"], row["bases"] or "*",
         "*" if qualities is None else bytes(quality + 33 for quality in qualities).decode(),
     ]
-    return "\t".join([str(field) for field in fields] + tags(row))
+    return "\t".join([str(field) for field in fields] + format_tags(row))
 
 
 def main():
-    for index, table in enumerate(tables(sys.argv[1])):
+    for index, table in enumerate(read_tables(sys.argv[1])):
         if index == 0:
             assert table.schema.metadata[b"godwit.alignments"] == b"1"
             sys.stdout.write(table.schema.metadata[b"sam.header"].decode())
         for row in table.to_pylist():
-            print(line(row))
+            print(format_line(row))
 
 
 main()

@@ -14,7 +14,7 @@ def same(table):
 
 
 def rebuilt(table):
-    """The same rows in buffers of their own."""
+    """Returns the same rows in new buffers."""
     return table.take(pa.array(range(table.num_rows)))
 
 
@@ -53,7 +53,7 @@ def pandas_mask(table: "pandas.DataFrame"):
 
 
 def changed(table):
-    """Other qualities, a tag less and a tag more."""
+    """Changes qualities, removes a tag and adds a tag."""
     halved = pc.cast(pc.divide(table["mapping_quality"], pa.scalar(2, pa.uint8())), pa.int64())
     table = table.set_column(6, "mapping_quality", halved)
     at = table.column_names.index("tag_MD")
@@ -63,15 +63,15 @@ def changed(table):
 
 
 def counted(table, partition):
-    """Some rows, and a file of its own for each partition."""
+    """Keeps some rows, and writes a file for each partition."""
     kept = pc.greater_equal(table["mapping_quality"], 30)
     start, end = partition.start, partition.end
     partition.path("qc.csv").write_text(f"{partition.sample},{partition.index},{partition.count},{start},{end},{table.num_rows},{pc.sum(kept)}\n")
     return kept
 
 
-def where(table, partition):
-    """Where the table lies."""
+def report_location(table, partition):
+    """Reports whether the table is in memory or in a scratch file."""
     maps = Path("/proc/self/maps").read_text()
     partition.path("where.txt").write_text("scratch" if ".godwit-spill-" in maps else "memory" if "godwit-table" in maps else "nowhere")
     return table
@@ -80,8 +80,8 @@ def where(table, partition):
 kept_tables = []
 
 
-def hoarding(table):
-    """Keeps all tables, which must stay what they were."""
+def keeps_tables(table):
+    """Keeps references to all tables, which must not change."""
     kept_tables.append((table, table.column("name").to_pylist()))
     assert all(table.column("name").to_pylist() == names for table, names in kept_tables)
     return table
@@ -97,15 +97,15 @@ def raising(table, partition):
     return table["no such column"]
 
 
-def nothing(table):
+def returns_none(table):
     pass
 
 
-def lacking(table):
+def without_column(table):
     return table.drop_columns(["cigar"])
 
 
-def more(table):
+def with_extra_column(table):
     return table.append_column("more", table["flags"])
 
 
@@ -139,11 +139,11 @@ def no_mask(table):
     return table["mapping_quality"]
 
 
-def half(table):
+def returns_some_columns(table):
     return table.select(["flags"])
 
 
-half.__godwit_step__ = {"columns": ["flags"]}
+returns_some_columns.__godwit_step__ = {"columns": ["flags"]}
 
 
 def unknown_column(table):
@@ -153,16 +153,16 @@ def unknown_column(table):
 unknown_column.__godwit_step__ = {"columns": ["nonsense"]}
 
 
-def stray(table, partition):
+def writes_stray_file(table, partition):
     (partition.out / "mine.txt").write_text("x")
     return table
 
 
-def leaving(table):
+def exits_python(table):
     raise SystemExit(0)
 
 
-def dying(table):
+def kills_itself(table):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -172,7 +172,7 @@ def sleeping(table):
 
 
 def failing_once(table, partition):
-    """Fails as long as a file is there."""
+    """Fails as long as a file exists."""
     if partition.index == 2 and Path(os.environ["GODWIT_TEST_FLAG"]).exists():
         raise RuntimeError("the flag is up")
     return pc.greater_equal(table["mapping_quality"], 30)

@@ -1,7 +1,7 @@
-"""Tables of every type that CSV and Arrow IPC have, written by pyarrow and polars, and their rows.
+"""Writes tables with every type of CSV and Arrow IPC by pyarrow and polars, and prints their rows.
 
-Arguments: a directory, `make` or `rows`, and for `rows` the name of a file in it. `make` writes the files; `rows` prints what pyarrow
-reads of one, or polars of CSV, an object in each line.
+Arguments: a directory, `make` or `rows`, and for `rows` the name of a file in it. `make` writes the files; `rows` prints the rows of a file,
+read by pyarrow, or CSV by polars, as a JSON object per line.
 """
 
 import datetime
@@ -24,19 +24,19 @@ def table():
     def some(value):
         return None if chance.random() < 0.1 else value
 
-    words = ["chr1", "chr2", "é", "", "a,b", 'quote"d', "x" * 100]
+    texts = ["chr1", "chr2", "é", "", "a,b", 'quote"d', "x" * 100]
     columns = {
         "row": pyarrow.array(range(ROWS), pyarrow.int64()),
         "small": pyarrow.array([some(chance.randrange(-128, 128)) for _ in range(ROWS)], pyarrow.int8()),
         "wide": pyarrow.array([some(chance.randrange(2**63)) for _ in range(ROWS)], pyarrow.uint64()),
         "share": pyarrow.array([some(chance.randrange(1000) / 8) for _ in range(ROWS)], pyarrow.float64()),
         "truth": pyarrow.array([some(chance.random() < 0.5) for _ in range(ROWS)], pyarrow.bool_()),
-        "text": pyarrow.array([some(chance.choice(words)) for _ in range(ROWS)], pyarrow.string()),
-        "long_text": pyarrow.array([some(chance.choice(words)) for _ in range(ROWS)], pyarrow.large_string()),
-        "word": pyarrow.array([some(chance.choice(words)) for _ in range(ROWS)]).dictionary_encode(),
+        "text": pyarrow.array([some(chance.choice(texts)) for _ in range(ROWS)], pyarrow.string()),
+        "long_text": pyarrow.array([some(chance.choice(texts)) for _ in range(ROWS)], pyarrow.large_string()),
+        "word": pyarrow.array([some(chance.choice(texts)) for _ in range(ROWS)]).dictionary_encode(),
         "list": pyarrow.array([some([some(chance.randrange(9)) for _ in range(chance.randrange(4))]) for _ in range(ROWS)]),
         "day": pyarrow.array([some(datetime.date(2024, 1, 1) + datetime.timedelta(chance.randrange(900))) for _ in range(ROWS)]),
-        "pair": pyarrow.array([some({"a": chance.randrange(5), "b": some(chance.choice(words))}) for _ in range(ROWS)]),
+        "pair": pyarrow.array([some({"a": chance.randrange(5), "b": some(chance.choice(texts))}) for _ in range(ROWS)]),
     }
     return pyarrow.table(columns)
 
@@ -53,7 +53,7 @@ def make(directory):
         writer.write_table(whole, max_chunksize=999)
     pyarrow.feather.write_feather(whole, str(directory / "lz4.feather"), compression="lz4")
     flat = polars.from_arrow(whole.select(["row", "small", "share", "truth", "text", "day"]))
-    # An empty text and none are the same in CSV.
+    # CSV does not distinguish an empty string from null.
     flat = flat.with_columns(polars.when(polars.col("text") == "").then(None).otherwise(polars.col("text")).alias("text"))
     flat.write_csv(directory / "flat.csv")
     flat.write_csv(directory / "flat.tsv", separator="\t")

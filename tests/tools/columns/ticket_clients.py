@@ -1,7 +1,7 @@
-"""Tickets that a server did not give to who shows them: none is taken.
+"""Sends tickets that the server did not issue to the client; the server must reject all of them.
 
-Arguments: a directory that is not used, the address of a server, that of another one with the same data, a JSON file with the tokens of alice
-and bob, a seed, and how many tickets to make. Prints how many were refused, and how many of each kind.
+Arguments: an unused directory, the address of a server, that of another server with the same data, a JSON file with the tokens of alice and
+bob, a seed, and the number of tickets. Prints the number of rejected tickets, and the numbers by kind.
 """
 
 import collections
@@ -23,17 +23,17 @@ def varint(number):
     return out + bytes([number])
 
 
-def field(number, content):
+def protobuf_field(number, content):
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
-def statement(sql):
-    """A command of Flight SQL, as the specification has it."""
+def statement_command(sql):
+    """Returns the descriptor of a Flight SQL statement."""
     url = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
-    return flight.FlightDescriptor.for_command(field(1, url) + field(2, field(1, sql.encode())))
+    return flight.FlightDescriptor.for_command(protobuf_field(1, url) + protobuf_field(2, protobuf_field(1, sql.encode())))
 
 
-class Caller:
+class FlightClient:
     def __init__(self, address, token):
         self.client = flight.connect(f"grpc+tcp://{address}")
         self.options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
@@ -45,22 +45,22 @@ class Caller:
         return self.client.do_get(flight.Ticket(ticket), self.options).read_all()
 
     def tickets(self):
-        """One for a dataset, one for a part with regions left out, one for a statement."""
+        """Returns infos and tickets of a dataset, of one column of a dataset, and of a statement."""
         command = json.dumps({"dataset": DATASET, "columns": ["subject"]}).encode()
         asked = [flight.FlightDescriptor.for_path(DATASET), flight.FlightDescriptor.for_command(command)]
-        infos = [self.info(descriptor) for descriptor in asked + [statement("SELECT subject FROM people")]]
+        infos = [self.info(descriptor) for descriptor in asked + [statement_command("SELECT subject FROM people")]]
         return infos, [info.endpoints[0].ticket.ticket for info in infos]
 
 
-def flipped(draw, ticket):
+def flip_bit(draw, ticket):
     changed = bytearray(ticket)
     for _ in range(draw.choice([1, 1, 2, 5])):
         changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
-    return bytes(changed) if changed != ticket else flipped(draw, ticket)
+    return bytes(changed) if changed != ticket else flip_bit(draw, ticket)
 
 
-def forged(draw, ticket):
-    """Another body behind the signature of a ticket: later, for another caller, of another dataset."""
+def forge_ticket(draw, ticket):
+    """Returns a ticket with a changed body and the old signature: a later expiry, another client, another dataset."""
     head, body = ticket[:36], ticket[36:]
     other = draw.choice(["../people.csv", "/etc/passwd.csv", "cohort/../secret.csv", "cohort/people.csv/", "secret.csv"])
     changes = [
@@ -76,8 +76,8 @@ def forged(draw, ticket):
     return head + body.replace(old, new, 1)
 
 
-def raw(draw):
-    """Bytes that were never a ticket: requests about files, whose tickets are not signed, and nonsense."""
+def random_bytes(draw):
+    """Returns bytes that were never a ticket: requests for files, whose tickets are not signed, and random bytes."""
     paths = ["cohort/people.csv", "../policy.toml", "cohort/../../policy.toml", "/etc/passwd", "secret.csv", "./secret.csv", "tokens.txt"]
     state = draw.choice([{"version": draw.getrandbits(63)}, {"written": {"size_bytes": 9, "modified_s": 1, "modified_ns": 0}}])
     span = {"file": 0, "path": draw.choice(paths), "state": state, "start": 0, "end": 1}
@@ -85,10 +85,10 @@ def raw(draw):
     request = json.dumps({"spans": [span], "manner": manner}).encode()
     words = [
         b"godwit.files.read" + request,
-        b"godwit.files.read" + flipped(draw, request),
+        b"godwit.files.read" + flip_bit(draw, request),
         b"gw1." + draw.randbytes(draw.randrange(200)),
         draw.randbytes(draw.randrange(100)),
-        statement("SELECT * FROM people").command,
+        statement_command("SELECT * FROM people").command,
         json.dumps({"dataset": DATASET}).encode(),
     ]
     return draw.choice(words)
@@ -97,26 +97,26 @@ def raw(draw):
 def main(address, other, tokens, seed, count):
     tokens = json.load(open(tokens, encoding="utf8"))
     draw = random.Random(int(seed))
-    alice, bob = Caller(address, tokens["alice"]), Caller(address, tokens["bob"])
+    alice, bob = FlightClient(address, tokens["alice"]), FlightClient(address, tokens["bob"])
     _, of_alice = alice.tickets()
-    # What is given is taken, or nothing below would tell anything.
+    # Valid tickets are accepted; otherwise the rejections below would prove nothing.
     assert [alice.rows(ticket).num_rows for ticket in of_alice] == [4, 4, 4]
     _, of_bob = bob.tickets()
     assert [bob.rows(ticket).num_rows for ticket in of_bob] == [2, 2, 2]
-    _, elsewhere = Caller(other, tokens["bob"]).tickets()
+    _, elsewhere = FlightClient(other, tokens["bob"]).tickets()
     cancelled, ended = bob.tickets()
     for info in cancelled:
-        list(bob.client.do_action(flight.Action("CancelFlightInfo", field(1, info.serialize())), bob.options))
+        list(bob.client.do_action(flight.Action("CancelFlightInfo", protobuf_field(1, info.serialize())), bob.options))
     kinds = {
-        "flipped": lambda: flipped(draw, draw.choice(of_bob)),
+        "flipped": lambda: flip_bit(draw, draw.choice(of_bob)),
         "cut": lambda: (ticket := draw.choice(of_bob))[: draw.randrange(len(ticket))],
         "longer": lambda: draw.choice(of_bob) + draw.randbytes(draw.randrange(1, 9)),
         "spliced": lambda: draw.choice(of_bob)[:36] + draw.choice(of_alice)[36:],
-        "forged": lambda: forged(draw, draw.choice(of_bob)),
+        "forged": lambda: forge_ticket(draw, draw.choice(of_bob)),
         "another's": lambda: draw.choice(of_alice),
         "another server's": lambda: draw.choice(elsewhere),
         "ended": lambda: draw.choice(ended),
-        "no ticket": lambda: raw(draw),
+        "no ticket": lambda: random_bytes(draw),
     }
     refused = collections.Counter()
     while sum(refused.values()) < int(count):
@@ -130,7 +130,7 @@ def main(address, other, tokens, seed, count):
             refused[kind] += 1
         else:
             raise AssertionError((kind, ticket, rows))
-    # The server is as well as it was, and the tickets that it gave are still good.
+    # The server still works, and its own tickets are still valid.
     assert [bob.rows(ticket).num_rows for ticket in of_bob] == [2, 2, 2]
     print(sum(refused.values()), dict(refused))
 

@@ -1,4 +1,4 @@
-"""Prints the variants of a Parquet or Arrow file as `bcftools query` does, read by the rules of docs/formats/variants.md.
+"""Prints the variants of a Parquet or Arrow file like `bcftools query`, read by the rules of docs/formats/variants.md.
 
 Arguments: the file, then names of columns after the fixed ones, `info_X` or `format_X`. Prints a line for each record: contig, 0-based
 position, last base (1-based), identifiers, alleles, quality, filters, then those of INFO, then those of each sample.
@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 
 def shown(value):
-    """One value as bcftools prints it."""
+    """Formats a value like bcftools."""
     if value is None or value is False:
         return "."
     if value is True:

@@ -1,7 +1,7 @@
-"""Asks a server over plain HTTP with clients of others: the htsget package of GA4GH's community, their compliance suite of
-refget, and Prometheus' own parsers.
+"""Queries a server over HTTP with third-party clients: the htsget package and the refget compliance suite of the GA4GH community, and the
+parsers of Prometheus.
 
-Arguments: what to do, and words for it. Prints what was found, a line each.
+Arguments: a command, and its arguments. Prints the results, one per line.
 """
 
 import base64
@@ -19,62 +19,62 @@ import prometheus_client.openmetrics.parser
 import prometheus_client.parser
 
 
-def by_package(url, kind, path, token, name="", start="", end=""):
-    """A file of a region, or all of one, by the package."""
-    words = {"data_format": kind, "bearer_token": token or None}
+def fetch_by_htsget_package(url, kind, path, token, name="", start="", end=""):
+    """Downloads a region of a file, or all of it, by the htsget package."""
+    options = {"data_format": kind, "bearer_token": token or None}
     if name:
-        words["reference_name"] = name
+        options["reference_name"] = name
     if start:
-        words |= {"start": int(start), "end": int(end)}
+        options |= {"start": int(start), "end": int(end)}
     with open(path, "wb") as out:
-        htsget.get(url, out, max_retries=0, **words)
+        htsget.get(url, out, max_retries=0, **options)
 
 
-def opened(url, headers, body=None):
+def open_url(url, headers, body=None):
     request = urllib.request.Request(url, headers=headers, data=body)
     with urllib.request.urlopen(request) as answer:
         return answer.headers, answer.read()
 
 
-def by_hand(url, path, token="", body=""):
-    """The same by the letter of the specification, which `POST` needs where there is a body. Prints the classes of the parts."""
+def fetch_by_specification(url, path, token="", body=""):
+    """Downloads a file by the steps of the htsget specification, by POST if there is a body. Prints the format and the classes of the parts."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if body:
         headers["Content-Type"] = "application/json"
-    told, text = opened(url, headers, body.encode() or None)
-    assert told["Content-Type"].startswith("application/vnd.ga4gh.htsget.v1.3.0+json"), told["Content-Type"]
+    response_headers, text = open_url(url, headers, body.encode() or None)
+    assert response_headers["Content-Type"].startswith("application/vnd.ga4gh.htsget.v1.3.0+json"), response_headers["Content-Type"]
     ticket = json.loads(text)["htsget"]
     with open(path, "wb") as out:
         for part in ticket["urls"]:
             if part["url"].startswith("data:"):
                 out.write(base64.b64decode(part["url"].split(",", 1)[1], validate=True))
                 continue
-            told, read = opened(part["url"], part.get("headers", {}))
-            assert int(told["Content-Length"]) == len(read), told
+            response_headers, read = open_url(part["url"], part.get("headers", {}))
+            assert int(response_headers["Content-Length"]) == len(read), response_headers
             out.write(read)
     print(ticket["format"], *(part.get("class", "-") for part in ticket["urls"]))
 
 
-def ticket(url, token=""):
-    """A ticket, as it comes."""
-    print(opened(url, {"Authorization": f"Bearer {token}"} if token else {})[1].decode())
+def get_ticket(url, token=""):
+    """Prints a htsget ticket."""
+    print(open_url(url, {"Authorization": f"Bearer {token}"} if token else {})[1].decode())
 
 
-def status_of(url, headers):
-    """The code of an answer to some headers."""
+def http_status(url, headers):
+    """Prints the HTTP status for the given headers."""
     try:
-        opened(url, json.loads(headers))
+        open_url(url, json.loads(headers))
     except urllib.error.HTTPError as error:
         print(error.code, json.load(error)["htsget"]["error"])
     else:
         print(200)
 
 
-def samples(url, accept, token=""):
-    """All samples of the metrics of a server: name, labels, value; with the type of the answer first."""
+def metric_samples(url, accept, token=""):
+    """Prints the content type, and all samples of the metrics of a server: family, name, labels, value."""
     headers = {"Accept": accept} | ({"Authorization": f"Bearer {token}"} if token else {})
-    told, text = opened(url, headers)
-    kind = told["Content-Type"]
+    response_headers, text = open_url(url, headers)
+    kind = response_headers["Content-Type"]
     is_open = kind.startswith("application/openmetrics-text")
     parser = prometheus_client.openmetrics.parser if is_open else prometheus_client.parser
     print(kind)
@@ -85,14 +85,14 @@ def samples(url, accept, token=""):
             print(family.name, sample.name, labels or "-", sample.value, sep="\t")
 
 
-def refget_sequences(directory):
-    """The sequences that the compliance suite asks for, as FASTA files."""
+def write_refget_sequences(directory):
+    """Writes the sequences that the compliance suite requests, as FASTA files."""
     for path in pathlib.Path(compliance_suite.utils.SEQUENCE_FILES).glob("*.faa"):
         shutil.copy(path, pathlib.Path(directory) / f"{path.stem}.fa")
 
 
-def refget_suite(url):
-    """The results of the compliance suite: 1 passed, 0 left out, -1 failed, and the name of the test."""
+def run_refget_suite(url):
+    """Runs the compliance suite; prints its results: 1 passed, 0 skipped, -1 failed, and the name of the test."""
     runner = compliance_suite.test_runner.TestRunner(url)
     runner.run_tests()
     for result in runner.generate_final_json()["test_results"]:

@@ -1,4 +1,4 @@
-"""Scoring by models of XGBoost, LightGBM, scikit-learn and ONNX Runtime: batches in, scores out, over Arrow Flight.
+"""Scoring with models of XGBoost, LightGBM, scikit-learn and ONNX Runtime over Arrow Flight.
 
 ::
 
@@ -6,11 +6,11 @@
     with godwit.scoring.connect(service.url) as scorer:
         table = scorer.score(session.variants("S"), keep=["contig", "position"])
 
-Libraries are imported when a model of theirs is served. ``python -m godwit.scoring MODELS`` is a service of its own.
+A library is imported when one of its models is served. ``python -m godwit.scoring MODELS`` runs a service as a program.
 """
 
-from ._client import Scorer, Stream, connect
 from ._models import Function, Model
+from ._scorer import Scorer, Stream, connect
 from ._service import Service, serve
 
 __all__ = ["Function", "Model", "Scorer", "Service", "Stream", "connect", "serve"]

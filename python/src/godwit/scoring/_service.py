@@ -1,4 +1,4 @@
-"""The service: Arrow Flight, whose exchanges take batches and give their scores."""
+"""The scoring service: an Arrow Flight server whose exchanges take batches and return their scores."""
 
 from __future__ import annotations
 
@@ -13,127 +13,127 @@ import pyarrow as pa
 from pyarrow import flight
 
 from .._errors import UsageError
-from .._serving import Place, Serving, in_words_of_flight
-from ._metrics import text
-from ._micro import FEW_ROWS
-from ._registry import Registry, Served
+from .._flight_server import ListenOptions, ServerHandle, translate_errors_to_flight
+from ._metrics import prometheus_text
+from ._micro_batching import MAX_MICRO_BATCH_ROWS
+from ._registry import Registry, ServedModel
 
 DEFAULT_LISTEN = "127.0.0.1:8816"
-# Exchanges at a time: each has a thread.
-MOST_EXCHANGES = 256
+# Maximum open exchanges: each occupies a thread.
+MAX_EXCHANGES = 256
 
 DESCRIBE, LIST, RELOAD, METRICS = "DescribeModel", "ListModels", "ReloadModels", "Metrics"
 ACTIONS = {
-    DESCRIBE: 'What a model takes and gives: {"model": .., "version": ..} in JSON, the last version where none is named.',
-    LIST: "The same of all models, as a list.",
-    RELOAD: "Takes models whose files are new or changed, and says which.",
-    METRICS: "Counts, as Prometheus reads them.",
+    DESCRIBE: 'Features and scores of a model: {"model": .., "version": ..} in JSON (default: the latest version).',
+    LIST: "Features and scores of all models, as a list.",
+    RELOAD: "Loads models whose files are new or changed, and returns their names.",
+    METRICS: "Metrics in the text format of Prometheus.",
 }
 
 
-class _Server(flight.FlightServerBase):  # type: ignore[misc]
+class _ScoringServer(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, registry: Registry, location: str, **options: Any):
         self._registry = registry
-        self._exchanges = threading.BoundedSemaphore(MOST_EXCHANGES)
+        self._exchanges = threading.BoundedSemaphore(MAX_EXCHANGES)
         super().__init__(location, **options)
 
     def list_flights(self, context: Any, criteria: bytes) -> Iterator[flight.FlightInfo]:
-        for served in self._registry.all():
+        for served in self._registry.all_versions():
             yield _info(served)
 
     def get_flight_info(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        return _info(self._found(descriptor))
+        return _info(self._model_for_descriptor(descriptor))
 
     def get_schema(self, context: Any, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        return flight.SchemaResult(_schema(self._found(descriptor)))
+        return flight.SchemaResult(_schema(self._model_for_descriptor(descriptor)))
 
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         return list(ACTIONS.items())
 
     def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
-        with in_words_of_flight():
+        with translate_errors_to_flight():
             if action.type == DESCRIBE:
-                return [json.dumps(self._asked(action.body.to_pybytes()).described()).encode()]
+                return [json.dumps(self._model_for_command(action.body.to_pybytes()).describe()).encode()]
             if action.type == LIST:
-                return [json.dumps([served.described() for served in self._registry.all()]).encode()]
+                return [json.dumps([served.describe() for served in self._registry.all_versions()]).encode()]
             if action.type == RELOAD:
                 return [json.dumps(self._registry.reload()).encode()]
             if action.type == METRICS:
-                return [text((served.name, served.version, served.counts) for served in self._registry.all()).encode()]
+                return [prometheus_text((served.name, served.version, served.metrics) for served in self._registry.all_versions()).encode()]
         raise NotImplementedError(f"there is no action {action.type!r}; there are {', '.join(ACTIONS)}")
 
     def do_exchange(self, context: Any, descriptor: flight.FlightDescriptor, reader: Any, writer: Any) -> None:
-        served = self._found(descriptor)
+        served = self._model_for_descriptor(descriptor)
         if not self._exchanges.acquire(blocking=False):
-            raise flight.FlightUnavailableError(f"{MOST_EXCHANGES} exchanges are open; try again")
-        served.counts.opened(1)
+            raise flight.FlightUnavailableError(f"{MAX_EXCHANGES} exchanges are open; try again")
+        served.metrics.record_open_exchanges(1)
         try:
-            with in_words_of_flight():
-                _exchange(served, reader, writer)
+            with translate_errors_to_flight():
+                _score_exchange(served, reader, writer)
         except BaseException:
-            served.counts.failed()
+            served.metrics.record_failure()
             raise
         finally:
-            served.counts.opened(-1)
+            served.metrics.record_open_exchanges(-1)
             self._exchanges.release()
 
-    def _found(self, descriptor: flight.FlightDescriptor) -> Served:
+    def _model_for_descriptor(self, descriptor: flight.FlightDescriptor) -> ServedModel:
         path = [part.decode() for part in descriptor.path or []]
-        with in_words_of_flight():
+        with translate_errors_to_flight():
             if descriptor.descriptor_type == flight.DescriptorType.CMD:
-                return self._asked(descriptor.command)
+                return self._model_for_command(descriptor.command)
             if len(path) not in (1, 2):
                 raise UsageError("a model is named by a path, NAME or NAME and VERSION, or by a command in JSON")
-            return self._registry.find(*path)
+            return self._registry.find_version(*path)
 
-    def _asked(self, command: bytes) -> Served:
+    def _model_for_command(self, command: bytes) -> ServedModel:
         try:
-            asked = json.loads(command)
-            name, version = asked["model"], asked.get("version")
+            request = json.loads(command)
+            name, version = request["model"], request.get("version")
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError('a model is named by {"model": "NAME"}, with "version" where it is not the last') from error
-        return self._registry.find(str(name), None if version is None else str(version))
+            raise UsageError('a model is named by {"model": "NAME"}, with "version" if it is not the latest') from error
+        return self._registry.find_version(str(name), None if version is None else str(version))
 
 
-def _schema(served: Served) -> pa.Schema:
-    return served.model.schema.with_metadata({"godwit.model": json.dumps(served.described())})
+def _schema(served: ServedModel) -> pa.Schema:
+    return served.model.schema.with_metadata({"godwit.model": json.dumps(served.describe())})
 
 
-def _info(served: Served) -> flight.FlightInfo:
+def _info(served: ServedModel) -> flight.FlightInfo:
     return flight.FlightInfo(_schema(served), flight.FlightDescriptor.for_path(served.name, served.version), [], -1, -1)
 
 
-def _exchange(served: Served, reader: Any, writer: Any) -> None:
-    """A batch of scores for each batch, in their order; what is said beside a batch is said beside its scores."""
+def _score_exchange(served: ServedModel, reader: Any, writer: Any) -> None:
+    """Returns a batch of scores for each batch, in their order; the metadata of a batch are returned with its scores."""
     try:
         schema = reader.schema
     except OSError:
-        # Who says nothing, and goes, is answered nothing.
+        # The client closed the exchange without a schema.
         return
     columns = served.model.columns(schema)
     writer.begin(served.model.score_schema)
-    for batch, words in _chunks(reader):
+    for batch, app_metadata in _read_chunks(reader):
         if batch is None:
-            if words is not None:
-                writer.write_metadata(words)
+            if app_metadata is not None:
+                writer.write_metadata(app_metadata)
             continue
         started = time.perf_counter()
-        if 0 < batch.num_rows <= FEW_ROWS:
-            scores = served.model.batch(served.micro.score(served.model.matrix(batch, columns)))
+        if 0 < batch.num_rows <= MAX_MICRO_BATCH_ROWS:
+            scores = served.model.score_batch(served.micro_batcher.score(served.model.matrix(batch, columns)))
         else:
             scores = served.model.score(batch, columns)
-        if words is None:
+        if app_metadata is None:
             writer.write_batch(scores)
         else:
-            writer.write_with_metadata(scores, words)
-        served.counts.scored(batch.num_rows, time.perf_counter() - started)
+            writer.write_with_metadata(scores, app_metadata)
+        served.metrics.record_scored(batch.num_rows, time.perf_counter() - started)
 
 
-def _chunks(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, pa.Buffer | None]]:
-    """Batches and what is said beside them.
+def _read_chunks(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, pa.Buffer | None]]:
+    """Yields batches and their metadata.
 
-    Nothing is read ahead: a call that fails while its client waits for an answer could not end before that client has sent more. What
-    the client sends meanwhile waits in the buffers of the connection.
+    Nothing is prefetched: otherwise a call that fails while its client waits for a response could not end before the client sends more. Data
+    that the client sends meanwhile stay in the buffers of the connection.
     """
     while True:
         try:
@@ -143,23 +143,23 @@ def _chunks(reader: Any) -> Iterator[tuple[pa.RecordBatch | None, pa.Buffer | No
         yield chunk.data, chunk.app_metadata
 
 
-class Service(Serving):
-    """A service at work, on threads of its own. Ends with ``stop()``, or at the end of a ``with``.
+class Service(ServerHandle):
+    """A running service, which has its own threads. Stops with ``stop()``, or at the end of a ``with`` block.
 
-    ``url`` is where it is.
+    ``url`` is its address.
     """
 
-    def __init__(self, registry: Registry, server: _Server, url: str):
+    def __init__(self, registry: Registry, server: _ScoringServer, url: str):
         super().__init__(server, url)
         self._registry = registry
 
     @property
     def models(self) -> list[dict[str, Any]]:
-        """What is served: name, version, kind, features and scores of each."""
-        return [served.described() for served in self._registry.all()]
+        """Served models: name, version, kind, features and scores of each."""
+        return [served.describe() for served in self._registry.all_versions()]
 
     def reload(self) -> dict[str, Any]:
-        """Takes models whose files are new or changed: what was ``loaded``, ``removed`` and has ``failed``, as NAME/VERSION."""
+        """Loads models whose files are new or changed; returns those ``loaded``, ``removed`` and ``failed``, as NAME/VERSION."""
         return self._registry.reload()
 
 
@@ -174,26 +174,26 @@ def serve(
     trust_pickles: bool = False,
     insecure: bool = False,
 ) -> Service:
-    """Serves models for scoring, and returns at once.
+    """Starts a service for scoring, and returns immediately.
 
     Args:
-        models: A model; or the path of one; or such by name, ``{"filter": booster}``; or several versions of each,
+        models: A model; or its path; or models by name, ``{"filter": booster}``; or several versions of each,
             ``{"filter": {"1": old, "2": "filter-2.onnx"}}``; or a directory with files NAME.ubj or NAME/VERSION.ubj (also .json, .txt,
-            .onnx, .joblib and .pkl), which `Service.reload` reads again.
-        listen: HOST:PORT; port 0 takes any.
-        token: What clients have to show.
+            .onnx, .joblib and .pkl), which `Service.reload` checks for changes.
+        listen: HOST:PORT; port 0 chooses a free port.
+        token: Token that clients must send.
         tls_cert: Certificate and its chain, PEM.
-        tls_key: Its key, PEM.
-        threads: Of each model's library; its own choice where nothing is said.
-        trust_pickles: Whether models are read that are pickles, which may do anything as they are read.
-        insecure: Whether other machines are served without TLS, or without a token.
+        tls_key: Key of the certificate, PEM.
+        threads: Threads of each model's library (default: chosen by the library).
+        trust_pickles: Whether to read models that are pickles, which can run any code when they are read.
+        insecure: Whether to accept other machines without TLS, or without a token.
 
     Raises:
-        UsageError: That is no model, or no address, or other machines would be served unguarded.
-        MachineError: A library or a file is missing, or the port is taken.
-        InputError: A file is no model.
+        UsageError: A model or the address is invalid, or other machines could connect without TLS and a token.
+        MachineError: A library or a file is missing, or the port is in use.
+        InputError: A file is not a model.
     """
-    place = Place(listen, token, tls_cert, tls_key, insecure)
+    listen_options = ListenOptions(listen, token, tls_cert, tls_key, insecure)
     registry = Registry(models, threads, trust_pickles)
-    server, url = place.start(lambda location, **options: _Server(registry, location, **options))
+    server, url = listen_options.start_server(lambda location, **options: _ScoringServer(registry, location, **options))
     return Service(registry, server, url)

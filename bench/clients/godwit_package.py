@@ -1,12 +1,12 @@
-"""The Python package as a notebook has it: package.py WHERE DATASET [TOKEN CA.pem]. WHERE is a directory, or the address of a server.
+"""The Python package as a notebook uses it: godwit_package.py WHERE DATASET [TOKEN CA.pem]. WHERE is a directory, or the address of a server.
 
-Jobs: `rows`, those of the dataset or of a region (contig, start and end, 0-based and half-open), with the columns given, as an Arrow table; `process`,
-that of the server which the session started; `close`, which ends it: this program ends without cleaning up.
+Jobs: `rows` reads the dataset or a region (contig, start and end, 0-based and half-open), with the given columns, as an Arrow table; `process`
+returns the process id of the server that the session started; `close` ends the session, because this program exits without cleaning up.
 """
 
 import sys
 
-import _loop
+import _job_loop
 
 import godwit
 
@@ -16,7 +16,7 @@ def jobs(where, name, token=None, authority=None):
 
     def rows(columns, region=None):
         text = None if region is None else f"{region[0]}:{region[1] + 1}-{region[2]}"
-        # One stream for a region: it is small.
+        # A region is small, so one stream is enough.
         table = session.reads(name, region=text, columns=columns, parts=None if region is None else 1).to_arrow()
         return {"rows": table.num_rows}
 
@@ -28,4 +28,4 @@ def jobs(where, name, token=None, authority=None):
 
 
 if __name__ == "__main__":
-    _loop.serve(jobs(*sys.argv[1:]))
+    _job_loop.run_jobs(jobs(*sys.argv[1:]))

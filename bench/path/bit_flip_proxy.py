@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Passes TCP connections on to a server, and flips single bits of what the server sends: flipping.py HOST PORT FLIPS SEED BYTES.
+"""Forwards TCP connections to a server, and flips single bits of the server's data: bit_flip_proxy.py HOST PORT FLIPS SEED BYTES.
 
-As many bits as FLIPS, at places that SEED names within the first BYTES. The first line of output is the port that it listens on; when it is
-told to end (SIGTERM), it says in JSON how many bytes came from the server and how many bits were flipped.
+Flips FLIPS bits at offsets that SEED selects within the first BYTES. The first line of output is the port on which the proxy listens. On SIGTERM
+the proxy prints as JSON how many bytes the server has sent and how many bits were flipped.
 """
 
 import json
@@ -13,26 +13,26 @@ import sys
 import threading
 
 
-class Flips:
-    """Which bytes of all that come are to be flipped."""
+class BitFlips:
+    """The bytes to flip, as offsets into all data of the server."""
 
     def __init__(self, places):
-        self.places, self.bytes, self.flipped, self.lock = sorted(places, reverse=True), 0, 0, threading.Lock()
+        self.offsets, self.bytes, self.flipped, self.lock = sorted(places, reverse=True), 0, 0, threading.Lock()
 
-    def passed(self, piece):
+    def flip_bits(self, piece):
         with self.lock:
             begin, self.bytes = self.bytes, self.bytes + len(piece)
-            while self.places and self.places[-1] < self.bytes:
-                at = self.places.pop() - begin
+            while self.offsets and self.offsets[-1] < self.bytes:
+                at = self.offsets.pop() - begin
                 piece[at] ^= 1 << at % 8
                 self.flipped += 1
 
 
-def pump(source, sink, flips):
+def forward(source, sink, flips):
     try:
         while piece := bytearray(source.recv(1 << 18)):
             if flips:
-                flips.passed(piece)
+                flips.flip_bits(piece)
             sink.sendall(piece)
     except OSError:
         pass  # Either side has closed it.
@@ -47,13 +47,13 @@ def main():
     host, port, count, seed, within = sys.argv[1], *map(int, sys.argv[2:])
     draw = random.Random(seed)
     # Not in the first bytes, which are the handshake of each connection.
-    flips = Flips(draw.randrange(1 << 20, within) for _ in range(count))
+    flips = BitFlips(draw.randrange(1 << 20, within) for _ in range(count))
 
-    def tell(*_):
+    def print_counts(*_):
         print(json.dumps({"bytes": flips.bytes, "flipped": flips.flipped}), flush=True)
         sys.exit()
 
-    signal.signal(signal.SIGTERM, tell)
+    signal.signal(signal.SIGTERM, print_counts)
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     print(listening.getsockname()[1], flush=True)
     while True:
@@ -61,8 +61,8 @@ def main():
         far = socket.create_connection((host, port))
         for one in (near, far):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for words in ((near, far, None), (far, near, flips)):
-            threading.Thread(target=pump, args=words, daemon=True).start()
+        for args in ((near, far, None), (far, near, flips)):
+            threading.Thread(target=forward, args=args, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every client does: take jobs from stdin, one a line, and tell what each took."""
+"""The main loop of every client: reads jobs from stdin, one per line, and prints the result and the time of each."""
 
 import gc
 import json
@@ -7,19 +7,20 @@ import sys
 import time
 
 
-def told(table):
-    """An Arrow table in a few words: the one row that it may have."""
+def first_row_values(table):
+    """Returns the size of an Arrow table, and the first value of its row if it has a single row."""
     row = table.to_pylist()[0] if table.num_rows == 1 else {}
     return {"rows": table.num_rows, "bytes": table.nbytes, "first": next(iter(row.values()), None)}
 
 
-def digest(table):
-    """What has to be the same for the same rows in any order: their number, and for each column the sum of its numbers, of its times
-    in microseconds, or of the bytes of its texts."""
+def table_digest(table):
+    """Returns a digest that does not depend on the order of rows: their number, and for each column the sum of its numbers, of its times
+    in microseconds, or of the byte lengths of its texts.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    def summed(column):
+    def column_sum(column):
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us")).cast(pa.int64())
         elif pa.types.is_date(column.type):
@@ -28,11 +29,11 @@ def digest(table):
             column = pc.binary_length(column)
         return pc.sum(pc.cast(column, pa.float64(), safe=False)).as_py() or 0.0
 
-    return {"rows": table.num_rows, "sums": [float(f"{summed(column):.9g}") for column in table.columns]}
+    return {"rows": table.num_rows, "sums": [float(f"{column_sum(column):.9g}") for column in table.columns]}
 
 
-def serve(jobs):
-    """Runs jobs by name. What one gives is told beside its wall and CPU seconds."""
+def run_jobs(jobs):
+    """Runs jobs by name. Prints the result of each with its wall and CPU seconds."""
     for line in sys.stdin:
         asked = json.loads(line)
         gc.collect()
@@ -40,5 +41,5 @@ def serve(jobs):
         found = jobs[asked["do"]](**asked["with"])
         took, spent = time.perf_counter() - started, time.process_time() - cpu
         print(json.dumps({"wall_s": took, "cpu_s": spent, **found}), flush=True)
-    # Some drivers complain when they are taken apart in the order that Python likes.
+    # Some drivers report errors when Python destroys their objects at exit.
     os._exit(0)

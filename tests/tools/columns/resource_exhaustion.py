@@ -1,7 +1,7 @@
-"""Asks a server for what no server should give, while another client goes on asking for little.
+"""Runs statements that would exhaust the server or leave its sandbox, while another client runs small queries.
 
-Arguments: a directory that is not used, the address HOST:PORT, the name of a table, seconds that a statement may take. Prints a
-line for each statement: how it ended, the seconds it took, and the statement. The last line tells how the other client fared.
+Arguments: an unused directory, the address HOST:PORT, the name of a table, the time limit of a statement in seconds. Prints a line for each
+statement: verdict, seconds, expected outcome, and the statement. The last line has the count, the maximum seconds and failures of the other client.
 """
 
 import sys
@@ -11,8 +11,8 @@ import time
 import adbc_driver_flightsql.dbapi as dbapi
 
 
-def statements(table):
-    """What is refused, and what is stopped: the word before each says which is meant."""
+def statements_with_outcome(table):
+    """Yields statements with their expected outcome: refused, stopped or any."""
     files = ["/etc/passwd", "../secret.csv", "file:///etc/passwd", "s3://bucket/x.parquet", "http://127.0.0.1:1/x.csv", "/proc/self/environ"]
     for file in files:
         yield "refused", f"SELECT * FROM '{file}'"
@@ -99,7 +99,7 @@ def statements(table):
         yield "stopped", statement
     doubled = "WITH d0 AS (SELECT 'xxxxxxxxxxxxxxxx' AS s)" + "".join(f", d{n + 1} AS (SELECT s || s AS s FROM d{n})" for n in range(28))
     yield "stopped", doubled + " SELECT length(s) FROM d28"
-    # Deep and long texts may be answered, where that takes neither long nor much.
+    # Deep and long statements may succeed, within the limits of time and memory.
     yield "any", "SELECT " + "(" * 5000 + "1" + ")" * 5000
     yield "any", "SELECT " + "NOT " * 20000 + "true"
     yield "any", "SELECT " + "-" + " -" * 20000 + "1"
@@ -117,7 +117,7 @@ def statements(table):
     yield "any", "SELECT " + ", ".join(f"{n} AS c{n}" for n in range(5000))
 
 
-def ask(address, statement):
+def query(address, statement):
     with dbapi.connect(f"grpc://{address}") as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchall()
@@ -127,23 +127,23 @@ def main():
     address, table, limit_s = sys.argv[2], sys.argv[3], float(sys.argv[4])
     stop, waits, failures = threading.Event(), [], []
 
-    def go_on():
+    def query_repeatedly():
         while not stop.is_set():
             started = time.monotonic()
             try:
-                assert ask(address, "SELECT 41 + 1") == [(42,)]
-            except Exception as error:  # whatever it is, it counts
+                assert query(address, "SELECT 41 + 1") == [(42,)]
+            except Exception as error:  # every error counts
                 failures.append(str(error))
             waits.append(time.monotonic() - started)
             time.sleep(0.2)
 
-    other = threading.Thread(target=go_on)
+    other = threading.Thread(target=query_repeatedly)
     other.start()
     try:
-        for meant, statement in statements(table):
+        for meant, statement in statements_with_outcome(table):
             started = time.monotonic()
             try:
-                ask(address, statement)
+                query(address, statement)
                 ended = "answered"
             except Exception as error:
                 ended = "refused " + " ".join(str(error).split())[:200]

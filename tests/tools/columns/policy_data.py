@@ -1,5 +1,4 @@
-"""Datasets whose cells can be told from one another, random rules about who sees which of them, and what the rules show, by an account of
-their own."""
+"""Datasets with unique cells (marks), random access rules for clients, and an independent evaluation of what the rules show."""
 
 import collections
 import json
@@ -12,15 +11,15 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 
-CALLERS = 10
+CLIENTS = 10
 ROWS = 80
 CONTIGS = ["chr1", "chr2", "chr3"]
-USES = ["GRU", "HMB", "DS"]
-# No other number looks like these: their two highest bytes.
-HIGH = 0x5A51
-TEXT = re.compile(rb"zq[a-z0-9]{10}")
-NUMBER = re.compile(rb"(?=(.{6}\x51\x5a))", re.DOTALL)
-DIGITS = re.compile(rb"(?<!\d)65\d{17}(?!\d)")
+DATA_USES = ["GRU", "HMB", "DS"]
+# The two highest bytes of all marks that are numbers; no other number has them.
+NUMBER_MARK_HIGH_BYTES = 0x5A51
+TEXT_MARK_PATTERN = re.compile(rb"zq[a-z0-9]{10}")
+NUMBER_MARK_PATTERN = re.compile(rb"(?=(.{6}\x51\x5a))", re.DOTALL)
+DIGITS_MARK_PATTERN = re.compile(rb"(?<!\d)65\d{17}(?!\d)")
 
 
 def unique_text(draw):
@@ -28,14 +27,14 @@ def unique_text(draw):
 
 
 def unique_number(draw):
-    return (HIGH << 48) + draw.getrandbits(47) * 2 + 1
+    return (NUMBER_MARK_HIGH_BYTES << 48) + draw.getrandbits(47) * 2 + 1
 
 
-def make(root, seed):
+def write_datasets(root, seed):
     draw = random.Random(int(seed))
     os.makedirs(f"{root}/sub")
     for kind in ["csv", "arrow", "parquet"]:
-        table = a_table(draw)
+        table = random_table(draw)
         if kind == "csv":
             write_csv(f"{root}/sub/t.csv", table)
         elif kind == "arrow":
@@ -52,7 +51,7 @@ def make(root, seed):
         out.write(unique_text(draw))
 
 
-def a_table(draw):
+def random_table(draw):
     starts = sorted((draw.choice(CONTIGS), draw.randrange(100_000)) for _ in range(ROWS))
     return pyarrow.table(
         {
@@ -62,7 +61,7 @@ def a_table(draw):
             "subject": pyarrow.array([unique_text(draw) for _ in starts], pyarrow.string()),
             "note": pyarrow.array([unique_text(draw) if draw.random() < 0.9 else None for _ in starts], pyarrow.string()),
             "number": pyarrow.array([unique_number(draw) for _ in starts], pyarrow.int64()),
-            "use": pyarrow.array([draw.choice(USES) for _ in starts], pyarrow.string()),
+            "use": pyarrow.array([draw.choice(DATA_USES) for _ in starts], pyarrow.string()),
             "age": pyarrow.array([draw.randrange(100) for _ in starts], pyarrow.int64()),
         }
     )
@@ -76,7 +75,7 @@ def write_csv(path, table):
 
 
 def write_arrow(path, table):
-    """With types whose values lie apart from their rows."""
+    """Writes types whose values are stored apart from their rows."""
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     columns["subject"] = columns["subject"].dictionary_encode()
     columns["note"] = columns["note"].cast(pyarrow.string_view())
@@ -118,12 +117,12 @@ def write_vcf(path, draw):
         print('##FORMAT=<ID=WORD,Number=1,Type=String,Description="x">', file=out)
         print("#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples, sep="\t", file=out)
         for contig, start in sorted((draw.choice(CONTIGS), draw.randrange(100_000)) for _ in range(ROWS)):
-            words = [f"0/1:{unique_text(draw)}" for _ in samples]
+            formats = [f"0/1:{unique_text(draw)}" for _ in samples]
             info = f"NOTE={unique_text(draw)}"
-            print(contig, start + 1, unique_text(draw), "A", "C", 30, "PASS", info, "GT:WORD", *words, sep="\t", file=out)
+            print(contig, start + 1, unique_text(draw), "A", "C", 30, "PASS", info, "GT:WORD", *formats, sep="\t", file=out)
 
 
-# What each dataset has that rules are made of: columns of texts, of numbers, and whether it has samples.
+# Columns of each dataset that rules use: text columns, numeric columns, and samples.
 DATASETS = {
     "sub/t.csv": (["subject", "note"], ["number"], []),
     "t.arrow": (["subject", "note"], ["number"], []),
@@ -136,10 +135,10 @@ DATASETS = {
 }
 
 
-def a_rule(draw, caller, dataset):
-    """A rule about one caller and one dataset; `None` where there is to be none."""
+def random_rule(draw, client, dataset):
+    """Returns a random rule for one client and one dataset; `None` for no rule."""
     texts, numbers, samples = DATASETS[dataset]
-    rule = {"name": f"{caller} {dataset}", "who": [caller], "datasets": [dataset]}
+    rule = {"name": f"{client} {dataset}", "who": [client], "datasets": [dataset]}
     fate = draw.random()
     if fate < 0.1:
         return None
@@ -148,9 +147,9 @@ def a_rule(draw, caller, dataset):
     if fate < 0.25:
         return rule
     if draw.random() < 0.5:
-        rule["regions"] = [a_region(draw) for _ in range(draw.randrange(1, 4))]
+        rule["regions"] = [random_region(draw) for _ in range(draw.randrange(1, 4))]
     if numbers and draw.random() < 0.4:
-        condition = [{"in": draw.sample(USES, 2)}, {"not_in": ["DS"]}][draw.randrange(2)]
+        condition = [{"in": draw.sample(DATA_USES, 2)}, {"not_in": ["DS"]}][draw.randrange(2)]
         rule["where"] = [{"column": "use"} | condition, {"column": "age", "at_least": draw.randrange(60)}]
     if numbers and draw.random() < 0.2:
         by = draw.sample(["use", "contig", "age"], draw.randrange(1, 3))
@@ -175,55 +174,55 @@ def a_rule(draw, caller, dataset):
     return rule
 
 
-def a_region(draw):
+def random_region(draw):
     if draw.random() < 0.2:
         return draw.choice(CONTIGS + ["nowhere"])
     start = draw.randrange(1, 100_000)
     return f"{draw.choice(CONTIGS)}:{start}-{start + draw.randrange(40_000)}"
 
 
-def rules_of(seed):
+def rules_for_seed(seed):
     draw = random.Random(f"rules {seed}")
     rules = []
-    for caller in [f"c{number}" for number in range(CALLERS)]:
-        rules += [rule for dataset in DATASETS if (rule := a_rule(draw, caller, dataset))]
+    for client in [f"c{number}" for number in range(CLIENTS)]:
+        rules += [rule for dataset in DATASETS if (rule := random_rule(draw, client, dataset))]
     draw.shuffle(rules)
     return [{"name": "all", "who": ["admin"], "datasets": ["**"]}] + rules
 
 
-def policy(root, seed):
+def write_policy(root, seed):
     with open(f"{root}/key", "wb") as out:
         out.write(bytes(range(32)))
     with open(f"{root}/policy.toml", "w", encoding="utf8") as out:
         print('key = "key"', file=out)
-        for rule in rules_of(seed):
+        for rule in rules_for_seed(seed):
             print("[[rule]]", file=out)
             for name, value in rule.items():
-                print(name, "=", toml(value), file=out)
+                print(name, "=", to_toml(value), file=out)
 
 
-def toml(value):
+def to_toml(value):
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{json.dumps(name)} = {toml(one)}" for name, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{json.dumps(name)} = {to_toml(one)}" for name, one in value.items()) + " }"
     if isinstance(value, list):
-        return "[" + ", ".join(toml(one) for one in value) + "]"
+        return "[" + ", ".join(to_toml(one) for one in value) + "]"
     return json.dumps(value)
 
 
-def marks_in(sent):
-    """What can be told from anything else, of some bytes."""
-    found = {word.decode() for word in TEXT.findall(sent)}
-    found |= {struct.unpack("<q", number)[0] for number in NUMBER.findall(sent)}
-    found |= {int(number) for number in DIGITS.findall(sent)}
+def find_marks(sent):
+    """Returns the marks in some bytes."""
+    found = {word.decode() for word in TEXT_MARK_PATTERN.findall(sent)}
+    found |= {struct.unpack("<q", number)[0] for number in NUMBER_MARK_PATTERN.findall(sent)}
+    found |= {int(number) for number in DIGITS_MARK_PATTERN.findall(sent)}
     return found
 
 
-def marks_of(value):
+def value_marks(value):
     if isinstance(value, list):
-        return set().union(*[marks_of(one) for one in value])
+        return set().union(*[value_marks(one) for one in value])
     if isinstance(value, (str, bytes)):
-        return marks_in(value if isinstance(value, bytes) else value.encode())
-    if isinstance(value, int) and value >> 48 == HIGH:
+        return find_marks(value if isinstance(value, bytes) else value.encode())
+    if isinstance(value, int) and value >> 48 == NUMBER_MARK_HIGH_BYTES:
         return {value}
     return set()
 
@@ -239,7 +238,7 @@ def overlaps(row, regions):
     return False
 
 
-def meets(row, conditions):
+def matches_conditions(row, conditions):
     for condition in conditions:
         value = row[condition["column"]]
         fits = value is not None
@@ -251,21 +250,21 @@ def meets(row, conditions):
     return True
 
 
-def is_whole(rule, dataset):
+def shows_everything(rule, dataset):
     if any(field in rule for field in ["regions", "where", "show", "mask", "deny", "groups"]):
         return False
     return len(rule.get("samples", DATASETS[dataset][2])) == len(DATASETS[dataset][2])
 
 
-def is_seen(rule, row):
-    return ("regions" not in rule or overlaps(row, rule["regions"])) and meets(row, rule.get("where", []))
+def shows_row(rule, row):
+    return ("regions" not in rule or overlaps(row, rule["regions"])) and matches_conditions(row, rule.get("where", []))
 
 
-def groups_of(rule, rows):
-    """How many rows each group has that a rule shows, and their mean."""
+def expected_groups(rule, rows):
+    """Returns the number of rows and the mean of each group that a rule shows."""
     groups = collections.defaultdict(list)
     for row in rows:
-        if is_seen(rule, row):
+        if shows_row(rule, row):
             key = tuple(row[column] // 20 * 20 if column == "age" else row[column] for column in rule["groups"]["by"])
             groups[key].append(row)
     least = rule["groups"]["at_least"]
@@ -273,8 +272,8 @@ def groups_of(rule, rows):
     return {key: (len(rows), round(sum(row["position"] for row in rows) / len(rows), 3)) for key, rows in large.items()}
 
 
-def groups_in(rule, tables):
-    """The same of tables that were fetched; in a group all rows are alike."""
+def fetched_groups(rule, tables):
+    """Returns the same of fetched tables; all rows of a group must be equal."""
     found = collections.defaultdict(collections.Counter)
     for row in pyarrow.concat_tables(tables).to_pylist():
         found[tuple(row[column] for column in rule["groups"]["by"])][round(row["position"], 3)] += 1
@@ -282,14 +281,14 @@ def groups_in(rule, tables):
     return {key: (count, mean) for key, means in found.items() for mean, count in means.items()}
 
 
-def seen_of(rule, dataset, rows):
-    """Marks of the cells that a rule shows as they are."""
+def visible_marks(rule, dataset, rows):
+    """Returns the marks of the cells that a rule shows unmodified."""
     samples = DATASETS[dataset][2]
     wanted = rule.get("samples", samples)
     places = [at for at, sample in enumerate(samples) if sample in wanted]
     seen = set()
     for row in rows:
-        if not is_seen(rule, row):
+        if not shows_row(rule, row):
             continue
         for column, value in row.items():
             hidden = column in rule.get("mask", {}) or ("show" in rule and column not in rule["show"])
@@ -298,5 +297,5 @@ def seen_of(rule, dataset, rows):
                 continue
             if column.startswith("format_") and isinstance(value, list):
                 value = [value[at] for at in places]
-            seen |= marks_of(value)
+            seen |= value_marks(value)
     return seen

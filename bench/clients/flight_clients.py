@@ -1,13 +1,13 @@
-"""Clients of a `godwit serve` that know nothing of it: node.py ADDRESS [TOKEN].
+"""Standard clients of a `godwit serve`, without godwit code: flight_clients.py ADDRESS [TOKEN].
 
-Jobs: `flight`, a dataset without SQL by pyarrow; `info`, questions after one, some times; `ticket`, what a ticket stands for; `sql` by the ADBC driver of Flight SQL, and `digest`, what
-its rows sum up to.
+Jobs: `flight` reads a dataset without SQL by pyarrow; `info` calls GetFlightInfo for a dataset several times; `ticket` reads the rows of a ticket; `sql` runs a
+statement by the ADBC driver of Flight SQL, and `digest` returns a digest of its rows.
 """
 
 import json
 import sys
 
-import _loop
+import _job_loop
 import adbc_driver_flightsql.dbapi
 from pyarrow import flight
 
@@ -19,33 +19,33 @@ def jobs(address, token=None):
     settings = {"adbc.flight.sql.authorization_header": shown} if shown else {}
     cursor = adbc_driver_flightsql.dbapi.connect(f"grpc://{address}", db_kwargs=settings, autocommit=True).cursor()
 
-    def by_flight(dataset, columns=None, regions=None, parts=None):
+    def flight_rows(dataset, columns=None, regions=None, parts=None):
         command = {"dataset": dataset, "columns": columns, "regions": regions, "parts": parts}
         command = {key: value for key, value in command.items() if value is not None}
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(command).encode()), options)
-        tables = [client.do_get(endpoint.ticket, options).read_all() for endpoint in info.endpoints]
+        flight_info = client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(command).encode()), options)
+        tables = [client.do_get(endpoint.ticket, options).read_all() for endpoint in flight_info.endpoints]
         return {"rows": sum(table.num_rows for table in tables), "bytes": sum(table.nbytes for table in tables)}
 
-    def info(dataset, times):
+    def flight_info(dataset, times):
         descriptor = flight.FlightDescriptor.for_path(dataset)
         for _ in range(times):
             client.get_flight_info(descriptor)
         return {"times": times}
 
-    def by_ticket(ticket):
+    def ticket_rows(ticket):
         table = client.do_get(flight.Ticket(ticket.encode()), options).read_all()
         return {"rows": table.num_rows, "bytes": table.nbytes}
 
-    def by_adbc(sql):
+    def adbc_rows(sql):
         cursor.execute(sql)
-        return _loop.told(cursor.fetch_arrow_table())
+        return _job_loop.first_row_values(cursor.fetch_arrow_table())
 
     def digest(sql):
         cursor.execute(sql)
-        return _loop.digest(cursor.fetch_arrow_table())
+        return _job_loop.table_digest(cursor.fetch_arrow_table())
 
-    return {"flight": by_flight, "info": info, "ticket": by_ticket, "sql": by_adbc, "digest": digest}
+    return {"flight": flight_rows, "info": flight_info, "ticket": ticket_rows, "sql": adbc_rows, "digest": digest}
 
 
 if __name__ == "__main__":
-    _loop.serve(jobs(*sys.argv[1:]))
+    _job_loop.run_jobs(jobs(*sys.argv[1:]))

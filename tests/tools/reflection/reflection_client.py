@@ -1,6 +1,6 @@
-"""Asks a server of Flight knowing nothing but its address: what its calls and messages are, it tells by gRPC Server Reflection.
+"""Calls a Flight server of which only the address is known: methods and messages come from gRPC Server Reflection.
 
-Arguments: HOST:PORT, the name of a dataset, and a token where one is asked for. Prints the services, and what it was answered, a line each.
+Arguments: HOST:PORT, the name of a dataset, and a token if the server requires one. Prints the services and the responses, one per line.
 """
 
 import collections
@@ -15,7 +15,7 @@ headers = [("authorization", f"Bearer {token[0]}")] if token else []
 
 
 class Shown(grpc.StreamStreamClientInterceptor):
-    """Shows the token also with the questions about calls."""
+    """Sends the token with reflection requests as well."""
 
     FIELDS = ("method", "timeout", "metadata", "credentials", "wait_for_ready", "compression")
     Details = collections.namedtuple("Details", FIELDS)
@@ -33,13 +33,13 @@ service = pool.FindServiceByName("arrow.flight.protocol.FlightService")
 
 
 def is_described(message):
-    """Whether nothing in it is unknown."""
+    """Returns whether a message has no unknown fields."""
     nested = [value for field, value in message.ListFields() if field.message_type]
     nested = [one for value in nested for one in (value if hasattr(value, "append") else [value])]
     return not len(unknown_fields.UnknownFieldSet(message)) and all(map(is_described, nested))
 
 
-def called(name, **fields):
+def call_method(name, **fields):
     method = service.methods_by_name[name]
     sent, comes = map(message_factory.GetMessageClass, (method.input_type, method.output_type))
     path = f"/{service.full_name}/{name}"
@@ -51,10 +51,10 @@ def called(name, **fields):
     return answers
 
 
-info = called("GetFlightInfo", type=1, path=[dataset])[0]
+info = call_method("GetFlightInfo", type=1, path=[dataset])[0]
 print(*info.flight_descriptor.path, info.ordered, len(info.endpoint))
-data = called("DoGet", ticket=info.endpoint[0].ticket.ticket)
+data = call_method("DoGet", ticket=info.endpoint[0].ticket.ticket)
 print(sum(len(one.data_body) > 0 for one in data), "messages have data")
-print(*sorted(json_format.MessageToDict(one)["type"] for one in called("ListActions")))
+print(*sorted(json_format.MessageToDict(one)["type"] for one in call_method("ListActions")))
 print(*(method.name for method in service.methods))
 print(*(value.name for value in pool.FindEnumTypeByName("arrow.flight.protocol.FlightDescriptor.DescriptorType").values))

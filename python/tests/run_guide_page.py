@@ -1,6 +1,6 @@
-"""Runs a page of the guide as somebody does who types it: page.py PAGE. Blocks of Python share what they know, blocks of `sh` are typed between them.
+"""Runs a page of the guide like a user who types it: run_guide_page.py PAGE. Blocks of Python share their variables; blocks of `sh` run in between.
 
-A command that ends with `&` goes on beside the rest, and the next block waits for the first line that it prints. It gets a port of its own.
+A command that ends with `&` runs in the background, and the next block waits for the first line that it prints. It gets a free port.
 """
 
 import re
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PLACE = re.compile(r"127\.0\.0\.1:\d+")
+ADDRESS_PATTERN = re.compile(r"127\.0\.0\.1:\d+")
 
 
 def main(page):
@@ -22,11 +22,11 @@ def main(page):
             if language == "python":
                 exec(compile(code, page, "exec"), known)
             elif code.rstrip().endswith("&"):
-                written = PLACE.search(code).group()
+                written = ADDRESS_PATTERN.search(code).group()
                 command = code.rstrip().removesuffix("&").replace(written, "127.0.0.1:0")
                 program = subprocess.Popen(["bash", "-euc", f"exec {command}"], stdout=subprocess.PIPE, text=True)
                 beside.append(program)
-                places[written] = PLACE.search(program.stdout.readline()).group()
+                places[written] = ADDRESS_PATTERN.search(program.stdout.readline()).group()
             else:
                 subprocess.run(["bash", "-euc", code], check=True)
     finally:

@@ -1,4 +1,4 @@
-"""What servers of the package have in common: where they listen, who is let in, how they say what is wrong, and how they end."""
+"""Common parts of the Flight servers of the package: listening, authentication, error translation and shutdown."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pyarrow import flight
 
 from ._errors import GodwitError, MachineError, UsageError
 
-Own = TypeVar("Own", bound="Serving")
-Server = TypeVar("Server", bound=flight.FlightServerBase)
+HandleT = TypeVar("HandleT", bound="ServerHandle")
+ServerT = TypeVar("ServerT", bound=flight.FlightServerBase)
 
 
 @contextlib.contextmanager
-def in_words_of_flight() -> Iterator[None]:
-    """What is wrong with what was asked, as clients of any kind tell it: INVALID_ARGUMENT, NOT_FOUND."""
+def translate_errors_to_flight() -> Iterator[None]:
+    """Translates errors into the status codes that every Flight client knows: INVALID_ARGUMENT, NOT_FOUND."""
     try:
         yield
-    # pyarrow sends a traceback along with errors that are not its own: without a cause, it is a short one.
+    # pyarrow sends a traceback with errors of other types; without a cause it is short.
     except KeyError as error:
         raise pa.ArrowKeyError(error.args[0]) from None
     except UsageError as error:
@@ -33,8 +33,8 @@ def in_words_of_flight() -> Iterator[None]:
         raise flight.FlightServerError(str(error)) from None
 
 
-class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who shows the token."""
+class _TokenAuthentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Authenticates clients by a bearer token."""
 
     def __init__(self, token: str):
         self._expected = f"Bearer {token}".encode()
@@ -49,17 +49,17 @@ class _Token(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         raise flight.FlightUnauthenticatedError("the token is missing or wrong")
 
 
-class Serving:
-    """A server at work, on threads of its own. Ends with ``stop()``, or at the end of a ``with``.
+class ServerHandle:
+    """A running server, which has its own threads. Stops with ``stop()``, or at the end of a ``with`` block.
 
-    ``url`` is where it is.
+    ``url`` is its address.
     """
 
     def __init__(self, server: flight.FlightServerBase, url: str):
         self._server = server
         self.url = url
 
-    def __enter__(self: Own) -> Own:
+    def __enter__(self: HandleT) -> HandleT:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,50 +69,50 @@ class Serving:
         return f"<{type(self).__module__.removesuffix('._service')}.{type(self).__name__} at {self.url}>"
 
     def wait(self) -> None:
-        """Returns once it was stopped."""
+        """Waits until the server has stopped."""
         self._server.wait()
 
     def stop(self) -> None:
-        """Lets nobody new in, and returns when calls that are open have ended."""
+        """Rejects new calls, waits for open calls, and stops the server."""
         self._server.shutdown()
         self._server.wait()
 
 
-class Place:
-    """Where a server is to listen, and whom it lets in.
+class ListenOptions:
+    """The address on which a server listens, its TLS certificate and its token.
 
-    Raises `UsageError` where other machines would be let in unguarded.
+    Raises `UsageError` if other machines could connect without TLS and a token, unless ``insecure`` is true.
     """
 
     def __init__(
         self, listen: str, token: str | None, tls_cert: str | os.PathLike[str] | None, tls_key: str | os.PathLike[str] | None, insecure: bool
     ):
-        host, self._port = _address(listen)
+        host, self._port = _parse_address(listen)
         if (tls_cert is None) != (tls_key is None):
-            raise UsageError("tls_cert and tls_key belong together")
+            raise UsageError("tls_cert and tls_key require each other")
         if not (insecure or (token and tls_cert) or _is_loopback(host)):
-            raise UsageError(f"{listen} is reached by other machines: give token, tls_cert and tls_key, or insecure=True")
+            raise UsageError(f"{listen} is reached by other machines: set token, tls_cert and tls_key, or insecure=True")
         self._listen = listen
         self._options: dict[str, Any] = {}
         if tls_cert is not None and tls_key is not None:
-            self._options["tls_certificates"] = [(_read(tls_cert), _read(tls_key))]
+            self._options["tls_certificates"] = [(_read_file(tls_cert), _read_file(tls_key))]
         if token:
-            self._options["middleware"] = {"token": _Token(token)}
+            self._options["middleware"] = {"token": _TokenAuthentication(token)}
         self._url = f"{'grpc+tls' if tls_cert else 'grpc+tcp'}://{f'[{host}]' if ':' in host else host}"
 
-    def start(self, make: Callable[..., Server]) -> tuple[Server, str]:
-        """A server that ``make`` makes of a location and options, and its URL. Raises `MachineError` where the port is taken."""
+    def start_server(self, make: Callable[..., ServerT]) -> tuple[ServerT, str]:
+        """Starts a server that ``make`` creates from a location and options; returns it and its URL. Raises `MachineError` if the port is in use."""
         try:
             server = make(f"{self._url}:{self._port}", **self._options)
         except (OSError, pa.ArrowException) as error:
-            raise MachineError(f"cannot listen on {self._listen}: {error}; choose another address, or stop what uses it") from error
+            raise MachineError(f"cannot listen on {self._listen}: {error}; choose another address, or stop the process that uses it") from error
         return server, f"{self._url}:{server.port}"
 
 
-def _address(listen: str) -> tuple[str, int]:
+def _parse_address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"{listen!r} is no address; write HOST:PORT, with port 0 for any")
+        raise UsageError(f"{listen!r} is not an address; write HOST:PORT, with port 0 for any free port")
     return host.strip("[]"), int(port)
 
 
@@ -123,7 +123,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _read(path: str | os.PathLike[str]) -> bytes:
+def _read_file(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A table of numbers and a model trained on such: scoring_made.py ROWS FEATURES TABLE.parquet MODEL.ubj."""
+"""Makes a table of numbers and a model trained on similar data: make_scoring_data.py ROWS FEATURES TABLE.parquet MODEL.ubj."""
 
 import sys
 
@@ -11,8 +11,8 @@ SEED = 20261123
 TRAINING_ROWS = 50_000
 
 
-def drawn(draw, rows, features):
-    """Numbers, and whether a rule that trees have to find out holds."""
+def random_rows(draw, rows, features):
+    """Returns random numbers, and labels by a rule that the trees have to learn."""
     matrix = draw.normal(size=(rows, features))
     holds = matrix[:, 0] * matrix[:, 1] + np.sin(3 * matrix[:, 2]) + matrix[:, 3:8].sum(axis=1) / 2 + draw.normal(size=rows) / 2 > 0
     return matrix, holds
@@ -20,11 +20,11 @@ def drawn(draw, rows, features):
 
 if __name__ == "__main__":
     rows, features, table, model = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-    draw = np.random.default_rng(SEED)
+    rng = np.random.default_rng(SEED)
     names = [f"feature_{at}" for at in range(features)]
-    matrix, holds = drawn(draw, TRAINING_ROWS, features)
-    training = xgboost.DMatrix(matrix, holds, feature_names=names)
+    matrix, labels = random_rows(rng, TRAINING_ROWS, features)
+    training = xgboost.DMatrix(matrix, labels, feature_names=names)
     booster = xgboost.train({"objective": "binary:logistic", "max_depth": 6, "eta": 0.1, "seed": SEED}, training, num_boost_round=100)
     booster.save_model(model)
-    matrix, _ = drawn(draw, rows, features)
+    matrix, _ = random_rows(rng, rows, features)
     pq.write_table(pa.table({name: matrix[:, at] for at, name in enumerate(names)}), table)

@@ -1,6 +1,6 @@
-"""Asks a node of a pool as a client that nobody here wrote.
+"""Queries a pool member with third-party clients: pyarrow.flight and DNS.
 
-Arguments: a directory that is not used, the node's address HOST:PORT, what to do, and words for it.
+Arguments: an unused directory, the address HOST:PORT of the member, a command, and its arguments.
 """
 
 import json
@@ -12,22 +12,22 @@ import time
 from pyarrow import flight
 
 
-def sees(address, expected):
-    """Waits until the node thinks of each node, in the order of the pool, that it is there (1) or not (0)."""
+def wait_until_health_is(address, expected):
+    """Waits until the member reports the expected health of each member, in the order of the pool: 1 healthy, 0 lost."""
     client = flight.connect(f"grpc+tcp://{address}")
     until = time.monotonic() + 150
     while True:
         (answer,) = client.do_action(flight.Action("Status", b""))
-        nodes = json.loads(answer.body.to_pybytes())["pool"]["nodes"]
-        seen = "".join(str(int(node["healthy"])) for node in nodes)
-        if seen == expected:
+        members = json.loads(answer.body.to_pybytes())["pool"]["nodes"]
+        health = "".join(str(int(member["healthy"])) for member in members)
+        if health == expected:
             return
-        assert time.monotonic() < until, seen
+        assert time.monotonic() < until, health
         time.sleep(0.02)
 
 
-def fetched(address, name):
-    """Where six clients are told to fetch a dataset, and its rows at each of the places."""
+def fetch_from_members(address, name):
+    """Requests a dataset by six clients; prints the first location of each, and the rows at all locations."""
     for _ in range(6):
         client = flight.connect(f"grpc+tcp://{address}")
         info = client.get_flight_info(flight.FlightDescriptor.for_path(name))
@@ -39,16 +39,16 @@ def fetched(address, name):
         print("rows", *[table.num_rows for table in tables])
 
 
-def named(address, name, count):
-    """Addresses that a responder at an address says the name has, asked so often: those of each answer."""
+def resolve_name(address, name, count):
+    """Resolves a name repeatedly by a DNS responder; prints the addresses of each response."""
     host, port = address.split(":")
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(60)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(60)
         for number in range(int(count)):
             question = struct.pack(">6H", number, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">2H", 1, 1)
-            asking.sendto(question, (host, int(port)))
-            answer = asking.recv(512)
+            client.sendto(question, (host, int(port)))
+            answer = client.recv(512)
             identity, flags, _, answers, _, _ = struct.unpack(">6H", answer[:12])
             assert identity == number and flags & 0x8000, answer
             records = answer[len(question) :]
@@ -56,4 +56,4 @@ def named(address, name, count):
 
 
 if __name__ == "__main__":
-    {"sees": sees, "fetched": fetched, "named": named}[sys.argv[3]](sys.argv[2], *sys.argv[4:])
+    {"wait_until_health_is": wait_until_health_is, "fetch_from_members": fetch_from_members, "resolve_name": resolve_name}[sys.argv[3]](sys.argv[2], *sys.argv[4:])

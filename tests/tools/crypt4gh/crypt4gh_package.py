@@ -1,6 +1,6 @@
-"""Keys and files of Crypt4GH by the package that GA4GH's community keeps.
+"""Creates keys and files of Crypt4GH with the package crypt4gh of the GA4GH community.
 
-Arguments: what to do, and words for it.
+Arguments: a command, and its arguments.
 """
 
 import os
@@ -14,7 +14,7 @@ PASSPHRASE = "a passphrase of several words"
 
 
 def keys(directory, *names):
-    """Pairs of keys, `NAME.sec` and `NAME.pub`; those of other names than `plain..` are locked, `pbkdf2..` by PBKDF2."""
+    """Writes key pairs, `NAME.sec` and `NAME.pub`. Keys have a passphrase unless NAME starts with `plain`; `pbkdf2..` use PBKDF2."""
     for name in names:
         secret, public = f"{directory}/{name}.sec", f"{directory}/{name}.pub"
         c4gh.generate(secret, public, None if name.startswith("plain") else PASSPHRASE.encode(), b"for a test")
@@ -23,7 +23,7 @@ def keys(directory, *names):
 
 
 def relock(path, method, rounds):
-    """Locks a key again, in a way that others may have."""
+    """Encrypts a key again, by another method that the format allows."""
     key, salt, nonce = get_private_key(path, lambda: PASSPHRASE), os.urandom(16), os.urandom(12)
     lock = kdf.derive_key(method, PASSPHRASE.encode(), salt, rounds)
     string = c4gh.encode_string
@@ -36,7 +36,7 @@ def relock(path, method, rounds):
 
 
 def encrypt(plain, encrypted, *readers):
-    """Encrypts a file for some readers."""
+    """Encrypts a file for the given public keys."""
     with open(plain, "rb") as source, open(encrypted, "wb") as out:
         lib.encrypt([(0, os.urandom(32), get_public_key(reader)) for reader in readers], source, out)
 
@@ -48,7 +48,7 @@ def decrypt(encrypted, plain, secret):
 
 
 def rearrange(encrypted, out, secret, start, end):
-    """Makes a file that shows a part of another, by a list of edits; all its segments stay."""
+    """Writes a file that shows a range of another by an edit list, with the segments that the package keeps."""
     key = get_private_key(secret, lambda: PASSPHRASE)
     mine = [(0, key, c4gh.sodium.derive_pk(key))]
     with open(encrypted, "rb") as source, open(out, "wb") as made:
@@ -61,5 +61,5 @@ def rearrange(encrypted, out, secret, start, end):
 
 
 if __name__ == "__main__":
-    what, *words = sys.argv[1:]
-    {"keys": keys, "encrypt": encrypt, "decrypt": decrypt, "rearrange": rearrange}[what](*words)
+    command, *args = sys.argv[1:]
+    {"keys": keys, "encrypt": encrypt, "decrypt": decrypt, "rearrange": rearrange}[command](*args)

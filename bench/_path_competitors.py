@@ -1,7 +1,7 @@
-"""Other programs that fetch a file over an emulated path, each at its best settings: a server at the far end, a client at the near one.
+"""Competitors that fetch a file over an emulated path, each with its best settings: a server at the far end, a client at the near end.
 
-Each is a class with `name`, `needs` (commands, and files that have to be there), `servers(path, root, directory)`, which gives the ends and the words of
-what has to run before, and `client(path, target)`, the words of what is timed. With `many`, it fetches the files below `root`/d.
+Each class has `name`, `needs` (required commands and files), `servers(path, root, directory)`, which returns the end and the command line
+of each server, and `client(path, target)`, which returns the timed command line. The classes for many files fetch the files below `root`/d.
 """
 
 import os
@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 
 PORT, NEAR_PORT, PLAIN_PORT = 8444, 8445, 8446
-# What else is asked for, and why it does not run here.
-NOT_RUN = {
-    "bbcp": "Debian has no package of it",
-    "FDT": "Maven Central has no artifact `fast-data-transfer:fdt`, as its own build names it",
+# Programs that are not measured, and the reason.
+NOT_INSTALLED = {
+    "bbcp": "Debian has no package for it",
+    "FDT": "Maven Central has no artifact `fast-data-transfer:fdt`, the name in its own build",
 }
 
 
 class Aria2:
-    """Ranges of one file over 16 connections of HTTPS, the most that it makes, as multi-path HTTP clients do; nginx serves it."""
+    """aria2: ranges of one file over 16 HTTPS connections, its maximum, like multi-path HTTP clients; nginx serves the file."""
 
     name = "aria2 x16, nginx, TLS"
     needs = ("aria2c", "nginx")
@@ -41,7 +41,7 @@ class Aria2:
 
 
 class Aria2Many(Aria2):
-    """64 files at a time, without TLS: it would make a connection with handshakes for each file."""
+    """aria2 with 64 concurrent files, without TLS: it would make one TLS connection per file."""
 
     name = "aria2 -j64, nginx"
 
@@ -56,17 +56,17 @@ class Aria2Many(Aria2):
 
 
 class GridFtp:
-    """Globus' client and server, neither encrypted nor verified."""
+    """The Globus client and server, without encryption and without verification."""
 
     needs = ("globus-url-copy", "globus-gridftp-server")
-    # Two servers at one end would want one log.
+    # Two servers at one end must not share a log.
     log = "gridftp.log"
 
     def __init__(self, streams=16):
         self.streams, self.name = streams, f"GridFTP -p {streams}"
 
     def listening(self, address, port, log, *more):
-        # Anonymous, as whoever runs it.
+        # Anonymous access, as the user that runs the server.
         return ["globus-gridftp-server", "-aa", "-control-interface", address, "-data-interface", address, "-p", port, "-l", log, *more]
 
     def servers(self, path, root, directory):
@@ -74,7 +74,7 @@ class GridFtp:
         return [("b", self.listening(path.b, PORT, directory / self.log))]
 
     def client(self, path, target):
-        # The kernel's own tuning gives larger windows than a user may ask for.
+        # The kernel's autotuning reaches larger windows than a user may request.
         return ["globus-url-copy", "-q", "-p", self.streams, "-bs", 1 << 20, f"ftp://{path.b}:{PORT}{self.root}/f", f"file://{target}/f"]
 
 
@@ -88,7 +88,7 @@ class GridFtpMany(GridFtp):
 
 
 class GridFtpUdt(GridFtp):
-    """The same over UDT, with one stream, as it is used. The client has that between two servers only, so that there is one at each end."""
+    """GridFTP over UDT with one stream, its usual setting. The client supports UDT only between two servers, so each end has a server."""
 
     needs = (*GridFtp.needs, "/usr/lib/*/libglobus_xio_udt_driver.so")
 
@@ -108,43 +108,45 @@ class GridFtpUdt(GridFtp):
         return ["globus-url-copy", "-q", "-bs", 1 << 20, f"ftp://{path.b}:{PORT}{self.root}/f", f"ftp://{path.a}:{NEAR_PORT}{target}/f"]
 
 
-def is_here(need):
+def is_installed(need):
     return any(Path("/").glob(need[1:])) if need.startswith("/") else shutil.which(need) is not None
 
 
-def of_cell(cell, long):
-    """Those whose programs are here: all, beside a sweep of streams only who has streams, and beside long files none that takes minutes."""
+def competitors_for_cell(cell, long):
+    """Returns the installed competitors for a cell. Sweeps of streams include only programs with streams; long files exclude programs that take
+    minutes.
+    """
     if cell["streams"] != "auto":
         found = [GridFtp(cell["streams"])]
     else:
         found = [Aria2(), GridFtp()] + ([] if long else [GridFtpUdt()])
-    return [peer for peer in found if all(map(is_here, peer.needs))]
+    return [competitor for competitor in found if all(map(is_installed, competitor.needs))]
 
 
-def of_many_files():
-    return [peer for peer in (Aria2Many(), GridFtpMany()) if all(map(is_here, peer.needs))]
+def competitors_for_many_files():
+    return [competitor for competitor in (Aria2Many(), GridFtpMany()) if all(map(is_installed, competitor.needs))]
 
 
-def timed(peer, path, root, target, directory, patience_s, what="f"):
-    """How long a peer takes to fetch `root`/f into `target`, and None; or None, and why it has no time."""
-    path.forget()
+def time_competitor(competitor, path, root, target, directory, timeout_s, what="f"):
+    """Returns the seconds in which a competitor fetches `root`/f into `target`, and None; or None and the reason for the missing time."""
+    path.flush_tcp_metrics()
     running = []
     try:
-        for end, words in peer.servers(path, root, directory):
-            running.append(subprocess.Popen(path.command(end, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
+        for end, args in competitor.servers(path, root, directory):
+            running.append(subprocess.Popen(path.command(end, *args), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True))
         time.sleep(0.8)
         started = time.monotonic()
-        done = subprocess.run(path.command("a", *peer.client(path, target)), capture_output=True, text=True, timeout=patience_s)
+        done = subprocess.run(path.command("a", *competitor.client(path, target)), capture_output=True, text=True, timeout=timeout_s)
         took = time.monotonic() - started
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()
             return None, f"failed with exit code {done.returncode}" + (f": {said[-1][-100:]}" if said else "")
         same = subprocess.run(["diff", "-rq", root / what, target / what], capture_output=True).returncode == 0
-        return (took, None) if same else (None, "what came is not the file")
+        return (took, None) if same else (None, "the received file differs from the source")
     except subprocess.TimeoutExpired:
-        return None, f"over {patience_s:.0f} s"
+        return None, f"over {timeout_s:.0f} s"
     finally:
         for server in running:
-            # Globus' has a process for each client, which may outlive it.
+            # The Globus server has a process per client, which may outlive it.
             os.killpg(server.pid, signal.SIGTERM)
             server.wait()

@@ -1,9 +1,9 @@
-"""Random rules, random questions: nothing that a rule hides is in any byte that a server sends.
+"""Random rules and random requests: no byte that a server sends contains data that a rule hides.
 
-Arguments: a directory that is not used, what to do, and words for it. `make ROOT SEED` writes datasets whose cells can be told from one
-another, `policy ROOT SEED` rules about who sees which of them. `ask ADDRESS ROOT SEED GODWIT TOKENS SCRATCH COUNT` asks a server, over
-a relay that keeps every byte, as each of the callers, and compares with what the rules say by an account of its own; it prints
-how much was asked and seen.
+Arguments: an unused directory, a command, and its arguments. `write_datasets ROOT SEED` writes datasets whose cells are unique,
+`write_policy ROOT SEED` random rules. `run_random_requests ADDRESS ROOT SEED GODWIT TOKENS SCRATCH COUNT` sends requests as each client, over a
+proxy that records every byte, and compares the result with an independent evaluation of the rules. It prints the numbers of requests,
+responses, visible marks, files, groups and streams. `check_uploads ADDRESS TOKENS NAME...` uploads and removes datasets as each client.
 """
 
 import base64
@@ -22,32 +22,31 @@ import urllib.request
 import pyarrow
 from pyarrow import flight
 
-from rules_data import (
-    CALLERS,
+from policy_data import (
+    CLIENTS,
     CONTIGS,
     DATASETS,
     ROWS,
-    a_region,
-    groups_in,
-    groups_of,
-    is_whole,
-    make,
-    marks_in,
-    marks_of,
-    overlaps,
-    policy,
-    rules_of,
-    seen_of,
+    expected_groups,
+    fetched_groups,
+    find_marks,
+    random_region,
+    rules_for_seed,
+    shows_everything,
+    value_marks,
+    visible_marks,
+    write_datasets,
+    write_policy,
 )
 
 
-class Relay:
-    """Passes everything on, and keeps what comes from the server."""
+class RecordingProxy:
+    """A TCP proxy that records the bytes from the server."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
         self.to = (host, int(port))
-        self.kept = bytearray()
+        self.recorded = bytearray()
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
@@ -57,41 +56,41 @@ class Relay:
         while True:
             here, _ = self.listener.accept()
             there = socket.create_connection(self.to)
-            threading.Thread(target=self.pass_on, args=(here, there, False), daemon=True).start()
-            threading.Thread(target=self.pass_on, args=(there, here, True), daemon=True).start()
+            threading.Thread(target=self.forward, args=(here, there, False), daemon=True).start()
+            threading.Thread(target=self.forward, args=(there, here, True), daemon=True).start()
 
-    def pass_on(self, source, sink, keeps):
+    def forward(self, source, sink, keeps):
         try:
             while piece := source.recv(1 << 16):
                 if keeps:
                     with self.lock:
-                        self.kept += piece
+                        self.recorded += piece
                 sink.sendall(piece)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
             pass
 
-    def take(self):
+    def take_recorded_bytes(self):
         with self.lock:
-            kept, self.kept = bytes(self.kept), bytearray()
+            kept, self.recorded = bytes(self.recorded), bytearray()
         return kept
 
 
-class Caller:
+class FlightClient:
     def __init__(self, name, token, address):
         self.name = name
-        self.relay = Relay(address)
+        self.relay = RecordingProxy(address)
         self.client = flight.connect(f"grpc+tcp://{self.relay.address}")
         self.options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
         self.token = token
         self.sql = None
 
-    def rows(self, descriptor):
+    def fetch_descriptor(self, descriptor):
         info = self.client.get_flight_info(descriptor, self.options)
         return [self.client.do_get(endpoint.ticket, self.options).read_all() for endpoint in info.endpoints]
 
-    def command(self, **words):
-        return self.rows(flight.FlightDescriptor.for_command(json.dumps(words).encode()))
+    def fetch_command(self, **fields):
+        return self.fetch_descriptor(flight.FlightDescriptor.for_command(json.dumps(fields).encode()))
 
     def look_up(self, dataset, regions):
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"dataset": dataset}).encode())
@@ -111,14 +110,14 @@ class Caller:
             self.sql = adbc_driver_flightsql.dbapi.connect(f"grpc://{self.relay.address}", db_kwargs=header)
         return self.sql.cursor()
 
-    def ask(self, statement):
+    def query(self, statement):
         with self.cursor() as cursor:
             cursor.execute(statement)
             return cursor.fetch_arrow_table()
 
 
 def statements(draw, dataset, columns, some_mark):
-    """SQL of all shapes about a dataset; what is asked for is one of the columns that the dataset may have."""
+    """Returns a random SQL statement about a dataset, with some of the given columns."""
     table = '"%s"' % dataset
     one, two = (draw.choice(columns) for _ in range(2))
     number = draw.choice(["position", "end_position", "age", "number", "mapping_quality"])
@@ -158,33 +157,32 @@ def statements(draw, dataset, columns, some_mark):
     )
 
 
-def one_question(draw, caller, dataset, columns, some_mark):
-    """Asks one thing; the text of what is said where that fails. A question that has a mark in it is said to have."""
+def random_request(draw, client, dataset, columns, some_mark):
+    """Sends a random request; returns whether the request contains a mark, and the response."""
     kind = draw.randrange(8)
-    client = caller.client
     if kind == 0:
-        words = {"dataset": draw.choice([dataset, "./" + dataset, dataset + "/", dataset.replace("/", "//")])}
+        fields = {"dataset": draw.choice([dataset, "./" + dataset, dataset + "/", dataset.replace("/", "//")])}
         if draw.random() < 0.5:
-            words["parts"] = draw.randrange(1, 5)
+            fields["parts"] = draw.randrange(1, 5)
         if draw.random() < 0.4:
-            words["regions"] = [a_region(draw) for _ in range(2)]
+            fields["regions"] = [random_region(draw) for _ in range(2)]
         if draw.random() < 0.4:
-            words["columns"] = draw.sample(columns, 1)
-        return False, caller.command(**words)
+            fields["columns"] = draw.sample(columns, 1)
+        return False, client.fetch_command(**fields)
     if kind == 1:
         regions = [(draw.choice(CONTIGS), start, start + 20_000) for start in (draw.randrange(90_000), 0)]
-        return False, caller.look_up(dataset, regions)
+        return False, client.look_up(dataset, regions)
     if kind == 2:
-        return False, [info.schema for info in client.list_flights(b"", caller.options)]
+        return False, [info.schema for info in client.client.list_flights(b"", client.options)]
     if kind == 3:
         path = draw.choice([[dataset], ["t.parquet", "0.parquet"], dataset.split("/"), ["..", "policy.toml"], ["r.bam.bai"]])
-        return False, caller.rows(flight.FlightDescriptor.for_path(*path))
+        return False, client.fetch_descriptor(flight.FlightDescriptor.for_path(*path))
     statement = statements(draw, dataset, columns, some_mark)
-    return str(some_mark) in statement, caller.ask(statement)
+    return str(some_mark) in statement, client.query(statement)
 
 
-def copied(godwit, address, token, name, target):
-    """The bytes of a file, where it is had, and all that was said."""
+def copy_file(godwit, address, token, name, target):
+    """Copies a file; returns whether it succeeded, and the bytes of the file and of all output."""
     command = [godwit, "copy", f"grpc+tcp://{address}/{name}", target, "--token-file", token, "--quiet"]
     done = subprocess.run(command, capture_output=True, check=False)
     there = os.path.isfile(target)
@@ -194,13 +192,13 @@ def copied(godwit, address, token, name, target):
     return done.returncode == 0 and there, content + done.stderr + done.stdout
 
 
-def by_htsget(address, token, dataset, words):
-    """The bytes of a dataset by htsget, unpacked, where they are had, and all that was said."""
+def fetch_by_htsget(address, token, dataset, parameters):
+    """Fetches a dataset by htsget; returns whether it succeeded, and the decompressed bytes with the responses."""
     kind = "variants" if dataset.endswith(".vcf.gz") else "reads"
-    asked = urllib.request.Request(f"http://{address}/{kind}/{dataset}?{urllib.parse.urlencode(words)}")
-    asked.add_header("authorization", f"Bearer {token}")
+    request = urllib.request.Request(f"http://{address}/{kind}/{dataset}?{urllib.parse.urlencode(parameters)}")
+    request.add_header("authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(asked) as answer:
+        with urllib.request.urlopen(request) as answer:
             said = answer.read()
     except urllib.error.HTTPError as error:
         return False, error.read()
@@ -215,90 +213,90 @@ def by_htsget(address, token, dataset, words):
     return True, gzip.decompress(content) + said
 
 
-def told(error):
+def error_text(error):
     return f"{error} {getattr(error, 'extra_info', '')}".encode()
 
 
-def ask(address, root, seed, godwit, tokens, scratch, count):
+def run_random_requests(address, root, seed, godwit, tokens, scratch, count):
     tokens_of = json.load(open(tokens, encoding="utf8"))
     draw = random.Random(f"questions {seed}")
-    admin = Caller("admin", tokens_of["admin"], address)
+    admin = FlightClient("admin", tokens_of["admin"], address)
     rows, marks, columns = {}, {}, {}
     for dataset in DATASETS:
-        whole = pyarrow.concat_tables(admin.command(dataset=dataset))
+        whole = pyarrow.concat_tables(admin.fetch_command(dataset=dataset))
         rows[dataset] = whole.to_pylist()
         columns[dataset] = whole.column_names
-        marks[dataset] = set().union(*[marks_of(value) for row in rows[dataset] for value in row.values()])
+        marks[dataset] = set().union(*[value_marks(value) for row in rows[dataset] for value in row.values()])
         assert len(marks[dataset]) >= ROWS, (dataset, len(marks[dataset]))
-    # What is in headers and other files is seen with the whole only.
+    # Marks in headers and other files are visible only to clients that see the whole dataset.
     every = set().union(*marks.values())
     for directory, _, names in os.walk(root):
         for name in names:
             if name.endswith((".sam", ".vcf", ".txt")):
-                every |= marks_in(open(os.path.join(directory, name), "rb").read())
-    assert every <= marks_in(admin.relay.take()) | marks_in(open(f"{root}/notes.txt", "rb").read()), "the relay keeps all"
-    rules = rules_of(seed)
-    asked = answered = shown = files = grouped = streamed = 0
-    for name in [f"c{number}" for number in range(CALLERS)]:
-        caller = Caller(name, tokens_of[name], address)
+                every |= find_marks(open(os.path.join(directory, name), "rb").read())
+    assert every <= find_marks(admin.relay.take_recorded_bytes()) | find_marks(open(f"{root}/notes.txt", "rb").read()), "the proxy records all bytes"
+    rules = rules_for_seed(seed)
+    requests = answered = shown = files = grouped = streamed = 0
+    for name in [f"c{number}" for number in range(CLIENTS)]:
+        client = FlightClient(name, tokens_of[name], address)
         own = {rule["datasets"][0]: rule for rule in rules if rule["who"] == [name]}
         visible, whole = set(), set()
         for dataset, rule in own.items():
             if not rule.get("deny"):
-                visible |= seen_of(rule, dataset, rows[dataset])
-            if is_whole(rule, dataset):
+                visible |= visible_marks(rule, dataset, rows[dataset])
+            if shows_everything(rule, dataset):
                 whole.add(dataset)
                 if dataset.endswith((".sam", ".vcf")):
-                    visible |= marks_in(open(os.path.join(root, dataset), "rb").read())
+                    visible |= find_marks(open(os.path.join(root, dataset), "rb").read())
                 visible |= marks[dataset]
-                # The same file in another form has the same header.
+                # The same file in another format has the same header.
                 twin = {"r.bam": "r.sam", "v.vcf.gz": "v.vcf"}.get(dataset)
                 if twin:
-                    visible |= marks_in(open(os.path.join(root, twin), "rb").read())
+                    visible |= find_marks(open(os.path.join(root, twin), "rb").read())
         hidden = every - visible
         for dataset, rule in own.items():
             if rule.get("deny"):
                 continue
-            caller.relay.take()
-            tables = caller.command(dataset=dataset)
-            found = marks_in(caller.relay.take())
-            expected = seen_of(rule, dataset, rows[dataset])
+            client.relay.take_recorded_bytes()
+            tables = client.fetch_command(dataset=dataset)
+            found = find_marks(client.relay.take_recorded_bytes())
+            expected = visible_marks(rule, dataset, rows[dataset])
             extra = found & (hidden if dataset in whole else every - expected)
             assert expected <= found and not extra, (name, dataset, rule, len(expected - found), extra)
             assert dataset in whole or sum(table.num_rows for table in tables) <= len(rows[dataset])
             shown += len(expected)
             if "groups" in rule:
-                assert groups_in(rule, tables) == groups_of(rule, rows[dataset]), (name, dataset, rule)
+                assert fetched_groups(rule, tables) == expected_groups(rule, rows[dataset]), (name, dataset, rule)
                 by = ", ".join(rule["groups"]["by"])
-                counted = caller.ask(f'SELECT {by}, count(*) n FROM "{dataset}" GROUP BY {by}')
+                counted = client.query(f'SELECT {by}, count(*) n FROM "{dataset}" GROUP BY {by}')
                 assert all(row["n"] >= rule["groups"]["at_least"] for row in counted.to_pylist()), (rule, counted)
                 grouped += 1
         for _ in range(int(count)):
             dataset = draw.choice(list(DATASETS))
             some_mark = draw.choice(sorted(marks[dataset], key=str))
-            caller.relay.take()
+            client.relay.take_recorded_bytes()
             said, has_mark = b"", False
             try:
-                has_mark, answer = one_question(draw, caller, dataset, columns[dataset], some_mark)
+                has_mark, answer = random_request(draw, client, dataset, columns[dataset], some_mark)
                 said = repr(answer).encode()
                 answered += 1
-            except Exception as error:  # Whatever a client makes of a refusal, its words are looked at.
-                said, has_mark = told(error), True
-            found = marks_in(caller.relay.take() + said)
+            except Exception as error:  # The text of every error is checked.
+                said, has_mark = error_text(error), True
+            found = find_marks(client.relay.take_recorded_bytes() + said)
             if has_mark:
-                # What was asked with is no news.
+                # A mark of the request itself may be in the response.
                 found -= {some_mark}
             assert not found & hidden, (name, dataset, own.get(dataset), found & hidden, said[:3000])
-            asked += 1
+            requests += 1
         token = os.path.join(scratch, f"{name}.token")
         with open(token, "w", encoding="utf8") as out:
-            out.write(caller.token)
+            out.write(client.token)
         for file in list(DATASETS) + ["notes.txt", "r.bam.bai", "v.vcf.gz.tbi", "t.parquet/0.parquet"]:
             if file == "t.parquet":
                 continue
-            caller.relay.take()
-            had, content = copied(godwit, caller.relay.address, token, file, os.path.join(scratch, "copied"))
-            found = marks_in(content + caller.relay.take())
+            client.relay.take_recorded_bytes()
+            had, content = copy_file(godwit, client.relay.address, token, file, os.path.join(scratch, "copied"))
+            found = find_marks(content + client.relay.take_recorded_bytes())
             owner = {"t.parquet/0.parquet": "t.parquet"}.get(file, file)
             may = owner in whole
             assert had == may, (name, file, own.get(owner), had, content[:500])
@@ -307,52 +305,52 @@ def ask(address, root, seed, godwit, tokens, scratch, count):
         start = draw.randrange(90_000)
         region = {"referenceName": draw.choice(CONTIGS), "start": start, "end": start + draw.randrange(1, 40_000)}
         for dataset in ["r.bam", "v.vcf.gz"]:
-            for words in [{}, region, {"class": "header"}]:
-                caller.relay.take()
-                had, content = by_htsget(caller.relay.address, caller.token, dataset, words)
-                found = marks_in(content + caller.relay.take())
-                assert had == (dataset in whole), (name, dataset, words, own.get(dataset), had, content[:500])
-                assert not found & hidden, (name, dataset, words, found & hidden)
-                assert not had or found, (name, dataset, words)
+            for parameters in [{}, region, {"class": "header"}]:
+                client.relay.take_recorded_bytes()
+                had, content = fetch_by_htsget(client.relay.address, client.token, dataset, parameters)
+                found = find_marks(content + client.relay.take_recorded_bytes())
+                assert had == (dataset in whole), (name, dataset, parameters, own.get(dataset), had, content[:500])
+                assert not found & hidden, (name, dataset, parameters, found & hidden)
+                assert not had or found, (name, dataset, parameters)
                 streamed += had
-    assert files > 0 and shown > 0 and grouped > 0 and answered > asked // 4, (files, shown, grouped, answered, asked)
-    print(asked, answered, shown, files, grouped, streamed)
+    assert files > 0 and shown > 0 and grouped > 0 and answered > requests // 4, (files, shown, grouped, answered, requests)
+    print(requests, answered, shown, files, grouped, streamed)
 
 
-def put(address, tokens, *callers):
-    """What comes of putting a table, putting it in memory, appending to one that is there, and removing it, for each caller."""
+def check_uploads(address, tokens, *names):
+    """Prints the results of an upload, a temporary upload, an append, an invalid name, and a removal, for each client."""
     table = pyarrow.table({"x": [1, 2]})
-    for name in callers:
-        caller = Caller(name, json.load(open(tokens, encoding="utf8"))[name], address)
+    for name in names:
+        client = FlightClient(name, json.load(open(tokens, encoding="utf8"))[name], address)
 
-        def tried(work):
+        def outcome(work):
             try:
                 work()
                 return "done"
             except (flight.FlightError, pyarrow.ArrowException) as error:
                 return type(error).__name__
 
-        def written(**words):
-            descriptor = flight.FlightDescriptor.for_command(json.dumps(words).encode())
-            writer, answers = caller.client.do_put(descriptor, table.schema, caller.options)
+        def upload(**fields):
+            descriptor = flight.FlightDescriptor.for_command(json.dumps(fields).encode())
+            writer, answers = client.client.do_put(descriptor, table.schema, client.options)
             with writer:
                 writer.write_table(table)
                 writer.done_writing()
                 answers.read()
 
-        def removed(name):
-            list(caller.client.do_action(flight.Action("DropDataset", name), caller.options))
+        def remove(name):
+            list(client.client.do_action(flight.Action("DropDataset", name), client.options))
 
         print(
             name,
-            tried(lambda: written(dataset="in/new", put="replace")),
-            tried(lambda: written(dataset="in/new", put="replace", temporary=True)),
-            tried(lambda: written(dataset="cohort/people", put="append")),
-            tried(lambda: written(dataset="in//..//new", put="replace")),
-            tried(lambda: removed(b"in/new")),
+            outcome(lambda: upload(dataset="in/new", put="replace")),
+            outcome(lambda: upload(dataset="in/new", put="replace", temporary=True)),
+            outcome(lambda: upload(dataset="cohort/people", put="append")),
+            outcome(lambda: upload(dataset="in//..//new", put="replace")),
+            outcome(lambda: remove(b"in/new")),
         )
 
 
 if __name__ == "__main__":
-    act, *arguments = sys.argv[2:]
-    {"make": make, "policy": policy, "ask": ask, "put": put}[act](*arguments)
+    command, *arguments = sys.argv[2:]
+    {"write_datasets": write_datasets, "write_policy": write_policy, "run_random_requests": run_random_requests, "check_uploads": check_uploads}[command](*arguments)

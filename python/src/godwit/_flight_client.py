@@ -1,0 +1,209 @@
+"""The Flight client: commands for the server and streams from it. Requires only pyarrow."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from ._errors import GodwitError, InputError, RemoteError, UsageError
+from ._reasons import ReasonReader, reason_of
+
+# Batches that are prefetched for each stream: enough to keep the network busy while the reader processes a batch.
+PREFETCH_BATCHES_PER_STREAM = 4
+
+T = TypeVar("T")
+
+# gRPC does not survive a fork: a call in the child would hang forever, so the child rejects it.
+_fork_state = {"has_connections": False, "is_fork_of_one_with": False}
+os.register_at_fork(after_in_child=lambda: _fork_state.update(is_fork_of_one_with=_fork_state["has_connections"]))
+
+
+def statement_command(sql: str) -> bytes:
+    """Returns a `CommandStatementQuery` of Flight SQL as a protobuf message in an `Any`."""
+
+    def field(number: int, value: bytes) -> bytes:
+        length, size = b"", len(value)
+        while size > 0x7F:
+            length += bytes([size & 0x7F | 0x80])
+            size >>= 7
+        return bytes([number << 3 | 2]) + length + bytes([size]) + value
+
+    name = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    return field(1, name) + field(2, field(1, sql.encode()))
+
+
+def format_region(contig: str, first: int, last: int | None = None) -> str:
+    """Formats a region, 1-based and closed; without ``last`` it extends to the end of the contig. Braces quote the name of the contig."""
+    return f"{{{contig}}}:{first}-{'' if last is None else last}"
+
+
+def dataset_command(dataset: str, **options: Any) -> bytes:
+    """Returns the JSON command for rows of a dataset; options that are `None` are omitted."""
+    return json.dumps({"dataset": dataset, **{name: value for name, value in options.items() if value is not None}}).encode()
+
+
+def in_schema_order(columns: Sequence[str] | None, schema: pa.Schema) -> list[str] | None:
+    """Returns the columns in the order of the dataset, which a command requires. Unknown columns are last; the server rejects them."""
+    if columns is None:
+        return None
+    order = {name: at for at, name in enumerate(schema.names)}
+    return sorted(dict.fromkeys(columns), key=lambda name: order.get(name, len(order)))
+
+
+def to_batch_reader(data: Any) -> pa.RecordBatchReader:
+    """Returns a reader of an object with the Arrow stream interface, or of batches."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    return pa.RecordBatchReader.from_stream(data if hasattr(data, "__arrow_c_stream__") else pa.Table.from_batches(data))
+
+
+def upload_rows(client: flight.FlightClient, options: flight.FlightCallOptions, command: bytes, rows: pa.RecordBatchReader) -> bytes:
+    """Uploads rows, batch by batch; returns the response of the server after the last batch."""
+    writer, answers = client.do_put(flight.FlightDescriptor.for_command(command), rows.schema, options)
+    with writer:
+        for batch in rows:
+            writer.write_batch(batch)
+        writer.done_writing()
+        answer = answers.read()
+    return answer.to_pybytes() if answer else b""
+
+
+class Connection:
+    """A client of one server, with its credentials. ``transport`` holds options of gRPC by name."""
+
+    default_parts = os.cpu_count() or 1
+    """Number of streams to fetch over, if the query does not set ``parts``."""
+
+    def __init__(self, url: str, token: str | None, ca: bytes | None, transport: Mapping[str, int] | None = None):
+        if _fork_state["is_fork_of_one_with"]:
+            raise UsageError(
+                "this process was forked from one that has connections, which gRPC does not support; start workers by spawn or forkserver"
+                " (of multiprocessing, or multiprocessing_context of a DataLoader)"
+            )
+        _fork_state["has_connections"] = True
+        self.url, self.token, self.ca = url, token, ca
+        self.headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        self.options = flight.FlightCallOptions(headers=self.headers)
+        trust = {"tls_root_certs": ca} if ca else {}
+        options = list((transport or {}).items())
+        self.client = self.call(lambda: flight.FlightClient(url, generic_options=options, middleware=[ReasonReader()], **trust))
+
+    def call(self, operation: Callable[[], T]) -> T:
+        """Runs an operation and translates its error into a `GodwitError` with the message of the server."""
+        try:
+            return operation()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise translate_error(error, self.url) from error
+
+    def get_flight_info(self, command: bytes) -> flight.FlightInfo:
+        return self.call(lambda: self.client.get_flight_info(flight.FlightDescriptor.for_command(command), self.options))
+
+    def list_flights(self) -> list[flight.FlightInfo]:
+        return self.call(lambda: list(self.client.list_flights(options=self.options)))
+
+    def do_action(self, name: str, body: bytes) -> list[bytes]:
+        results = self.call(lambda: list(self.client.do_action(flight.Action(name, body), self.options)))
+        return [result.body.to_pybytes() for result in results]
+
+    def upload(self, command: bytes, reader: pa.RecordBatchReader, reread: Callable[[], pa.RecordBatchReader] | None = None) -> bytes:
+        """Uploads rows. ``reread`` reads the same rows again, for a connection that may send them twice."""
+        return self.call(lambda: upload_rows(self.client, self.options, command, reader))
+
+    def fetch_endpoint(self, endpoint: flight.FlightEndpoint) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of one endpoint, batch by batch."""
+        reader = self.call(lambda: self.client.do_get(endpoint.ticket, self.options))
+        try:
+            while True:
+                try:
+                    chunk = self.call(reader.read_chunk)
+                except StopIteration:
+                    return
+                if chunk.data is not None:
+                    yield chunk.data
+        finally:
+            with contextlib.suppress(flight.FlightError, pa.ArrowException):
+                reader.cancel()
+
+    def fetch_endpoints(self, endpoints: list[flight.FlightEndpoint]) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of all endpoints, in their order. The endpoints are fetched concurrently.
+
+        The number of prefetched batches is bounded for each endpoint.
+        """
+        if len(endpoints) == 1:
+            yield from self.fetch_endpoint(endpoints[0])
+            return
+        yield from prefetch([lambda endpoint=endpoint: self.fetch_endpoint(endpoint) for endpoint in endpoints], len(endpoints))  # type: ignore[misc]
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def prefetch(streams: Sequence[Callable[[], Iterator[T]]], at_once: int) -> Iterator[T]:
+    """Yields the items of all streams, in their order. ``at_once`` streams are read concurrently, each on a thread that prefetches a few items."""
+    stopped = threading.Event()
+    queues: list[queue.Queue[Any]] = [queue.Queue(PREFETCH_BATCHES_PER_STREAM) for _ in streams]
+
+    def offer(to: queue.Queue[Any], item: Any) -> bool:
+        while not stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                to.put(item, timeout=0.1)
+                return True
+        return False
+
+    def run_stream(stream: Callable[[], Iterator[T]], to: queue.Queue[Any]) -> None:
+        try:
+            with contextlib.closing(stream()) as items:  # type: ignore[type-var]
+                for item in items:
+                    if not offer(to, item):
+                        return
+            offer(to, None)
+        except BaseException as error:
+            offer(to, error)
+
+    def start(at: int) -> None:
+        if at < len(streams):
+            threading.Thread(target=run_stream, args=(streams[at], queues[at]), name="godwit-fetch", daemon=True).start()
+
+    try:
+        for at in range(at_once):
+            start(at)
+        for at, items in enumerate(queues):
+            while (item := items.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+            start(at + at_once)
+    finally:
+        stopped.set()
+
+
+def translate_error(error: Exception, url: str) -> GodwitError:
+    """Translates an error of pyarrow into a `GodwitError`, with the reason that the server sent."""
+    translated = _classify_error(error, url)
+    translated.reason = reason_of(error)
+    return translated
+
+
+def _classify_error(error: Exception, url: str) -> GodwitError:
+    # pyarrow adds the status before and its own context behind the server's message.
+    message = re.sub(r"^Flight returned [\w ]+? error, with message: ", "", str(error)).split(". gRPC client debug context", 1)[0]
+    # The rest is from the C++ library or, for a server in Python, a traceback.
+    message = message.split(". Detail: ", 1)[0]
+    if isinstance(error, flight.FlightUnavailableError | flight.FlightTimedOutError | OSError):
+        return RemoteError(f"{url}: {message}")
+    if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
+        return RemoteError(f"{url} refuses: {message}")
+    if isinstance(error, KeyError | pa.ArrowInvalid):
+        return UsageError(message.strip("'"))
+    if isinstance(error, flight.FlightServerError):
+        return InputError(message)
+    return GodwitError(message)
